@@ -1,0 +1,101 @@
+# Everything here needs only Python 3.11 or newer with pip, and make.
+# Another interpreter: make PYTHON=/path/to/python test. More options: make test ARGS="-k greedy -x".
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+ARGS ?=
+
+# The interpreter that makes the environment: PYTHON if given, else the first that is new enough.
+PYTHON ?=
+CANDIDATES := $(if $(PYTHON),"$(PYTHON)",python3 python3.13 python3.12 python3.11)
+NEW_ENOUGH := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))
+
+# A shell function `find_python`, used by the recipes that need an interpreter from outside.
+define FIND_PYTHON
+find_python() { \
+	for candidate in $(CANDIDATES); do \
+		if "$$candidate" -c '$(NEW_ENOUGH)' 2>/dev/null; then echo "$$candidate"; return; fi; \
+	done; \
+	echo "noisemarket needs Python 3.11 or newer with its venv module (on Debian: python3-venv)," \
+		"and found none under: $(subst ",,$(CANDIDATES))." \
+		"Install one, or name it: make PYTHON=/path/to/python3.11 $(MAKECMDGOALS)" >&2; \
+	return 1; \
+}
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help venv demo test lint format types bench reproduce constraints clean
+
+help: ## print this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: $(VENV)/.installed ## make .venv and install the package in it with its pinned dependencies
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(FIND_PYTHON); \
+	"$(BIN)/python" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
+		python=$$(find_python) && \
+		echo "Making $(VENV) with $$python (once; takes a minute) ..." && \
+		"$$python" -m venv --clear "$(VENV)"; \
+	}
+	@$(PIP) install --upgrade pip
+	@$(PIP) install --editable '.[dev]' --constraint constraints.txt
+	@touch $@
+
+$(VENV)/.bench: $(VENV)/.installed
+	@$(PIP) install --editable '.[bench]' --constraint constraints.txt
+	@touch $@
+
+demo: $(VENV)/.installed ## negotiate the market preset into runs/demo
+	$(BIN)/noisemarket negotiate --preset market --out runs/demo --overwrite $(ARGS)
+
+test: $(VENV)/.installed ## run the tests
+	$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/.installed ## check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(VENV)/.installed ## mend what the linter can mend, and format
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(VENV)/.installed ## check types, strictly
+	$(BIN)/mypy
+
+bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
+	$(BIN)/python benchmarks/game.py $(ARGS)
+
+reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/reproduction
+	$(BIN)/noisemarket reproduce --out docs/reproduction --page docs/reproduction.md --overwrite $(ARGS)
+
+# A later extra is pinned here before anything installs it, so that all its users get one version.
+define CONSTRAINTS_HEADER
+# The exact versions that CI and `make venv` install, transitive ones included.
+# Made from a fresh environment by `make constraints`; do not edit by hand.
+endef
+define CONSTRAINTS_LATER
+# Not installed yet: the coming training extra is developed against this version.
+torch==2.13.0
+endef
+export CONSTRAINTS_HEADER CONSTRAINTS_LATER
+
+constraints: ## renew constraints.txt from a fresh install of .[dev]
+	@$(FIND_PYTHON); \
+	set -e; python=$$(find_python); \
+	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	"$$python" -m venv "$$fresh/venv"; pip="$$fresh/venv/bin/python -m pip --disable-pip-version-check"; \
+	$$pip install --quiet --upgrade pip; \
+	$$pip install --quiet '.[dev]'; \
+	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel > "$$fresh/pins"; \
+	if grep -vE '^[A-Za-z0-9._-]+==[^ +]+$$' "$$fresh/pins"; then \
+		echo "Not plain name==version pins (above): constraints.txt is left as it was." >&2; exit 1; \
+	fi; \
+	{ echo "$$CONSTRAINTS_HEADER"; cat "$$fresh/pins"; echo "$$CONSTRAINTS_LATER"; } > "$$fresh/new"; \
+	cp "$$fresh/new" constraints.txt
+
+clean: ## remove the environment, caches and built files (runs/ stays)
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
