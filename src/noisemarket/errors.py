@@ -1,0 +1,43 @@
+"""Everything that can go wrong by a user's doing, as one small tree.
+
+    NoisemarketError
+    |-- BadInput           a value that cannot be used: names field, value and remedy
+    |-- MissingExtra       an optional part is not installed: names the pip command
+    `-- Interrupted        the user stopped a run; what was finished has been kept
+
+The command line prints the message of any of these as one sentence, without a traceback.
+"""
+
+from __future__ import annotations
+
+
+class NoisemarketError(Exception):
+    """Root of all errors that this package raises on purpose."""
+
+
+class BadInput(NoisemarketError):
+    """A value that cannot be used, said in one sentence: which field, which value, what to do."""
+
+    def __init__(self, field: str, value: object, remedy: str) -> None:
+        self.field = field
+        self.value = value
+        self.remedy = remedy
+        super().__init__(f"{field} = {_shown(value)}: {remedy}")
+
+
+class MissingExtra(NoisemarketError):
+    """A feature needs an optional dependency that is not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.extra = extra
+        super().__init__(f"{feature} needs an extra: pip install 'noisemarket[{extra}]'.")
+
+
+class Interrupted(NoisemarketError):
+    """The user stopped a run; finished work has been kept."""
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    text = " ".join(text.split())
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,180 @@
+"""Named distributions that a population is drawn from, each given by its quantile function.
+
+Drawing by quantile keeps two promises: the first owners of a larger population are those of a
+smaller one, and a mechanism that may know a distribution (not the draws) can ask for its quantiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import ndtr, ndtri
+
+from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray
+
+
+class Distribution(Protocol):
+    """Anything with a quantile function."""
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        """The value below which a share ``u`` of all draws lies."""
+        ...
+
+
+@dataclass(frozen=True)
+class Constant:
+    """Everybody has the same value."""
+
+    value: float
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.full(np.shape(u), float(self.value))
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Evenly between ``low`` and ``high``."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _ordered(self.low, self.high)
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.asarray(self.low + (self.high - self.low) * np.asarray(u, dtype=float))
+
+
+@dataclass(frozen=True)
+class LogUniform:
+    """Evenly in the logarithm between ``low`` and ``high``: natural for beta over decades."""
+
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        _ordered(self.low, self.high)
+        if self.low <= 0:
+            raise BadInput("low", self.low, "log_uniform needs a lower end above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        return np.asarray(self.low * (self.high / self.low) ** np.asarray(u, dtype=float))
+
+
+@dataclass(frozen=True)
+class Normal:
+    """A normal distribution cut off at ``low`` and ``high`` (by default only at 0)."""
+
+    mean: float
+    sd: float
+    low: float = 0.0
+    high: float = np.inf
+
+    def __post_init__(self) -> None:
+        _ordered(self.low, self.high)
+        if self.sd <= 0:
+            raise BadInput("sd", self.sd, "give a standard deviation above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        below, above = ndtr((np.array([self.low, self.high]) - self.mean) / self.sd)
+        inner = ndtri(below + (above - below) * np.asarray(u, dtype=float))
+        return np.asarray(np.clip(self.mean + self.sd * inner, self.low, self.high))
+
+
+@dataclass(frozen=True)
+class LogNormal:
+    """A log-normal distribution: ``median`` and the standard deviation ``sd`` of the logarithm."""
+
+    median: float
+    sd: float
+
+    def __post_init__(self) -> None:
+        for name in ("median", "sd"):
+            if getattr(self, name) <= 0:
+                raise BadInput(name, getattr(self, name), "give a value above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        inner = np.clip(np.asarray(u, dtype=float), 1e-12, 1 - 1e-12)
+        return np.asarray(self.median * np.exp(self.sd * ndtri(inner)))
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of some values, with given weights (equal by default): a population of types."""
+
+    values: tuple[float, ...]
+    weights: tuple[float, ...] = field(default=())
+
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise BadInput("values", self.values, "give at least one value.")
+        if self.weights and (len(self.weights) != len(self.values) or min(self.weights) < 0):
+            raise BadInput("weights", self.weights, "give one weight, not negative, per value.")
+        if self.weights and sum(self.weights) <= 0:
+            raise BadInput("weights", self.weights, "at least one weight must be above 0.")
+
+    def quantile(self, u: ArrayLike) -> FloatArray:
+        values = np.asarray(self.values, dtype=float)
+        weights = np.asarray(self.weights or [1.0] * len(values), dtype=float)
+        order = np.argsort(values, kind="stable")
+        reached = np.cumsum(weights[order]) / weights.sum()
+        picked = np.searchsorted(reached, np.asarray(u, dtype=float), side="right")
+        return np.asarray(values[order][np.minimum(picked, len(values) - 1)])
+
+
+class Distributions:
+    """The distributions by the name that a scenario uses."""
+
+    BY_NAME: ClassVar[dict[str, type[Distribution]]] = {
+        "constant": Constant,
+        "uniform": Uniform,
+        "log_uniform": LogUniform,
+        "normal": Normal,
+        "lognormal": LogNormal,
+        "choice": Choice,
+    }
+
+    @classmethod
+    def make(cls, where: str, given: float | Mapping[str, object]) -> Distribution:
+        """A distribution from a number (constant) or a table like
+        ``{distribution = "uniform", low = 0.5, high = 4.0}``."""
+        if not isinstance(given, Mapping):
+            return Constant(float(given))
+        settings = dict(given)
+        name = settings.pop("distribution", None)
+        if name not in cls.BY_NAME:
+            names = ", ".join(cls.BY_NAME)
+            raise BadInput(f"{where}.distribution", name, f"choose one of: {names}.")
+        for key, value in settings.items():
+            numbers = value if isinstance(value, list | tuple) else [value]
+            if not all(_finite(number) for number in numbers):
+                raise BadInput(f"{where}.{key}", value, "give a finite number.")
+            if isinstance(value, list):
+                settings[key] = tuple(value)
+        try:
+            return cls.BY_NAME[str(name)](**settings)
+        except TypeError:
+            wanted = ", ".join(getattr(cls.BY_NAME[str(name)], "__dataclass_fields__", {}))
+            raise BadInput(
+                where, dict(given), f'distribution "{name}" takes exactly: {wanted}.'
+            ) from None
+        except BadInput as bad:
+            raise BadInput(f"{where}.{bad.field}", bad.value, bad.remedy) from None
+
+
+def _finite(number: object) -> bool:
+    return (
+        isinstance(number, int | float)
+        and not isinstance(number, bool)
+        and bool(np.isfinite(number))
+    )
+
+
+def _ordered(low: float, high: float) -> None:
+    if low > high:
+        raise BadInput("low", low, f"the lower end must not be above the upper end {high!r}.")

@@ -1,0 +1,159 @@
+"""The whole game of a job: who the owners are, what the curator wants, and how that may change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.population import Population
+from noisemarket.game.protocol import Games, Protocol, games
+from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
+from noisemarket.game.surface import LossSurface
+
+OWNER_PREFERENCES = ("privacy_cost", "markup", "beta")
+CURATOR_PREFERENCES = ("quality_weight", "quality_value", "payment_cost")
+
+
+@dataclass(frozen=True)
+class Change:
+    """Preferences that change at iteration ``at``: a new task, a new mood.
+
+    ``who`` is the owners or the curator. ``share`` of the owners are hit (drawn by the seed), or
+    those called by ``names``. ``scale`` multiplies a preference, ``set`` replaces it.
+    """
+
+    at: int
+    who: Literal["owners", "curator"] = "owners"
+    share: float = 1.0
+    names: tuple[str, ...] = ()
+    scale: tuple[tuple[str, float], ...] = ()
+    set: tuple[tuple[str, float], ...] = ()
+
+
+@dataclass(frozen=True)
+class Phase:
+    """The preferences in force from iteration ``start`` on."""
+
+    start: int
+    privacy_cost: FloatArray
+    markup: FloatArray
+    beta: FloatArray
+    quality_weight: float
+    quality_value: float
+    payment_cost: float
+
+
+@dataclass(frozen=True)
+class Environment:
+    """Levels, payoffs, protocol and preferences: all that a mechanism plays on."""
+
+    levels: Levels
+    surface: LossSurface
+    payoff: Payoff
+    protocol: Protocol
+    payment_value: float
+    privacy_weight: float
+    population: Population
+    phases: tuple[Phase, ...]
+
+    def __len__(self) -> int:
+        return len(self.population)
+
+    def owner_side(self, phase: int = -1, some: slice = slice(None)) -> OwnerSide:
+        """The owners' private side in a phase (by default the last)."""
+        now = self.phases[phase]
+        return OwnerSide(
+            levels=self.levels,
+            payoff=self.payoff,
+            payment_value=self.payment_value,
+            privacy_weight=self.privacy_weight,
+            privacy_cost=now.privacy_cost[some],
+            markup=now.markup[some],
+        )
+
+    def curator_side(self, phase: int = -1, some: slice = slice(None)) -> CuratorSide:
+        """The curator's private side in a phase (by default the last)."""
+        now = self.phases[phase]
+        return CuratorSide(
+            levels=self.levels,
+            surface=self.surface,
+            quality_weight=now.quality_weight,
+            quality_value=now.quality_value,
+            payment_cost=now.payment_cost,
+            beta=now.beta[some],
+        )
+
+    def games(self, phase: int = -1, some: slice = slice(None)) -> Games:
+        """The games of some owners in a phase (by default of all, in the last)."""
+        return games(self.owner_side(phase, some), self.curator_side(phase, some), self.protocol)
+
+
+def phases(
+    population: Population,
+    curator: tuple[float, float, float],
+    changes: Sequence[Change],
+    seed: np.random.SeedSequence,
+) -> tuple[Phase, ...]:
+    """The phases that a list of changes makes out of the first preferences."""
+    now = Phase(0, population.privacy_cost, population.markup, population.beta, *curator)
+    out = [now]
+    children = seed.spawn(len(changes))
+    for change, child in sorted(zip(changes, children, strict=True), key=lambda pair: pair[0].at):
+        now = replace(_after(now, change, population, child), start=change.at)
+        if change.at == out[-1].start:
+            out[-1] = now
+        else:
+            out.append(now)
+    return tuple(out)
+
+
+def _after(
+    now: Phase, change: Change, population: Population, seed: np.random.SeedSequence
+) -> Phase:
+    allowed = CURATOR_PREFERENCES if change.who == "curator" else OWNER_PREFERENCES
+    hit = _hit(change, population, seed) if change.who == "owners" else np.zeros(0, dtype=bool)
+    for name, value in (*change.scale, *change.set):
+        if name not in allowed:
+            raise BadInput("changes", name, f"{change.who} can change only: {', '.join(allowed)}.")
+        if value < 0:
+            raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
+    for name, factor in change.scale:
+        old = getattr(now, name)
+        new = old * factor if change.who == "curator" else np.where(hit, old * factor, old)
+        now = _with(now, name, new)
+    for name, value in change.set:
+        new = value if change.who == "curator" else np.where(hit, value, getattr(now, name))
+        now = _with(now, name, new)
+    return now
+
+
+def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
+    if name == "beta" and np.min(new) <= 0:
+        raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
+    if name == "quality_weight" and new > 1:
+        raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
+    changed: dict[str, Any] = {name: new}
+    return replace(now, **changed)
+
+
+def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> NDArray[np.bool_]:
+    owners = len(population)
+    if not change.names:
+        count = round(change.share * owners)
+        chosen = np.random.default_rng(seed).permutation(owners)[:count]
+        hit = np.zeros(owners, dtype=bool)
+        hit[chosen] = True
+        return hit
+    place = {str(name): i for i, name in enumerate(population.names)}
+    unknown = [name for name in change.names if name not in place]
+    if unknown:
+        raise BadInput("changes: names", unknown[0], "name owners of this population.")
+    hit = np.zeros(owners, dtype=bool)
+    hit[[place[name] for name in change.names]] = True
+    return hit

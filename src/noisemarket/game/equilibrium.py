@@ -1,0 +1,154 @@
+"""Exact answers of the games, to hold beside what is learned.
+
+Three of them, each one outcome an owner: the Nash equilibrium of the one-shot game in which both
+sides move at once (the paper's Nash equilibrium definition), the equilibrium of the signed
+protocol by backward induction, and the contract a curator who knew everything would choose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray, Outcomes
+from noisemarket.game.protocol import Games
+from noisemarket.game.sides import BoolArray
+
+TOLERANCE = 1e-9
+"""Payoffs closer than this count as equal: on a grid, ties are common and rounding blurs them."""
+
+_CHUNK = 512
+"""Owners solved at once: their tables stay in the cache and memory does not grow with owners."""
+
+
+def equilibrium(games: Games) -> Outcomes:
+    """The equilibrium of the protocol that these games are played under."""
+    return signed_equilibrium(games) if games.sees_offer else stage_equilibrium(games)
+
+
+def pure_equilibria(owner: FloatArray, curator: FloatArray) -> list[tuple[int, int]]:
+    """All pure Nash equilibria of one game, as (saving level, payment level), lowest first.
+
+    Both tables are indexed (saving, payment): the owner chooses rows, the curator columns.
+    """
+    cells = np.argwhere(_mutual_best_replies(owner[None], curator[None])[0])
+    return [(int(saving), int(payment)) for saving, payment in cells]
+
+
+def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """One Nash equilibrium of one game: the owner's mix of savings, the curator's of payments.
+
+    Lemke and Howson's path may start from any label and end, by rounding in a degenerate game, in
+    something that is no equilibrium; so the end of each path is checked before it is believed.
+    """
+    # Imported here: it takes seconds, and games with a pure equilibrium never need it.
+    from quantecon.game_theory import NormalFormGame, Player, lemke_howson
+
+    rows, columns = owner.shape
+    game = NormalFormGame(
+        (Player(np.ascontiguousarray(owner)), Player(np.ascontiguousarray(curator.T)))
+    )
+    for label in range(rows + columns):
+        savings, payments = lemke_howson(game, init_pivot=label)
+        if _is_equilibrium(owner, curator, savings, payments):
+            return savings, payments
+    raise NoisemarketError(
+        f"No equilibrium of a {rows} x {columns} game was found from any of {rows + columns} "
+        f"starts: check that its payoffs are finite and not of wildly different sizes."
+    )
+
+
+def stage_equilibrium(games: Games) -> Outcomes:
+    """The Nash equilibrium of every one-shot game, both sides moving at once.
+
+    Of several pure equilibria the one with the largest sum of both payoffs is taken (ties: the
+    lowest levels); where there is none, the most likely cell of a mixed one.
+    """
+    saving = np.empty(len(games), dtype=np.int64)
+    payment = np.empty(len(games), dtype=np.int64)
+    for part in _chunks(len(games)):
+        owner, curator = games.owner_rewards[part], games.curator_rewards[part]
+        cells = _mutual_best_replies(owner, curator)
+        saving[part], payment[part] = _best_cell(owner + curator, cells)
+        for row in np.flatnonzero(~cells.any(axis=(1, 2))):
+            savings, payments = mixed_equilibrium(owner[row], curator[row])
+            saving[part.start + row] = _first_highest(savings)
+            payment[part.start + row] = _first_highest(payments)
+    return Outcomes.of(games, saving, payment)
+
+
+def signed_equilibrium(games: Games) -> Outcomes:
+    """The equilibrium of every signed game, by backward induction.
+
+    To each offer the curator answers with the cheapest quote that both sides sign; where there is
+    none the offer comes to nothing, worth 0. The owner foresees this and makes the offer that is
+    best for it (ties: the lowest saving).
+    """
+    owners = np.arange(len(games))
+    quotes = games.agreed.argmax(axis=2)
+    deals = np.asarray(games.agreed.any(axis=2))
+    rewards = np.take_along_axis(games.owner_rewards, quotes[:, :, None], axis=2)[:, :, 0]
+    offers = _first_highest(np.where(deals, rewards, 0.0))
+    deal = deals[owners, offers]
+    payments = quotes[owners, offers]
+    return Outcomes.of(games, np.where(deal, offers, 0), np.where(deal, payments, 0))
+
+
+def first_best(games: Games) -> Outcomes:
+    """The contract best for the curator if it knew everything: its upper bound, owner by owner.
+
+    It may choose any outcome that the owner accepts: one that both sign or, in the simultaneous
+    protocol, where nobody signs, one that leaves the owner no worse off than without a trade.
+    """
+    saving = np.empty(len(games), dtype=np.int64)
+    payment = np.empty(len(games), dtype=np.int64)
+    for part in _chunks(len(games)):
+        owner = games.owner_rewards[part]
+        accepted = owner >= owner[:, :1, :1] - TOLERANCE
+        if games.sees_offer:
+            accepted = games.agreed[part].copy()
+            accepted[:, 0, 0] = True  # no trade needs no signature
+        saving[part], payment[part] = _best_cell(games.curator_rewards[part], accepted)
+    return Outcomes.of(games, saving, payment)
+
+
+def _chunks(owners: int) -> Iterator[slice]:
+    for start in range(0, owners, _CHUNK):
+        yield slice(start, min(start + _CHUNK, owners))
+
+
+def _mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
+    """The cells of every game where neither side gains by moving alone."""
+    owner_content = owner >= owner.max(axis=1, keepdims=True) - TOLERANCE
+    curator_content = curator >= curator.max(axis=2, keepdims=True) - TOLERANCE
+    return np.asarray(owner_content & curator_content)
+
+
+def _is_equilibrium(
+    owner: FloatArray, curator: FloatArray, savings: FloatArray, payments: FloatArray
+) -> bool:
+    """Whether these are two mixes to which neither side has a better answer."""
+    mixes = (savings, payments)
+    if not all(np.all(mix >= 0.0) and abs(mix.sum() - 1.0) <= TOLERANCE for mix in mixes):
+        return False
+    for table, replies in ((owner, owner @ payments), (curator, savings @ curator)):
+        regret = replies.max() - savings @ table @ payments
+        if not regret <= TOLERANCE * max(1.0, float(np.abs(table).max())):
+            return False
+    return True
+
+
+def _best_cell(values: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArray]:
+    """Of every game's allowed cells the one of highest value (ties: the lowest levels)."""
+    flat = np.where(allowed, values, -np.inf).reshape(len(values), -1)
+    saving, payment = np.divmod(_first_highest(flat), values.shape[2])
+    return saving, payment
+
+
+def _first_highest(values: FloatArray) -> IntArray:
+    """The first index along the last axis that holds its maximum, rounding aside."""
+    highest = values.max(axis=-1, keepdims=True)
+    return np.asarray((values >= highest - TOLERANCE).argmax(axis=-1))

@@ -1,0 +1,96 @@
+"""The data owners of a job and what is private to each."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.distributions import Distribution
+from noisemarket.game.levels import FloatArray
+
+FIELDS = ("privacy_cost", "data_size", "beta", "markup")
+"""What an owner has, and the columns of a population file."""
+
+_LOWEST = {"privacy_cost": (0.0, True), "data_size": (1.0, True), "beta": (0.0, False),
+           "markup": (0.0, True)}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class DataOwner:
+    """One owner: privacy cost and markup are its secrets, beta and data size describe its data."""
+
+    name: str
+    privacy_cost: float = field(repr=False)
+    data_size: float
+    beta: float
+    markup: float = field(repr=False)
+
+
+@dataclass(frozen=True)
+class Population:
+    """All owners of a job, one array per field.
+
+    ``key`` names each owner's stream of random numbers: it follows the owner, not its place, so
+    that a reordered population gets the same results reordered.
+    """
+
+    names: Sequence[str] | range
+    key: NDArray[np.uint64]
+    privacy_cost: FloatArray
+    data_size: FloatArray
+    beta: FloatArray
+    markup: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.key)
+
+    def __iter__(self) -> Iterator[DataOwner]:
+        for i in range(len(self)):
+            values = {name: float(getattr(self, name)[i]) for name in FIELDS}
+            yield DataOwner(name=str(self.names[i]), **values)
+
+    @classmethod
+    def of(cls, names: Sequence[str] | range, columns: Mapping[str, FloatArray]) -> Population:
+        """A population from columns, each value checked."""
+        arrays = {name: np.ascontiguousarray(columns[name], dtype=float) for name in FIELDS}
+        for name, values in arrays.items():
+            low, inclusive = _LOWEST[name]
+            bad = ~np.isfinite(values) | ((values < low) if inclusive else (values <= low))
+            if bad.any():
+                first = int(np.flatnonzero(bad)[0])
+                raise BadInput(
+                    f"{name} of owner {names[first]}",
+                    float(values[first]),
+                    f"give a finite number {'of at least' if inclusive else 'above'} {low:g}.",
+                )
+        return cls(names=names, key=_keys(names), **arrays)
+
+    @classmethod
+    def draw(
+        cls, owners: int, distributions: Mapping[str, Distribution], seed: np.random.SeedSequence
+    ) -> Population:
+        """Draw every field of every owner, each field from a generator of its own."""
+        columns = {}
+        for name, child in zip(FIELDS, seed.spawn(len(FIELDS)), strict=True):
+            uniform = np.random.default_rng(child).random(owners)
+            columns[name] = distributions[name].quantile(uniform)
+        columns["data_size"] = np.maximum(np.round(columns["data_size"]), 1.0)
+        return cls.of(range(owners), columns)
+
+
+def _keys(names: Sequence[str] | range) -> NDArray[np.uint64]:
+    if isinstance(names, range):
+        return np.arange(names.start, names.stop, dtype=np.uint64)
+    return np.fromiter((_key(name) for name in names), dtype=np.uint64, count=len(names))
+
+
+def _key(name: str) -> int:
+    if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) < 1 << 63:
+        return int(name)
+    digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big") | (1 << 63)

@@ -1,0 +1,97 @@
+"""The two sides of the market and what each knows: here private information stays private.
+
+``OwnerSide`` alone holds privacy costs and markups, ``CuratorSide`` alone the curator's weights.
+Each turns what it knows into tables over (saving, payment) of its own; only those meet, in
+``protocol.py``, where the simulation plays. All tables have shape ``(owners, J + 1, K + 1)``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.surface import LossSurface
+
+Payoff = Literal["printed", "privacy_loss"]
+BoolArray = NDArray[np.bool_]
+
+SLACK = 1e-9
+"""Rounding allowance of the signing tests: prices sit exactly on the owner's limit quite often."""
+
+
+@dataclass(frozen=True)
+class OwnerSide:
+    """The owners' preferences: payoff F_n = payment_value p - privacy loss (owner payoff equation).
+
+    ``payoff = "privacy_loss"``: the loss is ``privacy_weight c saving`` (the sign mended);
+    ``payoff = "printed"``: it is ``privacy_weight c (sigma_max - saving)``, as the paper prints it.
+    """
+
+    levels: Levels
+    payoff: Payoff
+    payment_value: float
+    privacy_weight: float
+    privacy_cost: FloatArray
+    markup: FloatArray
+
+    def _loss(self) -> FloatArray:
+        traded = self.levels.savings
+        if self.payoff == "printed":
+            traded = self.levels.sigma_max - traded
+        return self.privacy_weight * self.privacy_cost[:, None] * traded
+
+    def payoffs(self) -> FloatArray:
+        """What each owner gets at every (saving, payment)."""
+        income = self.payment_value * self.levels.payments
+        return np.asarray(income[None, None, :] - self._loss()[:, :, None])
+
+    def gains(self) -> FloatArray:
+        """The same, over what the owner has without a trade."""
+        payoffs = self.payoffs()
+        return payoffs - payoffs[:, :1, :1]
+
+    def signs(self) -> BoolArray:
+        """Where each owner signs: the income covers the privacy sold, markup included."""
+        loss = self._loss()
+        extra = (1.0 + self.markup)[:, None] * (loss - loss[:, :1])
+        income = self.payment_value * self.levels.payments
+        return np.asarray(income[None, None, :] >= extra[:, :, None] - SLACK)
+
+
+@dataclass(frozen=True)
+class CuratorSide:
+    """The curator's preferences: F_S,n = w value quality - (1 - w) cost p, its payoff equation.
+
+    ``beta`` is each owner's non-IID degree as the curator's quality model sees it.
+    """
+
+    levels: Levels
+    surface: LossSurface
+    quality_weight: float
+    quality_value: float
+    payment_cost: float
+    beta: FloatArray
+
+    def qualities(self) -> FloatArray:
+        """Model quality at every saving, one row an owner."""
+        sigma = self.levels.sigma_max - self.levels.savings
+        return self.surface.quality(sigma[None, :], self.beta[:, None])
+
+    def payoffs(self) -> FloatArray:
+        """What the curator gets from each owner at every (saving, payment)."""
+        value = self.quality_weight * self.quality_value * self.qualities()
+        price = (1.0 - self.quality_weight) * self.payment_cost * self.levels.payments
+        return np.asarray(value[:, :, None] - price[None, None, :])
+
+    def gains(self) -> FloatArray:
+        """The same, over what the curator has without a trade."""
+        payoffs = self.payoffs()
+        return payoffs - payoffs[:, :1, :1]
+
+    def signs(self) -> BoolArray:
+        """Where the curator signs: the quality bought is worth its price."""
+        return np.asarray(self.gains() >= -SLACK)

@@ -1,0 +1,49 @@
+"""How noise and non-IID data turn into model loss, and loss into quality."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray
+
+
+@dataclass(frozen=True)
+class LossSurface:
+    """The fitted sigmoid of the paper's loss equation and its quality equation.
+
+    ``loss(sigma, beta) = g1 exp(-g2 beta) / (g3 + exp(-g4 sigma)) + g5`` and
+    ``quality = zeta_2 - zeta_1 loss``, which reads as test accuracy in per cent. It is written in
+    the noise ``sigma`` that is really added, not in the saving, so that it does not depend on
+    sigma_max. (The paper's set-up prints the gammas as mu_1..mu_5.)
+    """
+
+    gamma: tuple[float, float, float, float, float]
+    zeta: tuple[float, float]
+
+    def loss(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
+        """Model loss when every owner adds noise ``sigma`` to data of non-IID degree ``beta``."""
+        g1, g2, g3, g4, g5 = self.gamma
+        noise, degree = np.asarray(sigma, dtype=float), np.asarray(beta, dtype=float)
+        return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
+
+    def quality(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
+        """Model quality, in per cent of test accuracy."""
+        zeta_1, zeta_2 = self.zeta
+        return np.asarray(zeta_2 - zeta_1 * self.loss(sigma, beta))
+
+
+SURFACES: dict[str, LossSurface] = {
+    "printed": LossSurface(gamma=(0.013, 0.0044, 0.0057, 8.18, 0.14), zeta=(35.4278, 102.2444)),
+}
+"""Loss surfaces by the name that a scenario's ``surface`` field uses."""
+
+
+def surface(name: str) -> LossSurface:
+    """The loss surface of that name."""
+    if name not in SURFACES:
+        raise BadInput("surface", name, f"choose one of: {', '.join(sorted(SURFACES))}.")
+    return SURFACES[name]
