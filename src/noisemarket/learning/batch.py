@@ -1,0 +1,211 @@
+"""Plays a batch of pairs under one rule: compiled where the rule has a compiled form."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.protocol import Games
+from noisemarket.learning.compiled.loop import play_all
+from noisemarket.learning.compiled.simd import GROUP, LANES
+from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
+from noisemarket.learning.draws import Stream
+from noisemarket.learning.play import History, play_pair
+from noisemarket.learning.rule import Rule, Settings
+from noisemarket.learning.rules import rule
+
+IntArray = NDArray[np.int64]
+
+COMPILED = {"wolf_phc": CLIMBING, "phc": CLIMBING, "q_learning": EXPLORING, "greedy": FIXED}
+"""Rules that the compiled loop knows; any other is played by its plain file, only slower."""
+
+
+@dataclass(frozen=True)
+class Brief:
+    """How to play: the rule and its numbers, how long, how finely to trace."""
+
+    rule: str
+    settings: Settings
+    iterations: int
+    seed: int
+    owner_optimism: float = 1.0
+    curator_optimism: float = 1.0
+    trace_every: int = 50
+    window: int = 500
+    keep_policies: bool = True
+    compiled: bool = True
+
+    @property
+    def blocks(self) -> int:
+        """Points of the trace."""
+        return -(-self.iterations // self.trace_every)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a batch of pairs played.
+
+    ``counts`` are sums of level numbers over all pairs, a row per block of iterations: offers,
+    quotes, then savings, payments and number of deals really made. ``payoffs`` are the sums of the
+    owner's and the curator's rewards. Per pair: ``deals`` (usual saving and payment of late, 0 and
+    0 for none), ``last`` (saving and payment played last), ``recent`` (mean rewards of late) and
+    both final policies, if kept.
+    """
+
+    counts: IntArray
+    payoffs: FloatArray
+    deals: IntArray
+    last: IntArray
+    recent: FloatArray
+    owner_policies: FloatArray
+    curator_policies: FloatArray
+
+
+def first_values(kind: type[Rule], games: Games, brief: Brief) -> tuple[FloatArray, FloatArray]:
+    """Both sides' first Q-values: tables over (state, action), one per pair.
+
+    A side that starts from ``optimism`` times the best payoff it can conceive tries every action
+    before it settles; one that starts from 0 may lock into whatever it tried first.
+    """
+    owner_hopes = games.owner_hopes.swapaxes(1, 2)
+    owner = np.empty(owner_hopes.shape)
+    curator = np.empty(games.curator_hopes.shape)
+    for n in range(len(games)):
+        best = brief.owner_optimism * float(owner_hopes[n].max())
+        owner[n] = kind.first_values(owner_hopes[n], best)
+        best = brief.curator_optimism * float(games.curator_hopes[n].max())
+        curator[n] = kind.first_values(games.curator_hopes[n], best)
+    return owner, curator
+
+
+def play_batch(
+    brief: Brief, phases: Sequence[Games], starts: Sequence[int], keys: NDArray[np.uint64]
+) -> Batch:
+    """Play the games of some owners; phase i holds from iteration ``starts[i]`` on."""
+    kind = rule(brief.rule)
+    firsts = first_values(kind, phases[0], brief)
+    live = [i for i, start in enumerate(starts) if start < brief.iterations]
+    phases = [phases[i] for i in live]
+    bounds = np.array([*(starts[i] for i in live), brief.iterations], dtype=np.int64)
+    if brief.compiled and brief.rule in COMPILED:
+        return _play_compiled(brief, phases, bounds, keys, firsts)
+    return _play_plainly(brief, phases, bounds, keys, firsts)
+
+
+def _empty(brief: Brief, games: Games) -> Batch:
+    pairs, savings, payments = games.owner_rewards.shape
+    kept = pairs if brief.keep_policies else 0
+    return Batch(
+        counts=np.zeros((brief.blocks, 5), np.int64),
+        payoffs=np.zeros((brief.blocks, 2)),
+        deals=np.zeros((pairs, 2), np.int64),
+        last=np.zeros((pairs, 2), np.int64),
+        recent=np.zeros((pairs, 2)),
+        owner_policies=np.empty((kept, payments, savings)),
+        curator_policies=np.empty((kept, savings, payments)),
+    )
+
+
+def _play_compiled(
+    brief: Brief,
+    phases: Sequence[Games],
+    bounds: IntArray,
+    keys: NDArray[np.uint64],
+    firsts: tuple[FloatArray, FloatArray],
+) -> Batch:
+    out = _empty(brief, phases[0])
+    _, savings, payments = phases[0].owner_rewards.shape
+    settings = brief.settings if brief.rule != "phc" else replace(brief.settings, lose_ratio=1.0)
+    rows = savings + payments
+    width = (-(-savings // LANES) * payments + -(-payments // LANES) * savings) * GROUP
+    play_all(
+        COMPILED[brief.rule],
+        phases[0].sees_offer,
+        np.uint64(brief.seed),
+        np.ascontiguousarray(keys),
+        bounds,
+        np.stack([games.owner_rewards for games in phases], axis=1),
+        np.stack([games.curator_rewards for games in phases], axis=1),
+        np.stack([games.agreed for games in phases], axis=1),
+        *firsts,
+        settings.discount,
+        settings.learning_rate,
+        settings.step_start,
+        settings.step_slowing,
+        settings.lose_ratio,
+        settings.exploration,
+        brief.trace_every,
+        min(brief.window, brief.iterations),
+        out.counts,
+        out.payoffs,
+        out.deals,
+        out.last,
+        out.recent,
+        out.owner_policies,
+        out.curator_policies,
+        np.empty(width),
+        np.empty((3, rows), np.int64),
+        np.empty(rows),
+        np.empty((savings, payments), np.int64),
+    )
+    return out
+
+
+def _play_plainly(
+    brief: Brief,
+    phases: Sequence[Games],
+    bounds: IntArray,
+    keys: NDArray[np.uint64],
+    firsts: tuple[FloatArray, FloatArray],
+) -> Batch:
+    out, kind = _empty(brief, phases[0]), rule(brief.rule)
+    for n, key in enumerate(keys):
+        owner = kind(firsts[0][n], brief.settings)
+        curator = kind(firsts[1][n], brief.settings)
+        history = play_pair(
+            owner,
+            curator,
+            np.stack([games.owner_rewards[n] for games in phases]),
+            np.stack([games.curator_rewards[n] for games in phases]),
+            bounds,
+            sees_offer=phases[0].sees_offer,
+            stream=Stream(brief.seed, int(key)),
+        )
+        agreed = np.stack([games.agreed[n] for games in phases])
+        _record(out, n, history, agreed, bounds, brief)
+        if brief.keep_policies:
+            out.owner_policies[n], out.curator_policies[n] = owner.policy(), curator.policy()
+    return out
+
+
+def _record(
+    out: Batch,
+    n: int,
+    history: History,
+    agreed: NDArray[np.bool_],
+    bounds: IntArray,
+    brief: Brief,
+) -> None:
+    """Enter one pair's history into a batch, as the compiled loop does while it plays."""
+    j, k = history.offers, history.quotes
+    phase = np.searchsorted(bounds, np.arange(len(j)), side="right") - 1
+    deal = agreed[phase, j, k]
+    block = np.arange(len(j)) // brief.trace_every
+    made = deal & (j + k > 0)
+    for column, series in enumerate((j, k, j * deal, k * deal, made)):
+        np.add.at(out.counts[:, column], block, series)
+    np.add.at(out.payoffs[:, 0], block, history.owner_rewards)
+    np.add.at(out.payoffs[:, 1], block, history.curator_rewards)
+    window = min(brief.window, brief.iterations)
+    late = slice(len(j) - window, None)
+    out.recent[n] = history.owner_rewards[late].mean(), history.curator_rewards[late].mean()
+    out.last[n] = j[-1], k[-1]
+    seen = np.zeros(agreed.shape[1:], np.int64)
+    np.add.at(seen, (j[late], k[late]), 1)
+    seen[~agreed[-1]] = 0
+    if 2 * seen.sum() >= window:
+        out.deals[n] = np.unravel_index(seen.argmax(), seen.shape)

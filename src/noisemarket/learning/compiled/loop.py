@@ -1,0 +1,260 @@
+"""The compiled loop: plays whole games, pair after pair, so that a pair's tables stay in cache.
+
+``play.py`` next door is the same loop in plain Python; read that first.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from noisemarket.learning.compiled.simd import AVERAGE, GROUP, LANES, LOWEST, POLICY, pointer
+from noisemarket.learning.compiled.steps import FIXED, MOVING, act, learn, place
+from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
+
+OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
+"""Columns of the counts that a trace holds per block of iterations."""
+
+_U = np.uint64
+_GOLDEN, _MIX_1, _MIX_2 = _U(GOLDEN), _U(MIX_1), _U(MIX_2)
+
+
+@njit(nogil=True)
+def _mix(word: Any) -> Any:
+    word = (word ^ (word >> _U(30))) * _MIX_1
+    word = (word ^ (word >> _U(27))) * _MIX_2
+    return word ^ (word >> _U(31))
+
+
+@njit(nogil=True)
+def _rotate(word: Any, by: int) -> Any:
+    return (word << _U(by)) | (word >> _U(64 - by))
+
+
+@njit(nogil=True, error_model="numpy")
+def _lay_out(
+    table: Any,
+    best_action: Any,
+    best_value: Any,
+    count: Any,
+    settled: Any,
+    row: int,
+    at: int,
+    first: Any,
+) -> None:
+    """Write a player's rows as they are before the first iteration."""
+    states, actions = first.shape
+    groups = (actions + LANES - 1) // LANES
+    for state in range(states):
+        best = 0
+        for action in range(groups * LANES):
+            where = place(at, action)
+            real = action < actions
+            table[where] = first[state, action] if real else LOWEST
+            table[where + POLICY] = 1.0 / actions if real else 0.0
+            table[where + AVERAGE] = 1.0 / actions if real else 0.0
+            if real and first[state, action] > first[state, best]:
+                best = action
+        best_action[row] = best
+        best_value[row] = first[state, best]
+        count[row] = 0
+        settled[row] = MOVING
+        row += 1
+        at += groups * GROUP
+
+
+@njit(nogil=True, error_model="numpy")
+def _read_policy(family: int, table: Any, best_action: Any, row: int, at: int, out: Any) -> None:
+    """What a player would play now, without exploring."""
+    states, actions = out.shape
+    groups = (actions + LANES - 1) // LANES
+    for state in range(states):
+        for action in range(actions):
+            if family == 0:
+                out[state, action] = table[place(at, action) + POLICY]
+            else:
+                out[state, action] = 1.0 if action == best_action[row] else 0.0
+        row += 1
+        at += groups * GROUP
+
+
+@njit(nogil=True, error_model="numpy")
+def _usual_deal(seen: Any, agreed: Any, shape: tuple[int, int], window: int) -> tuple[int, int]:
+    """The deal a pair made most often of late, or (0, 0) if it mostly made none."""
+    deals, most, best_j, best_k = 0, 0, 0, 0
+    for j in range(shape[0]):
+        for k in range(shape[1]):
+            times = seen[j, k]
+            if times and agreed[j, k]:
+                deals += times
+                if times > most:
+                    most, best_j, best_k = times, j, k
+    return (best_j, best_k) if 2 * deals >= window else (0, 0)
+
+
+def _stamp() -> int:
+    """A number that changes with the sources that the loop inlines.
+
+    Numba's cache looks only at the file of the function it keeps; through this constant an edit of
+    any file of this folder makes a new cache entry.
+    """
+    digest = hashlib.blake2b(digest_size=7)
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.read_bytes())
+    return int.from_bytes(digest.digest(), "big")
+
+
+def _build(stamp: int) -> Any:
+    @njit(nogil=True, cache=True, error_model="numpy")
+    def play_all(
+        family: int,
+        sees_offer: bool,
+        seed: Any,
+        keys: Any,
+        starts: Any,
+        owner_rewards: Any,
+        curator_rewards: Any,
+        agreed: Any,
+        owner_first: Any,
+        curator_first: Any,
+        discount: float,
+        learning_rate: float,
+        step_start: float,
+        step_slowing: float,
+        lose_ratio: float,
+        exploration: float,
+        block: int,
+        window: int,
+        counts: Any,
+        payoffs: Any,
+        deals: Any,
+        last: Any,
+        recent: Any,
+        owner_policies: Any,
+        curator_policies: Any,
+        table_memory: Any,
+        row_memory: Any,
+        value_memory: Any,
+        seen: Any,
+    ) -> int:
+        pairs, phases, savings, payments = owner_rewards.shape
+        iterations = starts[phases]
+        groups_o, groups_c = (savings + LANES - 1) // LANES, (payments + LANES - 1) // LANES
+        width_o, width_c = groups_o * GROUP, groups_c * GROUP
+        rows_o, base_c = payments, payments * width_o
+        table, best_value = pointer(table_memory), pointer(value_memory)
+        best_action = pointer(row_memory[0])
+        count, settled = pointer(row_memory[1]), pointer(row_memory[2])
+
+        for n in range(pairs):
+            _lay_out(table, best_action, best_value, count, settled, 0, 0, owner_first[n])
+            _lay_out(
+                table, best_action, best_value, count, settled, rows_o, base_c, curator_first[n]
+            )
+            seen[:] = 0
+            start = _mix(seed + _GOLDEN) ^ _mix(keys[n] + _GOLDEN + _GOLDEN)
+            s0 = _mix(start + _GOLDEN)
+            s1 = _mix(start + _U(2) * _GOLDEN)
+            s2 = _mix(start + _U(3) * _GOLDEN)
+            s3 = _mix(start + _U(4) * _GOLDEN)
+
+            j, k, state_c, phase = 0, 0, 0, 0
+            reward_c, win_step_before = 0.0, 0.0
+            offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
+            pay_o, pay_c, recent_o, recent_c = 0.0, 0.0, 0.0, 0.0
+            in_block, left, ends = 0, block, starts[1]
+            for t in range(iterations + 1):
+                word = s0 + s3
+                word = _rotate(word, 23) + s0
+                shifted = s1 << _U(17)
+                s2 ^= s0
+                s3 ^= s1
+                s1 ^= s2
+                s0 ^= s3
+                s2 ^= shifted
+                s3 = _rotate(s3, 45)
+
+                # The owner offers; that offer completes the curator's last transition.
+                offer = act(
+                    family, table, k * width_o, groups_o, savings, best_action[k], settled[k],
+                    np.float64(word >> _U(32)) * TO_UNIT, exploration,
+                )  # fmt: skip
+                next_c = offer if sees_offer else j
+                if t > 0:
+                    learn(
+                        family, table, best_action, best_value, count, settled,
+                        rows_o + state_c, base_c + state_c * width_c, groups_c, payments, k,
+                        reward_c + discount * best_value[rows_o + next_c],
+                        learning_rate, win_step_before, lose_ratio * win_step_before,
+                    )  # fmt: skip
+                if t == iterations:
+                    break
+                if t == ends:
+                    phase += 1
+                    ends = starts[phase + 1]
+                j, state_c = offer, next_c
+                # The curator quotes; that quote completes the owner's transition.
+                quote = act(
+                    family, table, base_c + state_c * width_c, groups_c, payments,
+                    best_action[rows_o + state_c], settled[rows_o + state_c],
+                    np.float64(word & _U(0xFFFFFFFF)) * TO_UNIT, exploration,
+                )  # fmt: skip
+                reward_o = owner_rewards[n, phase, j, quote]
+                reward_c = curator_rewards[n, phase, j, quote]
+                win_step = 1.0 / (step_start + t / step_slowing)
+                learn(
+                    family, table, best_action, best_value, count, settled,
+                    k, k * width_o, groups_o, savings, j,
+                    reward_o + discount * best_value[quote],
+                    learning_rate, win_step, lose_ratio * win_step,
+                )  # fmt: skip
+                win_step_before = win_step
+                k = quote
+
+                deal = int(agreed[n, phase, j, k])
+                offers += j
+                quotes += k
+                savings_sum += deal * j
+                payments_sum += deal * k
+                deal_sum += deal * int(j + k > 0)
+                pay_o += reward_o
+                pay_c += reward_c
+                if t >= iterations - window:
+                    seen[j, k] += 1
+                    recent_o += reward_o
+                    recent_c += reward_c
+                left -= 1
+                if left == 0 or t == iterations - 1:
+                    counts[in_block, 0] += offers
+                    counts[in_block, 1] += quotes
+                    counts[in_block, 2] += savings_sum
+                    counts[in_block, 3] += payments_sum
+                    counts[in_block, 4] += deal_sum
+                    payoffs[in_block, 0] += pay_o
+                    payoffs[in_block, 1] += pay_c
+                    offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
+                    pay_o, pay_c = 0.0, 0.0
+                    in_block += 1
+                    left = block
+
+            last[n, 0], last[n, 1] = j, k
+            deals[n, 0], deals[n, 1] = _usual_deal(
+                seen, agreed[n, phase], (savings, payments), window
+            )
+            recent[n, 0], recent[n, 1] = recent_o / window, recent_c / window
+            if owner_policies.shape[0] > 0:
+                _read_policy(family, table, best_action, 0, 0, owner_policies[n])
+                _read_policy(family, table, best_action, rows_o, base_c, curator_policies[n])
+        return stamp
+
+    return play_all
+
+
+play_all = _build(_stamp())
+"""Plays all pairs; the caller owns every array, results are written into the last ones."""
+
+__all__ = ["DEALS", "FIXED", "OFFERS", "PAYMENTS", "QUOTES", "SAVINGS", "play_all"]

@@ -1,0 +1,52 @@
+"""Shares batches of owners among threads; the compiled loop lets them run truly side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+_WORK_PER_BATCH = 4_000_000
+_LARGEST_BATCH = 512
+
+
+def batches(owners: int, iterations: int) -> list[slice]:
+    """Cut the owners into batches of some tenths of a second each.
+
+    The cut depends on nothing but these two numbers, so that sums over batches come out the same
+    with any number of threads.
+    """
+    size = max(1, min(_LARGEST_BATCH, _WORK_PER_BATCH // iterations, -(-owners // 16)))
+    return [slice(at, min(at + size, owners)) for at in range(0, owners, size)]
+
+
+def work_through(
+    parts: list[slice],
+    work: Callable[[slice], Result],
+    threads: int,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[tuple[int, Result]]:
+    """Do ``work`` on every part; yields each result with its part's number when it is done.
+
+    When ``stop`` says so, or the consumer gives up, no new part is begun; those under way are
+    still finished and yielded, so that no finished work is lost.
+    """
+    waiting = iter(enumerate(parts))
+    with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="noisemarket") as pool:
+        running: dict[Future[Result], int] = {}
+
+        def refill() -> None:
+            while len(running) < 2 * threads and not stop():
+                following = next(waiting, None)
+                if following is None:
+                    return
+                running[pool.submit(work, following[1])] = following[0]
+
+        refill()
+        while running:
+            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield running.pop(future), future.result()
+            refill()

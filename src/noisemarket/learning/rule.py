@@ -1,0 +1,62 @@
+"""What a learning rule is: one player that acts in a state and learns from what it got."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The numbers of the learning rules; each rule reads those it needs.
+
+    The policy step at iteration t is ``1 / (step_start + t / step_slowing)`` while winning and
+    ``lose_ratio`` times that while losing: psi_w and psi_l of the paper.
+    """
+
+    discount: float = 0.8
+    learning_rate: float = 0.1
+    step_start: float = 50.0
+    step_slowing: float = 50.0
+    lose_ratio: float = 2.0
+    exploration: float = 0.1
+
+
+class Rule(ABC):
+    """One player. States and actions are level numbers; ``values`` holds Q(state, action)."""
+
+    def __init__(self, first_values: FloatArray, settings: Settings) -> None:
+        self.values = np.array(first_values, dtype=float)
+        self.settings = settings
+
+    @classmethod
+    def first_values(cls, hopes: FloatArray, first_value: float) -> FloatArray:
+        """The Q-values to start from.
+
+        ``hopes[state, action]`` is the player's own payoff if the other side agreed to
+        everything: all that it can know before it has played. A learning rule ignores it and
+        starts from one value everywhere.
+        """
+        return np.full(hopes.shape, first_value)
+
+    @abstractmethod
+    def act(self, state: int, uniform: float) -> int:
+        """Choose an action, given a uniform random number in [0, 1)."""
+
+    @abstractmethod
+    def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
+        """Take in what iteration ``t`` has brought."""
+
+    @abstractmethod
+    def policy(self) -> FloatArray:
+        """What the player would play now, without exploring: a distribution per state."""
+
+    def improve_value(self, state: int, action: int, reward: float, next_state: int) -> None:
+        """The Bellman step of the paper's Q-function equation, common to all that learn values."""
+        target = reward + self.settings.discount * self.values[next_state].max()
+        old = self.values[state, action]
+        self.values[state, action] = old + self.settings.learning_rate * (target - old)

@@ -1,0 +1,60 @@
+"""WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+from noisemarket.learning.lanes import draw, lane_sum
+from noisemarket.learning.rule import Rule, Settings
+
+
+class WolfPHC(Rule):
+    """Climbs towards the greedy action, slowly while winning and fast while losing.
+
+    The paper's policy step adds psi to the greedy action and takes psi/(actions - 1) from each
+    other, which makes probabilities negative. The original algorithm (Bowling & Veloso 2002) takes
+    from each action no more than it has, and so do we. The average policy is updated before the
+    win test, and the row that changes is the row of the state visited.
+    """
+
+    def __init__(self, first_values: FloatArray, settings: Settings) -> None:
+        super().__init__(first_values, settings)
+        states, actions = self.values.shape
+        self._policy = np.full((states, actions), 1.0 / actions)
+        self.average = self._policy.copy()
+        self.count = np.zeros(states, dtype=np.int64)
+
+    def act(self, state: int, uniform: float) -> int:
+        return draw(self._policy[state], uniform)
+
+    def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
+        self.improve_value(state, action, reward, next_state)
+        q, policy, average = self.values[state], self._policy[state], self.average[state]
+        self.count[state] += 1
+        average += (policy - average) * (1.0 / self.count[state])
+        best = int(np.argmax(q))
+        climb(policy, best, self.step(t, winning=self._gain(q, best, policy, average) > 0.0))
+
+    @staticmethod
+    def _gain(q: FloatArray, best: int, policy: FloatArray, average: FloatArray) -> float:
+        """By how much the policy earns more than the average policy; the shift by the best value
+        changes nothing but rounding (both rows sum to 1) and makes exact ties exact."""
+        return lane_sum((policy - average) * (q - q[best]))
+
+    def step(self, t: int, *, winning: bool) -> float:
+        """psi_w or psi_l at iteration t."""
+        s = self.settings
+        win_step = 1.0 / (s.step_start + t / s.step_slowing)
+        return win_step if winning else s.lose_ratio * win_step
+
+    def policy(self) -> FloatArray:
+        return self._policy
+
+
+def climb(policy: FloatArray, best: int, step: float) -> None:
+    """Move ``step`` of probability to the best action, from each other at most what it has."""
+    others = np.maximum(policy - step / (len(policy) - 1), 0.0)
+    others[best] = 0.0
+    policy[:] = others
+    policy[best] = 1.0 - lane_sum(others)
