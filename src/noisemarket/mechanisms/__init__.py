@@ -1,0 +1,29 @@
+"""Mechanisms by name: each maps a population to contracts. Every learning rule is one too."""
+
+from __future__ import annotations
+
+from noisemarket.errors import BadInput
+from noisemarket.learning.rules import RULES
+from noisemarket.mechanisms.base import Mechanism
+from noisemarket.mechanisms.learned import Learned
+from noisemarket.mechanisms.no_dp import NoDP
+from noisemarket.mechanisms.oracles import Equilibrium, FirstBest
+from noisemarket.mechanisms.pain_fl import PainFL
+from noisemarket.mechanisms.uniform import Uniform
+
+MECHANISMS: dict[str, Mechanism] = {
+    "dypp": Learned("wolf_phc"),
+    **{name: Learned(name) for name in RULES if name != "wolf_phc"},
+    "pain_fl": PainFL(),
+    "uniform": Uniform(),
+    "no_dp": NoDP(),
+    "equilibrium": Equilibrium(),
+    "first_best": FirstBest(),
+}
+
+
+def mechanism(name: str) -> Mechanism:
+    """The mechanism of that name."""
+    if name not in MECHANISMS:
+        raise BadInput("learner", name, f"choose one of: {', '.join(MECHANISMS)}.")
+    return MECHANISMS[name]

@@ -1,0 +1,148 @@
+"""One interface for all mechanisms: an environment in, contracts out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray, Outcomes
+from noisemarket.game.sides import BoolArray
+from noisemarket.learning.batch import Brief
+
+
+@dataclass(frozen=True)
+class Contracts:
+    """What is in force for each owner: level numbers of its saving and its payment.
+
+    Where nothing was agreed both are 0. ``signed`` says that the owner agreed to a trade; savings
+    without it were imposed (``no_dp``).
+    """
+
+    saving: IntArray
+    payment: IntArray
+    signed: BoolArray
+
+    @classmethod
+    def of(cls, outcomes: Outcomes) -> Contracts:
+        """The contracts that a game's outcomes amount to."""
+        signed = outcomes.signed
+        saving, payment = (
+            np.where(signed, outcomes.saving, 0),
+            np.where(signed, outcomes.payment, 0),
+        )
+        return cls(saving, payment, signed)
+
+    def __len__(self) -> int:
+        return len(self.saving)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """How the play went, a row per block of iterations: means over owners and iterations.
+
+    ``iteration`` is the last iteration of each block. Saving and payment count deals only (none: 0
+    and 0); ``offer`` and ``quote`` are what was said. Payoffs are the learners' rewards.
+    """
+
+    iteration: IntArray
+    saving: FloatArray
+    payment: FloatArray
+    offer: FloatArray
+    quote: FloatArray
+    signed_share: FloatArray
+    owner_reward: FloatArray
+    curator_reward: FloatArray
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """What a mechanism has brought about.
+
+    ``done`` marks the owners that were finished (all, unless the run was interrupted). The rest is
+    there for mechanisms that learn: the trace, what each side could still gain per interaction
+    (``owner_exploitability``, ``curator_exploitability``), and both sides' final policies.
+    """
+
+    contracts: Contracts
+    done: BoolArray
+    trace: Trace | None = None
+    owner_exploitability: FloatArray | None = None
+    curator_exploitability: FloatArray | None = None
+    owner_policies: FloatArray | None = None
+    curator_policies: FloatArray | None = None
+
+    @property
+    def complete(self) -> bool:
+        """Whether every owner was finished."""
+        return bool(self.done.all())
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Owners just finished and their contracts, for whoever watches a run."""
+
+    owners: slice
+    contracts: Contracts
+    done: int
+    total: int
+
+
+@dataclass(frozen=True)
+class Task:
+    """How a mechanism is to be run: how to learn, how fine a menu, on how many threads."""
+
+    brief: Brief
+    menu_types: int = 64
+    threads: int = 1
+    exploitability: bool = True
+    watch: Callable[[Progress], None] = field(default=lambda progress: None)
+    stop: Callable[[], bool] = field(default=lambda: False)
+
+
+class Mechanism(ABC):
+    """Maps a population to contracts. ``knows`` says what it must know to do so."""
+
+    knows: str = "nothing private"
+
+    @abstractmethod
+    def run(self, environment: Environment, task: Task) -> Agreement:
+        """Make a contract (perhaps none) for every owner."""
+
+
+class Direct(Mechanism):
+    """A mechanism that needs no play: all contracts at once."""
+
+    @abstractmethod
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        """The contracts in force."""
+
+    def run(self, environment: Environment, task: Task) -> Agreement:
+        contracts = self.contracts(environment, task)
+        owners = len(environment)
+        task.watch(Progress(slice(0, owners), contracts, owners, owners))
+        return Agreement(contracts, np.ones(owners, dtype=bool))
+
+
+def same_for_all(owners: int, saving: int, payment: int) -> Contracts:
+    """One and the same level for everybody, agreed by nobody."""
+    return Contracts(
+        saving=np.full(owners, saving, np.int64),
+        payment=np.full(owners, payment, np.int64),
+        signed=np.zeros(owners, dtype=bool),
+    )
+
+
+def by_slices(environment: Environment, solve: Callable[[slice], Outcomes]) -> Contracts:
+    """Solve the owners' games some thousand at a time, so that memory stays bounded."""
+    owners, step = len(environment), 4096
+    solved = [Contracts.of(solve(slice(at, at + step))) for at in range(0, owners, step)]
+    return Contracts(
+        np.concatenate([part.saving for part in solved]),
+        np.concatenate([part.payment for part in solved]),
+        np.concatenate([part.signed for part in solved]),
+    )

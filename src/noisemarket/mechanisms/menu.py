@@ -1,0 +1,318 @@
+"""The screening menu: the best contracts for a curator that knows only how costs are distributed.
+
+Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) with probabilities
+``q_m``. Whoever gives up noise ``s`` for a payment ``p`` gets ``payment_value p - privacy_weight
+theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
+menu of (saving, payment) items and lets every owner pick, in the style of Pain-FL.
+
+``continuous_menu`` is the theory: any saving, any payment, a concave value; virtual costs, ironing
+and a multiplier for the largest payment. ``grid_menu`` is what the market plays: the levels of the
+game and any value, solved exactly.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.sides import SLACK
+
+CHUNK = 1 << 14
+"""Owners that ``Menu.choose`` handles at a time: its memory does not grow with the population."""
+
+HALVINGS = 60
+"""Steps of a bisection: below the spacing of floats for any interval of ordinary numbers."""
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """One item for each type, cheapest type first: savings and payments never increase.
+
+    ``curator_gain`` is the curator's expected gain per owner over no trade when each type takes
+    its own item; ``multiplier`` what one more unit of ``payment_max`` would add to it (None on a
+    grid, where gains move in steps). A type that is not served has the empty item (0, 0).
+    """
+
+    types: FloatArray
+    probabilities: FloatArray
+    savings: FloatArray
+    payments: FloatArray
+    payment_value: float
+    privacy_weight: float
+    curator_gain: float
+    multiplier: float | None
+
+    def __post_init__(self) -> None:
+        for array in (self.types, self.probabilities, self.savings, self.payments):
+            array.setflags(write=False)
+
+    @cached_property
+    def utilities(self) -> FloatArray:
+        """What type m (row) gets from item i (column)."""
+        income = self.payment_value * self.payments
+        return np.asarray(income - self.privacy_weight * np.outer(self.types, self.savings))
+
+    @property
+    def ic_violation(self) -> float:
+        """The most that any type would gain by taking another type's item (0: none would)."""
+        own = np.diagonal(self.utilities)
+        return float(np.max(self.utilities - own[:, None]))
+
+    @property
+    def ir_slack(self) -> float:
+        """The least that any type gets from its own item; negative would be a loss."""
+        return float(np.min(np.diagonal(self.utilities)))
+
+    def choose(self, reservation_cost: ArrayLike) -> NDArray[np.intp]:
+        """The item that each owner takes, -1 for none; an owner need not be one of the types.
+
+        Everyone takes what it likes best at its own cost; up to a rounding allowance, ties go to
+        the larger saving and a sale at no gain is made. The empty item counts as taking none; of
+        equal items the first is meant.
+        """
+        cost = np.asarray(reservation_cost, dtype=float)
+        if not np.all(np.isfinite(cost)):
+            raise BadInput("reservation_cost", reservation_cost, "give finite numbers.")
+        distinct, first = np.unique(self.savings, return_index=True)
+        sold = first[distinct > 0][::-1]  # larger savings first: argmax below takes the first
+        loss = self.privacy_weight * np.append(self.savings[sold], 0.0)
+        income = self.payment_value * np.append(self.payments[sold], 0.0)
+        index = np.append(sold, -1)
+        flat = cost.reshape(-1)
+        chosen = np.empty(flat.size, dtype=np.intp)
+        for start in range(0, flat.size, CHUNK):
+            utility = income - flat[start : start + CHUNK, None] * loss
+            good = utility >= utility.max(axis=1, keepdims=True) - SLACK
+            chosen[start : start + CHUNK] = index[np.argmax(good, axis=1)]
+        return chosen.reshape(cost.shape)
+
+
+def types_from_sample(reservation_costs: ArrayLike, count: int) -> tuple[FloatArray, FloatArray]:
+    """Types and probabilities from a sample, or an even grid of quantiles, of reservation costs.
+
+    The sample is cut into ``count`` bins of equal weight and each stands for its largest cost, so
+    that an item made for a type is no loss to anyone in the bin. Equal types are merged.
+    """
+    costs = np.sort(np.asarray(reservation_costs, dtype=float), axis=None)
+    if costs.size == 0 or not np.all(np.isfinite(costs)) or costs[0] < 0:
+        raise BadInput("reservation_costs", reservation_costs, "give finite numbers, 0 or more.")
+    if count < 1:
+        raise BadInput("count", count, "ask for at least one type.")
+    last_of_bin = [-(-m * costs.size // count) - 1 for m in range(1, count + 1)]
+    types, weight = np.unique(costs[last_of_bin], return_counts=True)
+    return types, weight / count
+
+
+def virtual_costs(types: FloatArray, probabilities: FloatArray) -> FloatArray:
+    """What a saving of each type really costs: its own cost plus the rents of all cheaper types.
+
+    ``v_m = theta_m + (Q_{m-1} / q_m) (theta_m - theta_{m-1})``: buying from type m lets the
+    cheaper types, of total weight ``Q_{m-1}``, ask for that much more. Expected payments are
+    ``privacy_weight / payment_value`` times the expectation of ``v_m s_m``.
+    """
+    cheaper = np.cumsum(probabilities) - probabilities
+    return np.asarray(types + cheaper / probabilities * np.diff(types, prepend=0.0))
+
+
+def ironed(costs: FloatArray, weights: FloatArray) -> FloatArray:
+    """The non-decreasing sequence nearest to ``costs`` in weighted squares, by pooling neighbours.
+
+    Costlier types must not sell more than cheaper ones, or the cheaper would take their item.
+    Where costs fall from a type to the next, the best monotone menu treats them as one type with
+    their mean cost.
+    """
+    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
+    for cost, weight in zip(costs.tolist(), weights.tolist(), strict=True):
+        block = (cost, weight, 1)
+        while blocks and blocks[-1][0] >= block[0]:
+            mean, heft, length = blocks.pop()
+            total = heft + block[1]
+            block = ((mean * heft + block[0] * block[1]) / total, total, length + block[2])
+        blocks.append(block)
+    return np.repeat([mean for mean, _, _ in blocks], [length for _, _, length in blocks])
+
+
+def continuous_menu(
+    types: ArrayLike,
+    probabilities: ArrayLike,
+    value: Callable[[FloatArray], FloatArray],
+    slope: Callable[[FloatArray], FloatArray],
+    *,
+    sigma_max: float,
+    payment_max: float,
+    payment_value: float,
+    privacy_weight: float,
+    price_weight: float,
+) -> Menu:
+    """The best menu when any saving up to sigma_max and payment up to payment_max may be posted.
+
+    ``value`` must be concave; ``slope`` is its derivative; both take arrays. Each type would take
+    its own item rather than the next one down (local incentive compatibility) or nothing (the
+    costliest type), both with equality, which fixes the payments and leaves the savings: each
+    maximises the value less the ironed virtual cost. The largest payment,
+    ``p_1 = rate sum_m (theta_m - theta_{m-1}) s_m``, is linear in the savings, so a price ``eta``
+    on it adds ``eta rate (theta_m - theta_{m-1}) / q_m`` to the unit cost of type m; bisection
+    finds the ``eta`` at which the cap holds.
+    """
+    theta, q = _population(types, probabilities)
+    _check_economy(payment_value, privacy_weight, price_weight)
+    _check_number("sigma_max", sigma_max, positive=True)
+    _check_number("payment_max", payment_max, positive=False)
+    slopes = slope(np.linspace(0.0, sigma_max, 101)[1:])
+    if np.any(np.diff(slopes) > 1e-9 * np.max(np.abs(slopes))):
+        raise BadInput("value", value, "give a concave value, or use grid_menu.")
+    rate = privacy_weight / payment_value
+    gaps = np.diff(theta, prepend=0.0)
+    virtual = virtual_costs(theta, q)
+
+    def savings_at(eta: float) -> FloatArray:
+        unit_cost = rate * (price_weight * virtual + eta * gaps / q)
+        return _best_savings(slope, ironed(unit_cost, q), sigma_max)
+
+    def largest_payment(savings: FloatArray) -> float:
+        return float(rate * gaps @ savings)
+
+    eta, savings = 0.0, savings_at(0.0)
+    if largest_payment(savings) > payment_max:
+        low, high = 0.0, 1.0
+        while largest_payment(savings_at(high)) > payment_max:  # falls to 0: nobody sells
+            low, high = high, 2.0 * high
+        for _ in range(HALVINGS):
+            eta = (low + high) / 2
+            dear = largest_payment(savings_at(eta)) > payment_max
+            low, high = (eta, high) if dear else (low, eta)
+        # Where the value is linear, p_1 jumps at eta: every mix of both ends is as good there.
+        over, under = savings_at(low), savings_at(high)
+        top, bottom = largest_payment(over), largest_payment(under)
+        savings = under + (payment_max - bottom) / (top - bottom) * (over - under)
+        eta = high
+
+    later_rents = np.append(np.cumsum((gaps * savings)[:0:-1])[::-1], 0.0)
+    payments = np.minimum(rate * (theta * savings + later_rents), payment_max)
+    gains = value(savings) - value(np.zeros_like(savings)) - price_weight * payments
+    return Menu(
+        theta, q, savings, payments, payment_value, privacy_weight, float(q @ gains), multiplier=eta
+    )
+
+
+def grid_menu(
+    types: ArrayLike,
+    probabilities: ArrayLike,
+    savings: ArrayLike,
+    values: ArrayLike,
+    payments: ArrayLike,
+    *,
+    payment_value: float,
+    privacy_weight: float,
+    price_weight: float,
+) -> Menu:
+    """The best of all menus whose items lie on evenly spaced ``savings`` and ``payments`` from 0.
+
+    ``values`` is the curator's value at each saving, of any shape. Rounding the continuous menu to
+    the grid would make some types prefer another item; here every type takes its own, as
+    ``Menu.choose`` decides it, and no other set of grid contracts earns more from these types.
+
+    Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k`` more
+    steps of payment is taken by the types up to a break-even cost that depends on (i, k) only. So
+    each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and there it is a
+    shift of the table over (saving, payment). Beyond type M stands one that takes nothing.
+    """
+    theta, q = _population(types, probabilities)
+    _check_economy(payment_value, privacy_weight, price_weight)
+    saving_grid, saving_step = _even_grid("savings", savings)
+    payment_grid, payment_step = _even_grid("payments", payments)
+    worth = np.asarray(values, dtype=float)
+    if worth.shape != saving_grid.shape or not np.all(np.isfinite(worth)):
+        raise BadInput("values", values, "give one finite value for each saving.")
+    if saving_step == 0:
+        raise BadInput("savings", savings, "let them increase.")
+
+    gains = (worth - worth[0])[:, None] - price_weight * payment_grid
+    gains[0, 1:] = -np.inf  # paying for nothing
+    up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
+    income = payment_value * payment_step * more + SLACK
+    takers = np.searchsorted(theta, income / (privacy_weight * saving_step * up), side="right")
+
+    total = np.full(gains.shape, -np.inf)
+    total[0, 0] = 0.0
+    rows, columns = gains.shape
+    next_items = np.empty((theta.size, gains.size), dtype=np.intp)
+    for m in range(theta.size, 0, -1):
+        best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
+        item = source.copy()
+        for i, k in zip(up[takers == m], more[takers == m], strict=True):
+            offer = total[: rows - i, : columns - k]
+            better = offer > best[i:, k:]
+            best[i:, k:][better] = offer[better]
+            source[i:, k:][better] = item[: rows - i, : columns - k][better]
+        next_items[m - 1] = source.reshape(-1)
+        total = q[m - 1] * gains + best
+
+    items = [int(np.argmax(total))]
+    for following in next_items[:-1]:
+        items.append(int(following[items[-1]]))
+    chosen_saving, chosen_payment = np.unravel_index(items, gains.shape)
+    return Menu(
+        theta,
+        q,
+        saving_grid[chosen_saving],
+        payment_grid[chosen_payment],
+        payment_value,
+        privacy_weight,
+        curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
+        multiplier=None,
+    )
+
+
+def _best_savings(
+    slope: Callable[[FloatArray], FloatArray], unit_cost: FloatArray, sigma_max: float
+) -> FloatArray:
+    """The saving at which a concave value stops growing faster than its cost, for each cost."""
+    low, high = np.zeros_like(unit_cost), np.full_like(unit_cost, sigma_max)
+    everything = slope(high) >= unit_cost
+    for _ in range(HALVINGS):
+        middle = (low + high) / 2
+        worth_more = slope(middle) > unit_cost
+        low, high = np.where(worth_more, middle, low), np.where(worth_more, high, middle)
+    return np.where(everything, sigma_max, low)
+
+
+def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    theta, q = np.array(types, dtype=float), np.array(probabilities, dtype=float)
+    if theta.ndim != 1 or theta.size == 0 or not np.all(np.isfinite(theta)) or theta[0] < 0:
+        raise BadInput("types", types, "give a list of finite costs, 0 or more.")
+    if np.any(np.diff(theta) <= 0):
+        raise BadInput("types", types, "sort them and merge equal ones.")
+    if q.shape != theta.shape or not np.all(q > 0) or abs(q.sum() - 1.0) > 1e-9:
+        raise BadInput("probabilities", probabilities, "give one above 0 per type, of sum 1.")
+    return theta, q / q.sum()
+
+
+def _check_economy(payment_value: float, privacy_weight: float, price_weight: float) -> None:
+    _check_number("payment_value", payment_value, positive=True)
+    _check_number("privacy_weight", privacy_weight, positive=True)
+    _check_number("price_weight", price_weight, positive=False)
+
+
+def _check_number(field: str, number: float, *, positive: bool) -> None:
+    if not np.isfinite(number) or number < 0 or (positive and number == 0):
+        remedy = "give a finite number above 0." if positive else "give a finite number, 0 or more."
+        raise BadInput(field, number, remedy)
+
+
+def _even_grid(field: str, grid: ArrayLike) -> tuple[FloatArray, float]:
+    """The grid and its step; shifts of the table stand for differences only if steps are equal."""
+    points = np.array(grid, dtype=float)
+    if points.ndim != 1 or points.size < 2 or not np.all(np.isfinite(points)):
+        raise BadInput(field, grid, "give a list of two or more finite levels.")
+    step = float(points[-1]) / (points.size - 1)
+    even = step * np.arange(points.size)
+    if step < 0 or not np.allclose(points, even, rtol=0, atol=1e-9 * abs(float(points[-1]))):
+        raise BadInput(field, grid, "start at 0 and go up in equal steps.")
+    return points, step

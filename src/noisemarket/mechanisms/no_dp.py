@@ -1,0 +1,15 @@
+"""No DP: all noise is given up for nothing; the upper bound of utility, agreed by nobody."""
+
+from __future__ import annotations
+
+from noisemarket.game.environment import Environment
+from noisemarket.mechanisms.base import Contracts, Direct, Task, same_for_all
+
+
+class NoDP(Direct):
+    """Saving sigma_max and payment 0 for all."""
+
+    knows = "nothing"
+
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        return same_for_all(len(environment), environment.levels.saving_levels, 0)

@@ -1,0 +1,25 @@
+"""The exact answers as mechanisms, to be compared on the same footing as the learned ones."""
+
+from __future__ import annotations
+
+from noisemarket.game.environment import Environment
+from noisemarket.game.equilibrium import equilibrium, first_best
+from noisemarket.mechanisms.base import Contracts, Direct, Task, by_slices
+
+
+class FirstBest(Direct):
+    """The contracts that a curator who knew everything would make."""
+
+    knows = "everything"
+
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        return by_slices(environment, lambda some: first_best(environment.games(some=some)))
+
+
+class Equilibrium(Direct):
+    """The equilibrium of the protocol: what perfectly rational sides would sign."""
+
+    knows = "everything"
+
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        return by_slices(environment, lambda some: equilibrium(environment.games(some=some)))

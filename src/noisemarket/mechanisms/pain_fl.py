@@ -1,0 +1,53 @@
+"""A Pain-FL style menu: the curator knows how costs are spread, not who has which."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.mechanisms.base import Contracts, Direct, Task
+from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
+
+
+class PainFL(Direct):
+    """Offers every owner the same screening menu; each takes the item that suits it best.
+
+    The type of an owner is its reservation cost, privacy cost times (1 + markup). Of the non-IID
+    degrees the menu knows only the spread, so it is made for the mean quality over owners.
+    """
+
+    knows = "the distribution of costs and data"
+
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        now = environment.phases[-1]
+        reservation = now.privacy_cost * (1.0 + now.markup)
+        menu = self.menu(environment, task.menu_types)
+        item = menu.choose(reservation)
+        taken = item >= 0
+        savings, payments = (
+            np.rint(values / step).astype(np.int64)
+            for values, step in (
+                (menu.savings, environment.levels.savings[1]),
+                (menu.payments, environment.levels.payments[1]),
+            )
+        )
+        saving = np.where(taken, savings[item], 0)
+        payment = np.where(taken, payments[item], 0)
+        return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
+
+    @staticmethod
+    def menu(environment: Environment, types: int) -> Menu:
+        """The menu for this population."""
+        now = environment.phases[-1]
+        thetas, shares = types_from_sample(now.privacy_cost * (1.0 + now.markup), types)
+        curator = environment.curator_side()
+        return grid_menu(
+            thetas,
+            shares,
+            savings=environment.levels.savings,
+            values=now.quality_weight * now.quality_value * curator.qualities().mean(axis=0),
+            payments=environment.levels.payments,
+            payment_value=environment.payment_value,
+            privacy_weight=environment.privacy_weight,
+            price_weight=(1.0 - now.quality_weight) * now.payment_cost,
+        )

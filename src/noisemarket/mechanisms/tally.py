@@ -1,0 +1,70 @@
+"""What a set of contracts is worth, to the owners and to the curator."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.game.sides import BoolArray
+from noisemarket.mechanisms.base import Contracts
+
+_SLICE = 4096
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Means over the owners. ``curator_gain`` is per owner, over no trade; ``mean_quality`` the
+    model quality of the loss surface, in per cent."""
+
+    mean_saving: float
+    mean_payment: float
+    mean_owner_payoff: float
+    mean_curator_payoff: float
+    curator_gain: float
+    mean_quality: float
+    signed_share: float
+    total_payment: float
+
+    def as_dict(self) -> dict[str, float]:
+        """All figures by name."""
+        return asdict(self)
+
+
+def tally(
+    environment: Environment,
+    contracts: Contracts,
+    done: BoolArray | None = None,
+    phase: int = -1,
+) -> Tally:
+    """Count up contracts (of the owners that are ``done``) under the preferences of a phase."""
+    owners = len(contracts)
+    sums = np.zeros(4)
+    counted = np.ones(owners, dtype=bool) if done is None else done
+    for at in range(0, owners, _SLICE):
+        some = slice(at, min(at + _SLICE, owners))
+        row = np.arange(some.stop - some.start)
+        j, k, keep = contracts.saving[some], contracts.payment[some], counted[some]
+        curator = environment.curator_side(phase, some)
+        payoffs = curator.payoffs()
+        values = (
+            environment.owner_side(phase, some).payoffs()[row, j, k],
+            payoffs[row, j, k],
+            payoffs[row, j, k] - payoffs[:, 0, 0],
+            curator.qualities()[row, j],
+        )
+        sums += [float(value[keep].sum()) for value in values]
+    count = max(int(counted.sum()), 1)
+    owner, payoff, gain, quality = sums / count
+    paid = environment.levels.payments[contracts.payment[counted]]
+    return Tally(
+        mean_saving=float(environment.levels.savings[contracts.saving[counted]].sum()) / count,
+        mean_payment=float(paid.sum()) / count,
+        mean_owner_payoff=float(owner),
+        mean_curator_payoff=float(payoff),
+        curator_gain=float(gain),
+        mean_quality=float(quality),
+        signed_share=float(contracts.signed[counted].sum()) / count,
+        total_payment=float(paid.sum()),
+    )

@@ -1,0 +1,15 @@
+"""Uniform DP: nobody trades, everybody adds all the noise."""
+
+from __future__ import annotations
+
+from noisemarket.game.environment import Environment
+from noisemarket.mechanisms.base import Contracts, Direct, Task, same_for_all
+
+
+class Uniform(Direct):
+    """Saving 0 and payment 0 for all: where the market starts from."""
+
+    knows = "nothing"
+
+    def contracts(self, environment: Environment, task: Task) -> Contracts:
+        return same_for_all(len(environment), 0, 0)

@@ -1,0 +1,213 @@
+"""Scenarios in and out: TOML files, ``--set key=value``, and errors that say what to do."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from noisemarket.errors import BadInput
+from noisemarket.scenario.model import Scenario, Section
+from noisemarket.scenario.presets import PRESETS, SYMBOLS
+
+
+def load_scenario(
+    file: str | Path | None = None,
+    *,
+    preset: str | None = None,
+    settings: Sequence[str] | Mapping[str, object] = (),
+) -> Scenario:
+    """The scenario of a file (or of a preset), with settings on top.
+
+    ``settings`` are ``"key=value"`` strings as on the command line, or a mapping. A key is a
+    field's name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
+    """
+    document: dict[str, Any] = {}
+    if file is not None:
+        document = _read(Path(file))
+    name = preset or str(document.get("preset", "market"))
+    document["preset"] = name
+    given = settings if isinstance(settings, Mapping) else dict(map(_split, settings))
+    return build(name, document, given, base=Path(file).parent if file is not None else None)
+
+
+def build(
+    preset: str,
+    document: Mapping[str, Any],
+    settings: Mapping[str, object],
+    base: Path | None = None,
+) -> Scenario:
+    """Lay a document and settings over a preset and validate the whole."""
+    if preset not in PRESETS:
+        raise BadInput("preset", preset, f"choose one of: {', '.join(PRESETS)}.")
+    tree: dict[str, Any] = {"preset": preset}
+    for key, value in PRESETS[preset].items():
+        _put(tree, key, value)
+    for key, value in document.items():
+        _put(tree, key, value)
+    for key, value in settings.items():
+        _put(tree, key, value)
+    tree["preset"] = preset
+    _anchor_file(tree, base)
+    try:
+        return Scenario.model_validate(tree)
+    except ValidationError as problem:
+        raise _sentence(problem) from None
+
+
+def dump_scenario(scenario: Scenario) -> str:
+    """The scenario as TOML, every field spelled out."""
+    return _toml(scenario.model_dump(mode="json"))
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        raise BadInput("scenario", str(path), f"cannot be read ({reason}).") from None
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput("scenario", str(path), f"not valid TOML: {problem}.") from None
+
+
+def _split(setting: str) -> tuple[str, object]:
+    key, equals, text = setting.partition("=")
+    if not equals or not key.strip():
+        raise BadInput("--set", setting, "write it as key=value.")
+    try:
+        value: object = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    return key.strip(), value
+
+
+def _fields() -> dict[str, tuple[str, ...]]:
+    """Every way to name a field -> its path."""
+    paths: dict[str, tuple[str, ...]] = {}
+    for name, info in Scenario.model_fields.items():
+        paths[name] = (name,)
+        kind = info.annotation
+        if isinstance(kind, type) and issubclass(kind, Section):
+            for inner in kind.model_fields:
+                paths[f"{name}.{inner}"] = paths[inner] = (name, inner)
+    return paths | {symbol: paths[field] for symbol, field in SYMBOLS.items()}
+
+
+def _put(tree: dict[str, Any], key: str, value: Any) -> None:
+    """Put a value where its key belongs; tables are laid over what is there."""
+    paths = _fields()
+    found, rest = key, ""
+    while found not in paths:
+        found, dot, last = found.rpartition(".")
+        if not dot:
+            close = difflib.get_close_matches(key, paths, n=1)
+            hint = f"did you mean {close[0]}?" if close else "see docs/scenario.md for all keys."
+            raise BadInput(key, value, f"unknown key: {hint}")
+        rest = f"{last}.{rest}" if rest else last
+    path = (*paths[found], *(rest.split(".") if rest else ()))
+    if len(path) == 1 and isinstance(value, Mapping) and found in tree_sections():
+        for inner, inner_value in value.items():
+            full = f"{found}.{inner}"
+            if full not in paths:
+                _put_unknown(full, inner_value, paths)
+            _put(tree, full, inner_value)
+        return
+    node = tree
+    for step in path[:-1]:
+        below = node.get(step)
+        if not isinstance(below, dict):
+            below = dict(_default(path[: path.index(step) + 1]))
+        node[step] = below
+        node = below
+    node[path[-1]] = value
+
+
+def _put_unknown(key: str, value: object, paths: Mapping[str, object]) -> None:
+    close = difflib.get_close_matches(key, paths, n=1)
+    hint = f"did you mean {close[0]}?" if close else "see docs/scenario.md for all keys."
+    raise BadInput(key, value, f"unknown key: {hint}")
+
+
+def tree_sections() -> set[str]:
+    """Names of the scenario's tables."""
+    kinds = {name: info.annotation for name, info in Scenario.model_fields.items()}
+    return {
+        name
+        for name, kind in kinds.items()
+        if isinstance(kind, type) and issubclass(kind, BaseModel)
+    }
+
+
+def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
+    """The default below a path: ``privacy_cost.high=3`` changes one end of the default range."""
+    value: Any = Scenario()
+    for step in path:
+        value = getattr(value, step) if isinstance(value, BaseModel) else {}
+    return value if isinstance(value, Mapping) else {}
+
+
+def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
+    """A population file is named relative to its scenario, and says how many owners there are."""
+    population = tree.get("population")
+    if not isinstance(population, dict) or not population.get("file"):
+        return
+    file = Path(str(population["file"]))
+    population["file"] = str(file if file.is_absolute() or base is None else base / file)
+    if "owners" not in population:
+        from noisemarket.scenario.population_file import read_population
+
+        population["owners"] = len(read_population(population["file"]))
+
+
+def _sentence(problem: ValidationError) -> BadInput:
+    """The first complaint of pydantic, in our form."""
+    first = problem.errors()[0]
+    field = ".".join(str(part) for part in first["loc"] if not _is_kind(part))
+    remedy = first["msg"][0].lower() + first["msg"][1:]
+    if first["type"] == "extra_forbidden":
+        remedy = "unknown key: see docs/scenario.md for all keys"
+    return BadInput(field, first["input"], f"{remedy}.")
+
+
+def _is_kind(part: object) -> bool:
+    """Pydantic adds the branch of a union to the location: not a name a user knows."""
+    return isinstance(part, str) and (part in ("float", "int", "str") or part.startswith("dict["))
+
+
+def _toml(tree: Mapping[str, Any], path: str = "") -> str:
+    plain = {k: v for k, v in tree.items() if not _is_table(v)}
+    lines = [f"{key} = {_literal(value)}" for key, value in plain.items()]
+    for key, value in tree.items():
+        if key in plain:
+            continue
+        full = f"{path}.{key}" if path else key
+        for table in value if isinstance(value, list) else [value]:
+            head = f"[[{full}]]" if isinstance(value, list) else f"[{full}]"
+            lines += ["", head, _toml(table, full).rstrip()]
+    return "\n".join(lines) + "\n"
+
+
+def _is_table(value: object) -> bool:
+    many = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
+    return many or (isinstance(value, dict) and not _inline(value))
+
+
+def _inline(value: Mapping[str, object]) -> bool:
+    return "distribution" in value or not value or all(isinstance(v, float) for v in value.values())
+
+
+def _literal(value: object) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return f'"{escaped}"'
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(_literal, value)) + "]"
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{k} = {_literal(v)}" for k, v in value.items()) + " }"
+    return repr(value)

@@ -1,0 +1,164 @@
+"""The scenario: one frozen, validated object that defines a whole run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from noisemarket.game.distributions import Distribution, Distributions
+from noisemarket.game.environment import Change, Environment, phases
+from noisemarket.game.levels import Levels
+from noisemarket.game.population import FIELDS, Population
+from noisemarket.game.sides import Payoff
+from noisemarket.game.surface import surface
+from noisemarket.learning.rule import Settings
+from noisemarket.scenario.population_file import read_population
+
+Number = int | float | list[int | float] | str
+Spread = float | dict[str, Number]
+NotNegative = Annotated[float, Field(ge=0)]
+Positive = Annotated[float, Field(gt=0)]
+
+
+class Section(BaseModel):
+    """A part of a scenario: unknown keys, NaN and infinity are refused, nothing can be changed."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+_COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
+
+
+class GameSection(Section):
+    """The pricing game; every default is the paper's."""
+
+    payoff: Payoff = Field("privacy_loss", description="owner payoff: printed or privacy_loss")
+    protocol: Literal["signed", "simultaneous"] = Field(
+        "signed", description="what one interaction is: signed or simultaneous"
+    )
+    surface: str = Field("printed", description="loss surface by name")
+    sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
+    saving_levels: int = Field(12, ge=1, description="J: steps of the saving grid")
+    payment_max: Positive = Field(16.0, description="p_max: highest payment")
+    payment_levels: int = Field(32, ge=1, description="K: steps of the payment grid")
+    quality_weight: float = Field(0.6, ge=0, le=1, description="varpi: curator's weight of quality")
+    quality_value: NotNegative = Field(0.2, description="lambda_s: curator's value of quality")
+    payment_cost: NotNegative = Field(0.13, description="mu: curator's cost of a payment")
+    payment_value: NotNegative = Field(0.08, description="lambda_r: owner's value of a payment")
+    privacy_weight: NotNegative = Field(2.5, description="nu: owner's weight of privacy loss")
+
+
+class PopulationSection(Section):
+    """Who the owners are: drawn from distributions, or read from a file."""
+
+    owners: int = Field(100, ge=1, description="N: number of data owners")
+    privacy_cost: Spread = Field(_COSTS, description="c_n, secret of the owner")
+    data_size: Spread = Field(600.0, description="records that an owner holds")
+    beta: Spread = Field(1.0, description="non-IID degree of an owner's data")
+    markup: Spread = Field(0.2, description="what an owner asks above its cost, its secret")
+    file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
+
+    def distributions(self) -> dict[str, Distribution]:
+        """The distribution of every field."""
+        return {
+            name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
+        }
+
+
+class LearningSection(Section):
+    """How both sides learn."""
+
+    iterations: int = Field(5000, ge=1, description="interactions of each pair")
+    discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
+    learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
+    step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
+    step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
+    lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
+    exploration: float = Field(0.1, ge=0, le=1, description="epsilon of Q-learning")
+    owner_optimism: NotNegative = Field(
+        1.0, description="owner's first Q-value, in its best conceivable payoffs"
+    )
+    curator_optimism: NotNegative = Field(
+        1.0, description="curator's first Q-value, in its best conceivable payoffs"
+    )
+    trace_every: int = Field(50, ge=1, description="iterations per point of the traces")
+    window: int = Field(500, ge=1, description="last iterations that a contract is read from")
+
+    def settings(self) -> Settings:
+        """The part that the learning rules read."""
+        names = Settings.__dataclass_fields__
+        return Settings(**{name: getattr(self, name) for name in names})
+
+
+class MenuSection(Section):
+    """The Pain-FL style contract menu."""
+
+    types: int = Field(64, ge=1, le=256, description="owner types that the menu tells apart")
+
+
+class ChangeSection(Section):
+    """Preferences that change while the game is played."""
+
+    at: int = Field(ge=1, description="iteration from which it holds")
+    who: Literal["owners", "curator"] = "owners"
+    share: float = Field(1.0, gt=0, le=1, description="share of the owners it hits")
+    names: tuple[str, ...] = Field((), description="or the owners it hits, by name")
+    scale: dict[str, NotNegative] = Field({}, description="preference = factor")
+    set: dict[str, NotNegative] = Field({}, description="preference = new value")
+
+    def change(self) -> Change:
+        """The same, as the game knows it."""
+        scale, new = tuple(self.scale.items()), tuple(self.set.items())
+        return Change(self.at, self.who, self.share, self.names, scale, new)
+
+
+class Scenario(Section):
+    """A whole run. Make one with ``Scenario.preset("market")`` or ``load_scenario``."""
+
+    preset: Literal["market", "paper"] = "market"
+    learner: str = Field("dypp", description="mechanism that makes the contracts")
+    seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
+    game: GameSection = GameSection()
+    population: PopulationSection = PopulationSection()
+    learning: LearningSection = LearningSection()
+    menu: MenuSection = MenuSection()
+    changes: tuple[ChangeSection, ...] = ()
+
+    def environment(self) -> Environment:
+        """The game that this scenario describes, with its population drawn or read."""
+        g = self.game
+        draw_owners, draw_changes, _ = self.seeds()
+        if self.population.file:
+            population = read_population(self.population.file, self.population.owners)
+        else:
+            given = self.population.distributions()
+            population = Population.draw(self.population.owners, given, draw_owners)
+        curator = (g.quality_weight, g.quality_value, g.payment_cost)
+        changes = [section.change() for section in self.changes]
+        return Environment(
+            levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),
+            surface=surface(g.surface),
+            payoff=g.payoff,
+            protocol=g.protocol,
+            payment_value=g.payment_value,
+            privacy_weight=g.privacy_weight,
+            population=population,
+            phases=phases(population, curator, changes, draw_changes),
+        )
+
+    def seeds(self) -> list[np.random.SeedSequence]:
+        """Independent seeds: for the owners, for the changes, for the play."""
+        return np.random.SeedSequence(self.seed).spawn(3)
+
+    def play_seed(self) -> int:
+        """The seed of the pairs' random streams."""
+        return int(self.seeds()[2].generate_state(1, np.uint64)[0])
+
+    @classmethod
+    def from_preset(cls, name: str = "market", **settings: object) -> Scenario:
+        """A preset, with settings by name: ``Scenario.from_preset("paper", owners=50)``."""
+        from noisemarket.scenario.load import build  # the loader needs this class
+
+        return build(name, {}, settings)

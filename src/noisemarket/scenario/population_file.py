@@ -1,0 +1,87 @@
+"""Reading owners from a file: a CSV with a header, or a TOML with one ``[[owner]]`` each."""
+
+from __future__ import annotations
+
+import csv
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.errors import BadInput
+from noisemarket.game.population import FIELDS, Population
+
+
+def read_population(file: str, owners: int | None = None) -> Population:
+    """The owners in ``file``: columns privacy_cost, data_size, beta, markup and perhaps owner."""
+    path = Path(file)
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as problem:
+        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        raise BadInput("population.file", file, f"cannot be read ({reason}).") from None
+    rows = _toml_rows(text, file) if path.suffix == ".toml" else _csv_rows(text, file)
+    if not rows:
+        raise BadInput("population.file", file, "give at least one owner.")
+    if owners is not None and owners != len(rows):
+        raise BadInput(
+            "population.owners", owners, f"{file} has {len(rows)} owners: drop one of the two."
+        )
+    names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
+    repeated = {name for name in names if names.count(name) > 1} if len(names) < 10_000 else set()
+    if len(set(names)) != len(names):
+        shown = min(repeated, default="")
+        raise BadInput("owner", shown, f"name every owner in {file} once.")
+    columns = {
+        name: np.array([_number(row[name], name, i + 1, file) for i, row in enumerate(rows)])
+        for name in FIELDS
+    }
+    return Population.of(names, columns)
+
+
+def _csv_rows(text: str, file: str) -> list[dict[str, str]]:
+    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    _check_columns(reader.fieldnames or (), file, "the header")
+    rows = []
+    for i, row in enumerate(reader, start=1):
+        if None in row or None in row.values():
+            raise BadInput("population.file", file, f"row {i} must have one value per column.")
+        rows.append(row)
+    return rows
+
+
+def _toml_rows(text: str, file: str) -> list[dict[str, str]]:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput("population.file", file, f"not valid TOML: {problem}.") from None
+    tables = document.get("owner")
+    if set(document) != {"owner"} or not isinstance(tables, list):
+        raise BadInput("population.file", file, "write one [[owner]] table per owner.")
+    for i, table in enumerate(tables, start=1):
+        _check_columns(table, file, f"owner {i}")
+    return [{key: str(value) for key, value in table.items()} for table in tables]
+
+
+def _check_columns(found: Iterable[str] | Mapping[str, object], file: str, where: str) -> None:
+    found = list(found)
+    for name in FIELDS:
+        if name not in found:
+            raise BadInput("population.file", file, f"{where} lacks {name}: add that column.")
+    for name in found:
+        if name not in (*FIELDS, "owner"):
+            allowed = ", ".join(("owner", *FIELDS))
+            raise BadInput(
+                "population.file", file, f'{where} has unknown "{name}": use only {allowed}.'
+            )
+
+
+def _number(text: str, name: str, row: int, file: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = np.nan
+    if not np.isfinite(value):
+        raise BadInput(f"{name} in row {row} of {file}", text, "give a finite number.")
+    return value
