@@ -1,0 +1,45 @@
+"""noisemarket: a market in which data owners of a federated-learning job sell part of their
+differential-privacy noise to the curator, by contract.
+
+    import noisemarket as nm
+    result = nm.negotiate(nm.Scenario.from_preset("market", owners=50), learner="dypp")
+    print(result.summary())
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from noisemarket.mechanisms import MECHANISMS
+    from noisemarket.negotiation import Negotiation, negotiate
+    from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "MECHANISMS": "noisemarket.mechanisms",
+    "Negotiation": "noisemarket.negotiation",
+    "negotiate": "noisemarket.negotiation",
+    "Scenario": "noisemarket.scenario",
+    "load_scenario": "noisemarket.scenario",
+    "dump_scenario": "noisemarket.scenario",
+}
+
+__all__ = [
+    "MECHANISMS",
+    "Negotiation",
+    "Scenario",
+    "dump_scenario",
+    "load_scenario",
+    "negotiate",
+]
+
+
+def __getattr__(name: str) -> object:
+    """Import a public name when it is first asked for, so that ``--help`` stays instant."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)

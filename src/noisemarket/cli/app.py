@@ -1,0 +1,132 @@
+"""The commands and their common options."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="noisemarket",
+    help="A market in which data owners of a federated-learning job sell part of their "
+    "differential-privacy noise to the curator, by contract.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+ScenarioFile = Annotated[
+    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
+]
+Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
+Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; by default all cores.")]
+
+
+@app.callback(invoke_without_command=True)
+def _root(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+) -> None:
+    if version:
+        from noisemarket import __version__
+
+        typer.echo(f"noisemarket {__version__}")
+        raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(context.get_help())
+
+
+@app.command()
+def negotiate(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(help="dypp, q_learning, greedy, phc, pain_fl, uniform, no_dp, ..."),
+    ] = None,
+    seed: Seed = None,
+    contracts: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV.")
+    ] = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Play the pricing game, and show how far it ends from the exact equilibrium."""
+    from noisemarket.cli.common import Request
+    from noisemarket.cli.negotiate import run
+
+    request = Request(scenario, preset, settings, seed, learner, threads, out, overwrite, json)
+    run(request, contracts)
+
+
+@app.command()
+def compare(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    learners: Annotated[
+        str | None, typer.Option(help="Mechanisms to compare, with commas; by default all.")
+    ] = None,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Compare the mechanisms side by side on one population."""
+    from noisemarket.cli.common import Request
+    from noisemarket.cli.compare import run
+
+    request = Request(scenario, preset, settings, seed, None, threads, out, overwrite, json)
+    run(request, learners)
+
+
+@app.command()
+def reproduce(
+    out: Annotated[str, typer.Option(help="Folder for page, figures and numbers.")] = (
+        "runs/reproduction"
+    ),
+    page: Annotated[
+        str | None, typer.Option(help="Where to put the page, if not into the folder.")
+    ] = None,
+    overwrite: Overwrite = False,
+    seeds: Annotated[int, typer.Option(min=2, help="Seeds per learner and preset.")] = 20,
+    owners: Annotated[int, typer.Option(min=1, help="Owners per seed.")] = 100,
+    iterations: Annotated[int, typer.Option(min=100, help="Iterations per pair.")] = 10_000,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Reproduce the paper's two convergence figures, and check its claims one by one."""
+    from noisemarket.cli.reproduce import run
+
+    run(out, page, overwrite, seeds, owners, iterations, threads, json)
+
+
+@app.command()
+def scenario(
+    file: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="List every key with its default and meaning.")
+    ] = False,
+) -> None:
+    """Print a scenario in full, ready to be edited and run."""
+    from noisemarket.cli.scenario import explain_keys, show
+
+    if explain:
+        explain_keys()
+    else:
+        show(file, preset, settings)

@@ -1,0 +1,100 @@
+"""What several commands share: the request, a progress bar, and stopping cleanly."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from noisemarket.errors import BadInput
+from noisemarket.scenario import Scenario, load_scenario
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options that name a scenario and say where its results go."""
+
+    file: str | None
+    preset: str | None
+    settings: list[str] | None
+    seed: int | None
+    learner: str | None
+    threads: int | None
+    out: str | None
+    overwrite: bool
+    json: bool
+
+    def scenario(self) -> Scenario:
+        """The scenario asked for, all options laid over it."""
+        if self.threads is not None and self.threads < 1:
+            raise BadInput("--threads", self.threads, "give at least 1.")
+        settings = list(self.settings or [])
+        if self.seed is not None:
+            settings.append(f"seed={self.seed}")
+        if self.learner is not None:
+            settings.append(f'learner="{self.learner}"')
+        return load_scenario(self.file, preset=self.preset, settings=settings)
+
+
+class Stop:
+    """Set by the first Ctrl-C (or SIGTERM): finish what is under way and keep it."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __call__(self) -> bool:
+        return self.asked
+
+
+@contextmanager
+def stoppable() -> Iterator[Stop]:
+    """While open, the first Ctrl-C only asks to stop; a second one interrupts at once."""
+    stop = Stop()
+
+    def ask(_number: int, _frame: FrameType | None) -> None:
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def progress(unit: str) -> Iterator[Progress]:
+    """A progress bar on standard error, shown only where somebody can see it move."""
+    console = Console(stderr=True)
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn(unit),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bar:
+        yield bar
+
+
+def console() -> Console:
+    """Standard output; wide enough for a table where it is not a terminal."""
+    return Console(width=None if sys.stdout.isatty() else 110, highlight=False)

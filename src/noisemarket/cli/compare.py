@@ -1,0 +1,54 @@
+"""``noisemarket compare``: the mechanisms side by side on one population."""
+
+from __future__ import annotations
+
+import json
+
+from noisemarket.cli.common import Request, console, progress, stoppable
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.mechanisms import MECHANISMS, mechanism
+from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.report.comparison import comparison_rows, comparison_table, write_comparison
+from noisemarket.report.style import name_of
+from noisemarket.runfolder import RunFolder
+
+
+def run(request: Request, learners: str | None) -> None:
+    """Run every mechanism, then write the run folder and print the table."""
+    scenario = request.scenario()
+    names = [name.strip() for name in learners.split(",")] if learners else list(MECHANISMS)
+    for name in names:
+        mechanism(name)
+    if len(set(names)) != len(names):
+        raise BadInput("--learners", str(learners), "name each mechanism once.")
+    scenario.environment()
+    folder = RunFolder.create(
+        request.out, f"{scenario.preset}-compare", overwrite=request.overwrite
+    )
+    results: dict[str, Negotiation] = {}
+    with stoppable() as stop, progress("mechanisms") as bar:
+        line = bar.add_task("comparing", total=len(names))
+        for name in names:
+            bar.update(line, description=f"comparing, {name_of(name)}")
+            results[name] = negotiate(scenario, learner=name, threads=request.threads, stop=stop)
+            bar.advance(line)
+            if stop():
+                break
+    complete = [name for name, result in results.items() if result.agreement.complete]
+    results = {name: results[name] for name in complete}
+    rows = comparison_rows(results)
+    figures = write_comparison(folder, results, rows) if rows else []
+    state = "complete" if len(complete) == len(names) else "incomplete"
+    folder.status(state, mechanisms=names, mechanisms_done=complete)
+    if state == "incomplete":
+        raise Interrupted(
+            f"stopped after {len(complete)} of {len(names)} mechanisms; theirs are kept in "
+            f"{folder.path} (status: incomplete)."
+        )
+    if request.json:
+        print(json.dumps({"seed": scenario.seed, "mechanisms": rows}, allow_nan=False))
+        return
+    out = console()
+    out.print(comparison_table(rows))
+    out.print(f"Run folder: {folder.path}")
+    out.print(f"Figure: {figures[0]}", soft_wrap=True)

@@ -1,0 +1,93 @@
+"""``noisemarket negotiate``: the game alone, with the distance to the exact answers."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from noisemarket.cli.common import Request, console, progress, stoppable
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.base import Progress as Done
+from noisemarket.negotiation import Negotiation, task
+from noisemarket.report.negotiation import summary_table, write_run
+from noisemarket.report.style import name_of
+from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
+from noisemarket.runfolder import RunFolder
+
+PARTIAL = "contracts.partial.csv"
+_FLUSH_SECONDS = 2.0
+
+
+def run(request: Request, contracts: str | None) -> None:
+    """Play, then write the run folder and print the summary."""
+    scenario = request.scenario()
+    chosen = mechanism(scenario.learner)
+    environment = scenario.environment()
+    _check_writable(contracts)
+    stem = f"{scenario.preset}-{scenario.learner}"
+    folder = RunFolder.create(request.out, stem, overwrite=request.overwrite)
+    finished: list[Done] = []
+    flushed = time.monotonic()
+
+    def flush() -> None:
+        """Keep finished owners on disk while a long run goes on, should it be killed."""
+        nonlocal flushed
+        started = (folder.path / PARTIAL).exists()
+        rows = [
+            row
+            for done in finished
+            for row in contract_rows(environment, done.contracts, done.owners)
+        ]
+        text = csv_text(CONTRACT_COLUMNS, rows)
+        folder.append(PARTIAL, text.partition("\n")[2] if started else text)
+        finished.clear()
+        flushed = time.monotonic()
+
+    with stoppable() as stop, progress("owners") as bar:
+        line = bar.add_task(f"negotiating, {name_of(scenario.learner)}", total=len(environment))
+
+        def watch(done: Done) -> None:
+            bar.update(line, completed=done.done)
+            finished.append(done)
+            if time.monotonic() - flushed > _FLUSH_SECONDS:
+                flush()
+
+        agreement = chosen.run(environment, task(scenario, request.threads, watch, stop))
+
+    result = Negotiation(scenario, environment, agreement)
+    done = [int(i) for i in agreement.done.nonzero()[0]]
+    figures = write_run(folder, result) if done else []
+    if contracts is not None:
+        Path(contracts).write_text(
+            contracts_csv(environment, agreement.contracts, done), encoding="utf-8"
+        )
+    folder.remove(PARTIAL)
+    state = "complete" if agreement.complete else "incomplete"
+    folder.status(state, owners=len(environment), owners_done=len(done))
+    if not agreement.complete:
+        raise Interrupted(
+            f"stopped after {len(done)} of {len(environment)} owners; what they agreed is kept in "
+            f"{folder.path} (status: incomplete)."
+        )
+    _print(request, result, folder, figures)
+
+
+def _check_writable(contracts: str | None) -> None:
+    if contracts is None:
+        return
+    path = Path(contracts)
+    if path.is_dir() or not path.parent.is_dir():
+        raise BadInput("--contracts", contracts, "name a file in a folder that exists.")
+
+
+def _print(request: Request, result: Negotiation, folder: RunFolder, figures: list[Path]) -> None:
+    if request.json:
+        print(json.dumps(result.summary(), allow_nan=False))
+        return
+    out = console()
+    out.print(summary_table(result))
+    out.print(f"Run folder: {folder.path}")
+    pictures = ", ".join(str(f) for f in figures if f.suffix == ".png")
+    out.print(f"Figures: {pictures}", soft_wrap=True)

@@ -1,0 +1,58 @@
+"""``noisemarket reproduce``: the paper's figures again, and its claims one by one."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+from rich.table import Table
+
+from noisemarket.cli.common import console, progress, stoppable
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.reproduction.page import write_reproduction
+from noisemarket.reproduction.trials import LEARNERS, PRESETS, run_trials
+from noisemarket.runfolder import RunFolder
+
+
+def run(
+    out: str,
+    page: str | None,
+    overwrite: bool,
+    seeds: int,
+    owners: int,
+    iterations: int,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Run all trials, then write figures, numbers and page."""
+    if threads is not None and threads < 1:
+        raise BadInput("--threads", threads, "give at least 1.")
+    if page is not None and not Path(page).parent.is_dir():
+        raise BadInput("--page", page, "name a file in a folder that exists.")
+    folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
+    total = seeds * len(LEARNERS) * len(PRESETS)
+    with stoppable() as stop, progress("runs") as bar:
+        line = bar.add_task("reproducing", total=total)
+
+        def advance(preset: str, learner: str) -> None:
+            bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
+
+        trials = list(run_trials(seeds, owners, iterations, threads, advance, stop))
+    if len(trials) < len(LEARNERS) * len(PRESETS):
+        folder.status("incomplete")
+        raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
+    command = f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
+    place = Path(page) if page else folder.path / "reproduction.md"
+    verdicts = write_reproduction(folder, place, trials, command)
+    folder.status("complete")
+    if as_json:
+        print(json.dumps([asdict(verdict) for verdict in verdicts]))
+        return
+    table = Table(title="The paper's claims", title_justify="left")
+    for head in ("claim", *PRESETS):
+        table.add_column(head)
+    for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
+        table.add_row(claim, *(v.seen for v in verdicts if v.claim == claim))
+    console().print(table)
+    console().print(f"Page: {place}\nFigures and numbers: {folder.path}", soft_wrap=True)

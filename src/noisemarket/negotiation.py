@@ -1,0 +1,129 @@
+"""The negotiation: a scenario's game played by its mechanism, with the exact answers beside it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.learning.batch import Brief
+from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.base import Agreement, Progress, Task
+from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
+from noisemarket.mechanisms.tally import Tally, tally
+from noisemarket.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Negotiation:
+    """What was agreed, and how far it is from the exact equilibrium and the first best."""
+
+    scenario: Scenario
+    environment: Environment
+    agreement: Agreement
+
+    @cached_property
+    def learned(self) -> Tally:
+        """What the contracts are worth."""
+        return tally(self.environment, self.agreement.contracts, self.agreement.done)
+
+    @cached_property
+    def equilibrium(self) -> Tally:
+        """The same for the exact equilibrium of the game."""
+        return self._exactly("equilibrium")
+
+    @cached_property
+    def first_best(self) -> Tally:
+        """The same for what a curator who knew everything would sign."""
+        return self._exactly("first_best")
+
+    def _exactly(self, name: str) -> Tally:
+        exact = mechanism(name).run(self.environment, task(self.scenario))
+        return tally(self.environment, exact.contracts, self.agreement.done)
+
+    @cached_property
+    def converged_at(self) -> int | None:
+        """Iteration from which savings and payments stay where they end up, None if never."""
+        trace = self.agreement.trace
+        return None if trace is None else converged_at(trace, self.environment.levels)
+
+    @cached_property
+    def recoveries(self) -> list[Recovery]:
+        """How play came to rest after each change of preferences."""
+        starts = [phase.start for phase in self.environment.phases]
+        trace = self.agreement.trace
+        return [] if trace is None else recoveries(trace, self.environment.levels, starts)
+
+    def summary(self) -> dict[str, object]:
+        """Everything that ``negotiate --json`` prints."""
+        owner = _mean(self.agreement.owner_exploitability)
+        curator = _mean(self.agreement.curator_exploitability)
+        return {
+            "preset": self.scenario.preset,
+            "learner": self.scenario.learner,
+            "owners": len(self.environment),
+            "iterations": self.scenario.learning.iterations,
+            "seed": self.scenario.seed,
+            "complete": self.agreement.complete,
+            "owners_done": int(self.agreement.done.sum()),
+            **self.learned.as_dict(),
+            "converged_at": self.converged_at,
+            "exploitability": None if owner is None or curator is None else owner + curator,
+            "owner_exploitability": owner,
+            "curator_exploitability": curator,
+            "equilibrium": self.equilibrium.as_dict(),
+            "first_best": self.first_best.as_dict(),
+            "recoveries": [vars(recovery) for recovery in self.recoveries],
+        }
+
+
+def negotiate(
+    scenario: Scenario | None = None,
+    *,
+    learner: str | None = None,
+    threads: int | None = None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Negotiation:
+    """Play a scenario's game: ``negotiate(Scenario.from_preset("market")).summary()``.
+
+    ``learner`` overrides the scenario's. ``watch`` hears of every batch of owners that is done;
+    when ``stop`` returns True the run ends early and keeps what is finished.
+    """
+    scenario = scenario or Scenario.from_preset("market")
+    if learner is not None:
+        scenario = scenario.model_copy(update={"learner": learner})
+    chosen = mechanism(scenario.learner)
+    environment = scenario.environment()
+    agreement = chosen.run(environment, task(scenario, threads, watch, stop))
+    return Negotiation(scenario, environment, agreement)
+
+
+def task(
+    scenario: Scenario,
+    threads: int | None = None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Task:
+    """How a scenario wants its mechanism run."""
+    learning = scenario.learning
+    brief = Brief(
+        rule="",
+        settings=learning.settings(),
+        iterations=learning.iterations,
+        seed=scenario.play_seed(),
+        owner_optimism=learning.owner_optimism,
+        curator_optimism=learning.curator_optimism,
+        trace_every=learning.trace_every,
+        window=learning.window,
+    )
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Task(brief, scenario.menu.types, threads or cores or 1, watch=watch, stop=stop)
+
+
+def _mean(values: np.ndarray | None) -> float | None:
+    return None if values is None or np.isnan(values).all() else float(np.nanmean(values))

@@ -1,0 +1,1 @@
+"""Figures and tables out of results and run folders."""

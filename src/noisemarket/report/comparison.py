@@ -1,0 +1,112 @@
+"""The mechanisms side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from rich.table import Table
+
+from noisemarket.mechanisms import mechanism
+from noisemarket.negotiation import Negotiation
+from noisemarket.report.style import colour_of, figure, label, name_of, save
+from noisemarket.report.tables import csv_text
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import dump_scenario
+
+COLUMNS = (
+    "mechanism",
+    "knows",
+    "mean_saving",
+    "mean_payment",
+    "mean_owner_payoff",
+    "mean_curator_payoff",
+    "curator_gain",
+    "mean_quality",
+    "signed_share",
+    "converged_at",
+    "exploitability",
+    "recovery",
+)
+
+
+_PANELS = (
+    ("mean_saving", "saving"),
+    ("mean_payment", "payment"),
+    ("mean_owner_payoff", "owner's payoff"),
+    ("curator_gain", "curator's gain"),
+    ("mean_quality", "quality, %"),
+)
+
+
+def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object]]:
+    """One record per mechanism; ``recovery`` lists the iterations after each change."""
+    rows = []
+    for name, result in results.items():
+        summary = result.summary()
+        row: dict[str, object] = {"mechanism": name, "knows": mechanism(name).knows}
+        row |= {column: summary[column] for column in COLUMNS[2:-1]}
+        row["recovery"] = [recovery.iterations for recovery in result.recoveries]
+        rows.append(row)
+    return rows
+
+
+def comparison_table(rows: list[dict[str, object]]) -> Table:
+    """The same for the screen."""
+    changed = any(row["recovery"] for row in rows)
+    table = Table(title="Mechanisms on one population, means per owner", title_justify="left")
+    table.add_column("mechanism")
+    heads = ["saving", "payment", "owner's payoff", "curator's gain", "quality %", "signed %",
+             "settled at", "exploit."]  # fmt: skip
+    for head in heads + (["recovers in"] if changed else []):
+        table.add_column(head, justify="right")
+    for row in rows:
+        cells = [
+            f"{row['mean_saving']:.3f}",
+            f"{row['mean_payment']:.2f}",
+            f"{row['mean_owner_payoff']:.3f}",
+            f"{row['curator_gain']:.3f}",
+            f"{row['mean_quality']:.1f}",
+            f"{100 * float(str(row['signed_share'])):.0f}",
+            _count(row["converged_at"]),
+            "-" if row["exploitability"] is None else f"{row['exploitability']:.3f}",
+        ]
+        if changed:
+            times = row["recovery"]
+            assert isinstance(times, list)
+            cells.append(", ".join(_count(time, "never") for time in times) or "-")
+        table.add_row(name_of(str(row["mechanism"])), *cells)
+    return table
+
+
+def write_comparison(
+    folder: RunFolder, results: Mapping[str, Negotiation], rows: list[dict[str, object]]
+) -> list[Path]:
+    """Scenario, numbers and figure into a run folder; returns the figures."""
+    first = next(iter(results.values()))
+    folder.write_text("scenario.toml", dump_scenario(first.scenario))
+    cells = [[_cell(row[column]) for column in COLUMNS] for row in rows]
+    folder.write_text("comparison.csv", csv_text(COLUMNS, cells))
+    folder.write_json("comparison.json", rows)
+    canvas, axes = figure(len(_PANELS), size=(2.7, 0.28 * len(rows) + 1.0))
+    names = [str(row["mechanism"]) for row in rows]
+    for axis, (column, title) in zip(axes[0], _PANELS, strict=True):
+        values = [float(str(row[column])) for row in rows]
+        axis.barh(range(len(rows)), values, color=[colour_of(name) for name in names], height=0.7)
+        axis.set_yticks(range(len(rows)), [name_of(name) for name in names])
+        axis.tick_params(axis="y", length=0, labelleft=axis is axes[0][0])
+        axis.invert_yaxis()
+        axis.grid(visible=False, axis="y")
+        label(axis, title, "", "")
+    (folder.path / "figures").mkdir(exist_ok=True)
+    return save(canvas, lambda name: folder.path / "figures" / name, "comparison")
+
+
+def _count(value: object, never: str = "-") -> str:
+    return never if value is None else f"{value:,}"
+
+
+def _cell(value: object) -> object:
+    if isinstance(value, list):
+        return " ".join("never" if item is None else str(item) for item in value)
+    return "" if value is None else value

@@ -1,0 +1,172 @@
+"""The report of a negotiation: a table on the screen, figures and files in the run folder."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+from rich.table import Table
+
+from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.base import Contracts
+from noisemarket.mechanisms.tally import Tally
+from noisemarket.negotiation import Negotiation, task
+from noisemarket.report.style import colour_of, figure, label, name_of, save
+from noisemarket.report.tables import contracts_csv, trace_csv
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import dump_scenario
+
+_Show = Callable[[Tally], str]
+_Place = Callable[[str], Path]
+
+FIGURES = "figures"
+_DRAWN_OWNERS = 5000
+
+
+def summary_table(result: Negotiation) -> Table:
+    """What was reached, beside the exact equilibrium and the first best."""
+    learner = name_of(result.scenario.learner)
+    table = Table(title=f"{learner} on the {result.scenario.preset} preset", title_justify="left")
+    table.add_column("mean per owner")
+    for head in (learner, "exact equilibrium", "first best"):
+        table.add_column(head, justify="right")
+    tallies = (result.learned, result.equilibrium, result.first_best)
+    for title, value in _rows():
+        table.add_row(title, *(value(one) for one in tallies))
+    if result.agreement.trace is not None:
+        at = result.converged_at
+        shown = (
+            f"{at:,}" if at is not None else f"not within {result.agreement.trace.iteration[-1]:,}"
+        )
+        table.add_row("iterations to converge", shown, "-", "-")
+    owner = result.agreement.owner_exploitability
+    curator = result.agreement.curator_exploitability
+    if owner is not None and curator is not None and result.agreement.done.any():
+        table.add_row("owner could still gain", f"{np.nanmean(owner):.3f}", "", "")
+        table.add_row("curator could still gain", f"{np.nanmean(curator):.3f}", "", "")
+    for recovery in result.recoveries:
+        took = "not settled" if recovery.iterations is None else f"{recovery.iterations:,}"
+        table.add_row(f"iterations to recover from the change at {recovery.at:,}", took, "-", "-")
+    return table
+
+
+def _rows() -> list[tuple[str, _Show]]:
+    return [
+        ("saving", lambda one: f"{one.mean_saving:.3f}"),
+        ("payment", lambda one: f"{one.mean_payment:.2f}"),
+        ("owner's payoff", lambda one: f"{one.mean_owner_payoff:.3f}"),
+        ("curator's payoff", lambda one: f"{one.mean_curator_payoff:.3f}"),
+        ("curator's gain over no trade", lambda one: f"{one.curator_gain:.3f}"),
+        ("model quality (surface, %)", lambda one: f"{one.mean_quality:.1f}"),
+        ("owners with a signed contract", lambda one: f"{100 * one.signed_share:.0f} %"),
+    ]
+
+
+def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
+    """Write everything but the status; returns the figures."""
+    scenario, agreement = result.scenario, result.agreement
+    if scenario.population.file:
+        copy = "owners" + Path(scenario.population.file).suffix
+        shutil.copyfile(scenario.population.file, folder.path / copy)
+        population = scenario.population.model_copy(update={"file": copy})
+        scenario = scenario.model_copy(update={"population": population})
+    folder.write_text("scenario.toml", dump_scenario(scenario))
+    done = np.flatnonzero(agreement.done).tolist()
+    folder.write_text("contracts.csv", contracts_csv(result.environment, agreement.contracts, done))
+    folder.write_json("summary.json", result.summary())
+    if agreement.trace is not None:
+        folder.write_text("trace.csv", trace_csv(agreement.trace))
+    if agreement.owner_policies is not None and agreement.curator_policies is not None:
+        np.savez_compressed(
+            folder.path / "policies.npz",
+            owners=np.array(done),
+            owner=agreement.owner_policies.astype(np.float32),
+            curator=agreement.curator_policies.astype(np.float32),
+        )
+    (folder.path / FIGURES).mkdir(exist_ok=True)
+    drawn = draw_contracts(folder, result)
+    return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
+
+
+def _to(folder: RunFolder) -> _Place:
+    return lambda name: folder.path / FIGURES / name
+
+
+def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
+    """Saving, payment and curator's gain over the iterations, with the exact answers as lines."""
+    trace = result.agreement.trace
+    assert trace is not None
+    learner = result.scenario.learner
+    canvas, axes = figure(3)
+    signed = result.scenario.game.protocol == "signed"
+    gain = "gain over no trade" if signed else "payoff"
+    panels = (
+        ("Noise saving", trace.saving, "mean_saving", "mean saving"),
+        ("Payment", trace.payment, "mean_payment", "mean payment"),
+        (
+            f"Curator's {gain}",
+            trace.curator_reward,
+            "curator_gain" if signed else "mean_curator_payoff",
+            f"mean {gain}",
+        ),
+    )
+    for axis, (title, series, exact, y) in zip(axes[0], panels, strict=True):
+        axis.plot(trace.iteration, series, color=colour_of(learner), label=name_of(learner))
+        for oracle, tally, line in (
+            ("equilibrium", result.equilibrium, "--"),
+            ("first_best", result.first_best, ":"),
+        ):
+            colour = colour_of(oracle)
+            axis.axhline(getattr(tally, exact), color=colour, linestyle=line, label=name_of(oracle))
+        for phase in result.environment.phases[1:]:
+            if phase.start < trace.iteration[-1]:
+                axis.axvline(phase.start, color="#b0b0b0", linewidth=0.8)
+        label(axis, title, "iteration", y)
+        axis.set_xlim(0, trace.iteration[-1])
+        axis.set_ylim(bottom=min(0.0, float(series.min())))
+    axes[0][0].legend(frameon=False, fontsize=9)
+    return save(canvas, _to(folder), "convergence")
+
+
+def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
+    """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
+    environment, learner = result.environment, result.scenario.learner
+    exact = mechanism("equilibrium").run(environment, task(result.scenario)).contracts
+    cost = environment.phases[-1].privacy_cost
+    some = np.flatnonzero(result.agreement.done)[:_DRAWN_OWNERS]
+    order = some[np.argsort(cost[some])]
+    canvas, axes = figure(2)
+    for axis, title, values, pick in (
+        (axes[0][0], "Noise saving", environment.levels.savings, _saving),
+        (axes[0][1], "Payment", environment.levels.payments, _payment),
+    ):
+        reached, equal = values[pick(result.agreement.contracts)], values[pick(exact)]
+        axis.step(
+            cost[order],
+            equal[order],
+            color=colour_of("equilibrium"),
+            linewidth=1,
+            where="mid",
+            label=name_of("equilibrium"),
+        )
+        axis.plot(
+            cost[some],
+            reached[some],
+            ".",
+            color=colour_of(learner),
+            alpha=0.7,
+            label=name_of(learner),
+        )
+        label(axis, title, "privacy cost of the owner", title.lower())
+    axes[0][0].legend(frameon=False, fontsize=9)
+    return save(canvas, _to(folder), "contracts")
+
+
+def _saving(contracts: Contracts) -> np.ndarray:
+    return contracts.saving
+
+
+def _payment(contracts: Contracts) -> np.ndarray:
+    return contracts.payment

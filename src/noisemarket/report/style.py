@@ -1,0 +1,75 @@
+"""One look for all figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+COLOURS = {
+    "dypp": "#1f5fa8",
+    "q_learning": "#c8641b",
+    "greedy": "#5b8f3a",
+    "phc": "#8a5aa8",
+    "pain_fl": "#b03a5b",
+    "equilibrium": "#222222",
+    "first_best": "#8a8a8a",
+}
+NAMES = {
+    "dypp": "DyPP (WoLF-PHC)",
+    "q_learning": "Q-learning",
+    "greedy": "greedy",
+    "phc": "hill-climbing",
+    "pain_fl": "Pain-FL menu",
+    "uniform": "uniform DP",
+    "no_dp": "no DP",
+    "equilibrium": "exact equilibrium",
+    "first_best": "first best",
+}
+
+
+def name_of(learner: str) -> str:
+    """A learner as a reader would call it."""
+    return NAMES.get(learner, learner.replace("_", " "))
+
+
+def colour_of(learner: str) -> str:
+    """The colour that a learner has in every figure."""
+    return COLOURS.get(learner, "#444444")
+
+
+def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:
+    """A figure with a grid of plain, quiet axes (always a 2-D array of them)."""
+    from matplotlib.figure import Figure as Canvas
+
+    canvas = Canvas(figsize=(size[0] * columns, size[1] * rows), layout="constrained")
+    axes = canvas.subplots(rows, columns, squeeze=False)
+    for axis in axes.flat:
+        axis.spines[["top", "right"]].set_visible(False)
+        axis.grid(visible=True, color="#e6e6e6", linewidth=0.8)
+        axis.set_axisbelow(True)
+    return canvas, axes
+
+
+def label(axis: Axes, title: str, x: str, y: str) -> None:
+    """Title and axis names."""
+    axis.set_title(title, fontsize=11, loc="left")
+    axis.set_xlabel(x)
+    axis.set_ylabel(y)
+
+
+def save(canvas: Figure, write: Callable[[str], Path], stem: str) -> list[Path]:
+    """Save as PNG and SVG where ``write`` says, without dates so that reruns give equal files."""
+    import matplotlib as mpl
+
+    out = []
+    with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none"}):
+        for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
+            path = write(f"{stem}.{ending}")
+            canvas.savefig(path, dpi=150, metadata=metadata)
+            out.append(path)
+    return out

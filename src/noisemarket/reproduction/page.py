@@ -1,0 +1,143 @@
+"""The reproduction as a page, figures and numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+from noisemarket.report.style import colour_of, figure, label, name_of, save
+from noisemarket.report.tables import csv_text
+from noisemarket.reproduction.claims import Interval, Verdict, judge
+from noisemarket.reproduction.trials import LEARNERS, PRESETS, Trials
+from noisemarket.runfolder import RunFolder
+
+FIGURES = {
+    "saving": ("convergence-saving", "mean noise saving", "Noise saving of the owners"),
+    "payment": ("convergence-payment", "mean payment", "Payment of the curator"),
+}
+
+_INTRO = """\
+# Reproduction of the paper's convergence experiments
+
+Made by `{command}`; every number below comes from that run and is the same on any machine
+({owners} owners, {iterations:,} iterations, {seeds} seeds, learning rate 0.1 for all; ± is the 95 %
+confidence interval over seeds). "Settled" is the iteration from which mean saving and mean payment
+stay within 2 % of their range of where they end.
+
+The paper shows two figures and states its results in words only. We play its game twice: as
+printed (`paper`: both sides move at once, first Q-values 0), and as its workflow means it
+(`market`: the owner offers, the curator quotes, both sign or nothing is traded; the privacy loss
+has its sign mended). [paper.md](paper.md) says where and why the two differ.
+
+"""
+
+_READING = """\
+
+## How to read this
+
+**`paper`.** With the printed sign, giving up noise *lowers* the owner's privacy loss, so full
+saving is dominant for the owner, and paying nothing is dominant for the curator: the equilibrium is
+full saving for no money. Savings therefore rise and payments fall whatever the learner, as in the
+paper's figures. Greedy play finds this at once, so it is the fastest and, against the paper's
+claim, also the best for the model. First Q-values of 0 under payoffs that are always positive make
+the curator keep whichever payment it tried first and liked: that, not the market, is why WoLF-PHC
+ends with payments above zero.
+
+**`market`.** A deal must pay for both, so the early, random offers mostly fail and both savings and
+payments *rise* from near zero: money and noise are exchanged for each other. Greedy play, blind to
+the fact that an unpaid offer is never signed, trades nothing: fastest and worst, as the paper says.
+WoLF-PHC and Q-learning both stop short of the exact equilibrium.
+
+**Speed.** Q-learning never stops exploring (10 % of its moves are random), so what it *plays* is
+always below what it has *learned*: contracts are read from each pair's usual deal, which leaves the
+exploration out; the figures show play. Which of the two learners looks better depends on that
+choice and on the learning rate (docs/learning.md has the sweep).
+"""
+
+
+def write_reproduction(
+    folder: RunFolder, page: Path, trials: Sequence[Trials], command: str
+) -> list[Verdict]:
+    """Figures (PNG and SVG), their numbers (CSV) and the page of claims."""
+    by_preset = {preset: {t.learner: t for t in trials if t.preset == preset} for preset in PRESETS}
+    verdicts = [verdict for preset in PRESETS for verdict in judge(by_preset[preset])]
+    for series, (stem, y, title) in FIGURES.items():
+        _draw(folder, by_preset, series, stem, y, title)
+        folder.write_text(f"{stem}.csv", _numbers(trials, series))
+    folder.write_json("claims.json", [vars(verdict) for verdict in verdicts])
+    first = trials[0]
+    text = _INTRO.format(
+        command=command,
+        owners=_owners(command),
+        iterations=int(first.iteration[-1]),
+        seeds=len(first.settled),
+    )
+    relative = Path(os.path.relpath(folder.path, page.parent)).as_posix()
+    for stem, _, title in FIGURES.values():
+        text += f"![{title} over the iterations]({relative}/{stem}.png)\n\n"
+    text += _claims(verdicts) + _READING
+    page.write_text(text, encoding="utf-8")
+    return verdicts
+
+
+def _owners(command: str) -> str:
+    words = command.split()
+    return words[words.index("--owners") + 1] if "--owners" in words else "100"
+
+
+def _claims(verdicts: Sequence[Verdict]) -> str:
+    lines = []
+    for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
+        lines += [f"### {claim}", "", "| preset | seen? | numbers |", "|---|---|---|"]
+        lines += [
+            f"| `{v.preset}` | **{v.seen}** | {v.numbers} |" for v in verdicts if v.claim == claim
+        ]
+        lines.append("")
+    return "## Claim by claim\n\n" + "\n".join(lines)
+
+
+def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds and the ends of its confidence interval, block by block."""
+    intervals = [Interval.of(values[:, block]) for block in range(values.shape[1])]
+    mean = np.array([interval.mean for interval in intervals])
+    half = np.array([interval.half for interval in intervals])
+    return mean, mean - half, mean + half
+
+
+def _draw(
+    folder: RunFolder,
+    by_preset: Mapping[str, Mapping[str, Trials]],
+    series: str,
+    stem: str,
+    y: str,
+    title: str,
+) -> None:
+    canvas, axes = figure(len(PRESETS))
+    for axis, preset in zip(axes[0], PRESETS, strict=True):
+        for learner in LEARNERS:
+            trials = by_preset[preset][learner]
+            mean, low, high = band(getattr(trials, series))
+            colour = colour_of(learner)
+            axis.fill_between(trials.iteration, low, high, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(trials.iteration, mean, color=colour, label=name_of(learner))
+        label(axis, f"{title}, {preset}", "iteration", y)
+        axis.set_xlim(0, trials.iteration[-1])
+        axis.set_ylim(bottom=-0.03 * axis.get_ylim()[1])
+    axes[0][0].legend(frameon=False, fontsize=9)
+    save(canvas, lambda name: folder.path / name, stem)
+
+
+def _numbers(trials: Sequence[Trials], series: str) -> str:
+    rows = []
+    for one in trials:
+        mean, low, high = band(getattr(one, series))
+        columns = (one.iteration.astype(int), mean, low, high)
+        rows += [
+            (one.preset, one.learner, *row)
+            for row in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+    return csv_text(("preset", "learner", "iteration", "mean", "low", "high"), rows)

@@ -1,0 +1,107 @@
+"""The trials behind the reproduction: every learner, both presets, many seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+from noisemarket.mechanisms.convergence import TAIL
+from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.scenario import Scenario
+
+LEARNERS = ("dypp", "q_learning", "greedy")
+PRESETS = ("paper", "market")
+
+
+@dataclass(frozen=True)
+class Trials:
+    """One learner on one preset over all seeds; every array has a row or an entry per seed."""
+
+    preset: str
+    learner: str
+    iteration: FloatArray
+    saving: FloatArray
+    payment: FloatArray
+    gain: FloatArray
+    settled: FloatArray
+    quality: FloatArray
+    contract_saving: FloatArray
+    contract_payment: FloatArray
+    contract_gain: FloatArray
+    exploitability: FloatArray
+    equilibrium_gain: FloatArray
+
+    def at_start(self, series: str) -> FloatArray:
+        """A series' first block, per seed."""
+        return np.asarray(getattr(self, series)[:, 0])
+
+    def at_end(self, series: str) -> FloatArray:
+        """A series' mean over its last tenth, per seed."""
+        values = getattr(self, series)
+        return np.asarray(values[:, -max(1, round(TAIL * values.shape[1])) :].mean(axis=1))
+
+
+def run_trials(
+    seeds: int,
+    owners: int,
+    iterations: int,
+    threads: int | None,
+    advance: Callable[[str, str], None],
+    stop: Callable[[], bool],
+) -> Iterator[Trials]:
+    """All trials; ends early, between learners, when ``stop`` says so."""
+    for preset in PRESETS:
+        for learner in LEARNERS:
+            results = []
+            for seed in range(1, seeds + 1):
+                if stop():
+                    return
+                scenario = Scenario.from_preset(
+                    preset, learner=learner, seed=seed, owners=owners, iterations=iterations
+                )
+                results.append(negotiate(scenario, threads=threads))
+                advance(preset, learner)
+            yield _collect(preset, learner, results)
+
+
+def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
+    traces = [result.agreement.trace for result in results]
+    assert all(trace is not None for trace in traces)
+    first = traces[0]
+    assert first is not None
+
+    def series(name: str) -> FloatArray:
+        return np.array([getattr(trace, name) for trace in traces])
+
+    def figure(name: str) -> FloatArray:
+        return np.array([getattr(result.learned, name) for result in results])
+
+    last = float(first.iteration[-1])
+    return Trials(
+        preset=preset,
+        learner=learner,
+        iteration=first.iteration.astype(float),
+        saving=series("saving"),
+        payment=series("payment"),
+        gain=series("curator_reward"),
+        settled=np.array([last if r.converged_at is None else r.converged_at for r in results]),
+        quality=figure("mean_quality"),
+        contract_saving=figure("mean_saving"),
+        contract_payment=figure("mean_payment"),
+        contract_gain=figure("curator_gain"),
+        exploitability=np.array([_exploitability(result) for result in results]),
+        equilibrium_gain=np.array([result.equilibrium.curator_gain for result in results]),
+    )
+
+
+def _exploitability(result: Negotiation) -> float:
+    owner, curator = (
+        result.agreement.owner_exploitability,
+        result.agreement.curator_exploitability,
+    )
+    assert owner is not None
+    assert curator is not None
+    return float(owner.mean() + curator.mean())

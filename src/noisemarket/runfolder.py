@@ -1,0 +1,102 @@
+"""A run folder holds all it takes to repeat and to read a run; nothing in it is half-written."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from noisemarket.errors import BadInput, NoisemarketError
+
+STATUS = "status.json"
+
+
+class RunFolder:
+    """A folder with a ``status.json`` that says running, complete or incomplete.
+
+    Files are written beside their place and moved into it, so a reader sees all of a file or none.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._started = _now()
+
+    @classmethod
+    def create(cls, out: str | None, stem: str, *, overwrite: bool = False) -> RunFolder:
+        """Make the folder ``out``, or a new one named by time and ``stem`` under ``runs/``."""
+        path = Path(out) if out else _fresh(Path("runs"), stem)
+        folder = cls(path)
+        try:
+            if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                if not overwrite:
+                    raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
+                if not (path / STATUS).is_file():
+                    raise BadInput("--out", str(path), "is no run folder: it stays as it is.")
+                shutil.rmtree(path)
+            path.mkdir(parents=True, exist_ok=True)
+            folder.status("running")
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise BadInput("--out", str(path), f"cannot be written ({reason}).") from None
+        return folder
+
+    def status(self, state: str, **more: object) -> None:
+        """Say how the run stands."""
+        from noisemarket import __version__
+
+        document = {
+            "state": state,
+            "started": self._started,
+            "updated": _now(),
+            "noisemarket": __version__,
+            "python": sys.version.split()[0],
+            **more,
+        }
+        self.write_json(STATUS, document)
+
+    def write_text(self, name: str, text: str) -> Path:
+        """Write a file, whole or not at all."""
+        place = self.path / name
+        beside = place.with_name(f".{place.name}.new")
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            with beside.open("w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(place)
+        except OSError as problem:
+            beside.unlink(missing_ok=True)
+            reason = problem.strerror or str(problem)
+            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+        return place
+
+    def write_json(self, name: str, document: Any) -> Path:
+        """Write a JSON file, whole or not at all."""
+        return self.write_text(name, json.dumps(document, indent=2, allow_nan=False) + "\n")
+
+    def append(self, name: str, text: str) -> None:
+        """Add lines to a file that grows while a run goes on."""
+        with (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+
+    def remove(self, name: str) -> None:
+        """Remove a file if it is there."""
+        (self.path / name).unlink(missing_ok=True)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def _fresh(parent: Path, stem: str) -> Path:
+    base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{stem}"
+    path, number = parent / base, 1
+    while path.exists():
+        number += 1
+        path = parent / f"{base}-{number}"
+    return path
