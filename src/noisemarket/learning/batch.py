@@ -72,14 +72,14 @@ def first_values(kind: type[Rule], games: Games, brief: Brief) -> tuple[FloatArr
     before it settles; one that starts from 0 may lock into whatever it tried first.
     """
     owner_hopes = games.owner_hopes.swapaxes(1, 2)
-    owner = np.empty(owner_hopes.shape)
-    curator = np.empty(games.curator_hopes.shape)
-    for n in range(len(games)):
-        best = brief.owner_optimism * float(owner_hopes[n].max())
-        owner[n] = kind.first_values(owner_hopes[n], best)
-        best = brief.curator_optimism * float(games.curator_hopes[n].max())
-        curator[n] = kind.first_values(games.curator_hopes[n], best)
-    return owner, curator
+    owner_best = owner_hopes.max(axis=(1, 2), keepdims=True)
+    curator_best = games.curator_hopes.max(axis=(1, 2), keepdims=True)
+    return (
+        np.ascontiguousarray(kind.first_values(owner_hopes, brief.owner_optimism * owner_best)),
+        np.ascontiguousarray(
+            kind.first_values(games.curator_hopes, brief.curator_optimism * curator_best)
+        ),
+    )
 
 
 def play_batch(
@@ -147,12 +147,19 @@ def _play_compiled(
         out.recent,
         out.owner_policies,
         out.curator_policies,
-        np.empty(width),
+        _aligned(width),
         np.empty((3, rows), np.int64),
         np.empty(rows),
         np.empty((savings, payments), np.int64),
     )
     return out
+
+
+def _aligned(length: int) -> FloatArray:
+    """Memory that starts on a cache line, so that no vector of the tables straddles two."""
+    memory = np.empty(length + LANES)
+    offset = (-memory.ctypes.data % 64) // memory.itemsize
+    return memory[offset : offset + length]
 
 
 def _play_plainly(

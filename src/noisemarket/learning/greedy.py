@@ -12,7 +12,7 @@ class Greedy(Rule):
     """Takes the other side's last move for granted and picks what pays most at once."""
 
     @classmethod
-    def first_values(cls, hopes: FloatArray, first_value: float) -> FloatArray:
+    def first_values(cls, hopes: FloatArray, first_value: FloatArray) -> FloatArray:
         return np.array(hopes)
 
     def act(self, state: int, uniform: float) -> int:

@@ -34,12 +34,12 @@ class Rule(ABC):
         self.settings = settings
 
     @classmethod
-    def first_values(cls, hopes: FloatArray, first_value: float) -> FloatArray:
-        """The Q-values to start from.
+    def first_values(cls, hopes: FloatArray, first_value: FloatArray) -> FloatArray:
+        """The Q-values to start from, for many players at once.
 
-        ``hopes[state, action]`` is the player's own payoff if the other side agreed to
+        ``hopes[player, state, action]`` is a player's own payoff if the other side agreed to
         everything: all that it can know before it has played. A learning rule ignores it and
-        starts from one value everywhere.
+        starts from one value everywhere (``first_value`` has shape ``(players, 1, 1)``).
         """
         return np.full(hopes.shape, first_value)
 

@@ -22,7 +22,7 @@ class WolfPHC(Rule):
         super().__init__(first_values, settings)
         states, actions = self.values.shape
         self._policy = np.full((states, actions), 1.0 / actions)
-        self.average = self._policy.copy()
+        self.total = np.zeros((states, actions))
         self.count = np.zeros(states, dtype=np.int64)
 
     def act(self, state: int, uniform: float) -> int:
@@ -30,17 +30,25 @@ class WolfPHC(Rule):
 
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
         self.improve_value(state, action, reward, next_state)
-        q, policy, average = self.values[state], self._policy[state], self.average[state]
         self.count[state] += 1
-        average += (policy - average) * (1.0 / self.count[state])
-        best = int(np.argmax(q))
-        climb(policy, best, self.step(t, winning=self._gain(q, best, policy, average) > 0.0))
+        self.total[state] += self._policy[state]
+        best = int(np.argmax(self.values[state]))
+        climb(self._policy[state], best, self.step(t, winning=self._gain(state, best) > 0.0))
 
-    @staticmethod
-    def _gain(q: FloatArray, best: int, policy: FloatArray, average: FloatArray) -> float:
-        """By how much the policy earns more than the average policy; the shift by the best value
-        changes nothing but rounding (both rows sum to 1) and makes exact ties exact."""
-        return lane_sum((policy - average) * (q - q[best]))
+    def _gain(self, state: int, best: int) -> float:
+        """By how much the policy earns more than the average policy (total / count), times count.
+
+        The shift by the best value changes nothing but rounding, as both policies sum to 1, and
+        makes exact ties exact.
+        """
+        ahead = self.count[state] * self._policy[state] - self.total[state]
+        return lane_sum(ahead * (self.values[state] - self.values[state, best]))
+
+    @property
+    def average(self) -> FloatArray:
+        """The average policy: the mean of a state's policies over all visits to it."""
+        visits = np.maximum(self.count, 1)[:, None]
+        return np.where(self.count[:, None] > 0, self.total / visits, self._policy)
 
     def step(self, t: int, *, winning: bool) -> float:
         """psi_w or psi_l at iteration t."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from noisemarket.learning.compiled.simd import AVERAGE, GROUP, LANES, LOWEST, POLICY, pointer
+from noisemarket.learning.compiled.simd import GROUP, LANES, LOWEST, POLICY, TOTAL, pointer
 from noisemarket.learning.compiled.steps import FIXED, MOVING, act, learn, place
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 
@@ -56,7 +56,7 @@ def _lay_out(
             real = action < actions
             table[where] = first[state, action] if real else LOWEST
             table[where + POLICY] = 1.0 / actions if real else 0.0
-            table[where + AVERAGE] = 1.0 / actions if real else 0.0
+            table[where + TOTAL] = 0.0
             if real and first[state, action] > first[state, best]:
                 best = action
         best_action[row] = best
@@ -149,6 +149,8 @@ def _build(stamp: int) -> Any:
         table, best_value = pointer(table_memory), pointer(value_memory)
         best_action = pointer(row_memory[0])
         count, settled = pointer(row_memory[1]), pointer(row_memory[2])
+        pays_o, pays_c = pointer(owner_rewards), pointer(curator_rewards)
+        agrees = pointer(agreed)
 
         for n in range(pairs):
             _lay_out(table, best_action, best_value, count, settled, 0, 0, owner_first[n])
@@ -163,6 +165,7 @@ def _build(stamp: int) -> Any:
             s3 = _mix(start + _U(4) * _GOLDEN)
 
             j, k, state_c, phase = 0, 0, 0, 0
+            cells = n * phases * savings * payments
             reward_c, win_step_before = 0.0, 0.0
             offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
             pay_o, pay_c, recent_o, recent_c = 0.0, 0.0, 0.0, 0.0
@@ -195,6 +198,7 @@ def _build(stamp: int) -> Any:
                     break
                 if t == ends:
                     phase += 1
+                    cells += savings * payments
                     ends = starts[phase + 1]
                 j, state_c = offer, next_c
                 # The curator quotes; that quote completes the owner's transition.
@@ -203,8 +207,8 @@ def _build(stamp: int) -> Any:
                     best_action[rows_o + state_c], settled[rows_o + state_c],
                     np.float64(word & _U(0xFFFFFFFF)) * TO_UNIT, exploration,
                 )  # fmt: skip
-                reward_o = owner_rewards[n, phase, j, quote]
-                reward_c = curator_rewards[n, phase, j, quote]
+                cell = cells + j * payments + quote
+                reward_o, reward_c = pays_o[cell], pays_c[cell]
                 win_step = 1.0 / (step_start + t / step_slowing)
                 learn(
                     family, table, best_action, best_value, count, settled,
@@ -215,7 +219,7 @@ def _build(stamp: int) -> Any:
                 win_step_before = win_step
                 k = quote
 
-                deal = int(agreed[n, phase, j, k])
+                deal = int(agrees[cell])
                 offers += j
                 quotes += k
                 savings_sum += deal * j

@@ -4,8 +4,8 @@ Numba leaves loops that carry a sum unvectorised unless it may reorder them; the
 depend on the machine. These few operations are therefore written as LLVM vectors of eight doubles
 with the order of ``lanes.py``, and run alike on every processor LLVM knows.
 
-A row is stored in groups of 24 numbers: eight Q-values, eight probabilities, eight average
-probabilities. ``at`` is the index of a row's first number, ``groups`` how many groups it has.
+A row is stored in groups of 24 numbers: eight Q-values, eight probabilities, and the sums of those
+eight over all visits. ``at`` is the index of a row's first number, ``groups`` how many groups it has.
 Lanes beyond the last action hold a Q-value of ``LOWEST`` and probability 0.
 """
 
@@ -16,12 +16,13 @@ from typing import Any
 
 from llvmlite import ir
 from numba import types
+from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
 LANES = 8
 GROUP = 3 * LANES
-Q, POLICY, AVERAGE = 0, LANES, 2 * LANES
+Q, POLICY, TOTAL = 0, LANES, 2 * LANES
 LOWEST = -1e300
 
 _F64, _I64, _I32, _I8 = ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
@@ -43,16 +44,6 @@ def _splat(b: Any, scalar: Any, vector: Any) -> Any:
         ir.Constant(vector, ir.Undefined),
         ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES),
     )
-
-
-def _actions(b: Any, group: Any) -> Any:
-    """The action numbers in the lanes of a group."""
-    first = _splat(b, b.mul(group, ir.Constant(_I64, LANES)), _IVEC)
-    return b.add(first, ir.Constant(_IVEC, [ir.Constant(_I64, i) for i in range(LANES)]))
-
-
-def _is_action(b: Any, group: Any, action: Any) -> Any:
-    return b.icmp_signed("==", _actions(b, group), _splat(b, action, _IVEC))
 
 
 def _address(b: Any, table: Any, at: Any, group: Any, part: int) -> Any:
@@ -107,14 +98,24 @@ def _each_group(
     return after
 
 
-def _q_after(b: Any, table: Any, at: Any, group: Any, action: Any, value: Any) -> Any:
-    """A group of Q-values with ``value`` in the place of ``action``.
+def _put(b: Any, table: Any, at: Any, part: int, action: Any, value: Any) -> None:
+    """Set one number by rewriting its whole group.
 
-    The new value is put in here, not stored first: a load of a vector stalls on a just-written
-    scalar inside it.
+    A vector load stalls on a scalar, or on part of a vector, that was just written inside it. The
+    fence does nothing but keep LLVM from writing only the part that changed.
     """
-    q = _load(b, _address(b, table, at, group, Q))
-    return b.select(_is_action(b, group, action), _splat(b, value, _VEC), q)
+    group = b.ashr(action, ir.Constant(_I64, 3))
+    where = _address(b, table, at, group, part)
+    first = b.mul(group, ir.Constant(_I64, LANES))
+    lanes = b.add(
+        _splat(b, first, _IVEC), ir.Constant(_IVEC, [ir.Constant(_I64, i) for i in range(LANES)])
+    )
+    chosen = b.icmp_signed("==", lanes, _splat(b, action, _IVEC))
+    changed = b.select(chosen, _splat(b, value, _VEC), _load(b, where))
+    fence = cgutils.get_or_insert_function(
+        b.module, ir.FunctionType(_VEC, [_VEC]), "llvm.arithmetic.fence.v8f64"
+    )
+    _store(b, b.call(fence, [changed]), where)
 
 
 @intrinsic
@@ -154,33 +155,31 @@ def pick(_context: Any, table: Any, at: Any, groups: Any, uniform: Any) -> Any:
 
 
 @intrinsic
-def highest(_context: Any, table: Any, at: Any, groups: Any, action: Any, value: Any) -> Any:
-    """The highest Q-value of a row, were ``value`` the Q-value of ``action``."""
+def highest(_context: Any, table: Any, at: Any, groups: Any) -> Any:
+    """The highest Q-value of a row."""
 
     def generate(_: Any, b: Any, __: Any, args: Any) -> Any:
-        table, at, groups, action, value = args
+        table, at, groups = args
         start = ir.Constant(_VEC, [ir.Constant(_F64, 2 * LOWEST)] * LANES)
 
         def body(group: Any, carried: list[Any]) -> list[Any]:
-            return [_larger(b, _q_after(b, table, at, group, action, value), carried[0])]
+            return [_larger(b, _load(b, _address(b, table, at, group, Q)), carried[0])]
 
         return _fold(b, _each_group(b, groups, [start], body)[0], lambda x, y: _larger(b, x, y))
 
-    return types.float64(table, types.int64, types.int64, types.int64, types.float64), generate
+    return types.float64(table, types.int64, types.int64), generate
 
 
 @intrinsic
-def first_equal(
-    _context: Any, table: Any, at: Any, groups: Any, action: Any, value: Any, wanted: Any
-) -> Any:
-    """The first action whose Q-value is ``wanted``, were ``value`` the Q-value of ``action``."""
+def first_equal(_context: Any, table: Any, at: Any, groups: Any, wanted: Any) -> Any:
+    """The first action whose Q-value is ``wanted``."""
 
     def generate(_: Any, b: Any, __: Any, args: Any) -> Any:
-        table, at, groups, action, value, wanted = args
+        table, at, groups, wanted = args
         none = ir.Constant(_I64, 1 << 62)
 
         def body(group: Any, carried: list[Any]) -> list[Any]:
-            q = _q_after(b, table, at, group, action, value)
+            q = _load(b, _address(b, table, at, group, Q))
             hits = b.bitcast(b.fcmp_ordered("==", q, _splat(b, wanted, _VEC)), _I8)
             lane = b.cttz(b.zext(hits, _I64), ir.Constant(ir.IntType(1), 0))
             found = b.add(lane, b.mul(group, ir.Constant(_I64, LANES)))
@@ -189,79 +188,72 @@ def first_equal(
 
         return _each_group(b, groups, [none], body)[0]
 
-    arguments = (table, types.int64, types.int64, types.int64, types.float64, types.float64)
-    return types.int64(*arguments), generate
+    return types.int64(table, types.int64, types.int64, types.float64), generate
 
 
 @intrinsic
-def average_gain(
-    _context: Any,
-    table: Any,
-    at: Any,
-    groups: Any,
-    weight: Any,
-    action: Any,
-    value: Any,
-    best_value: Any,
+def add_and_gain(
+    _context: Any, table: Any, at: Any, groups: Any, visits: Any, best_value: Any
 ) -> Any:
-    """Moves the average policy by ``weight`` towards the policy; returns what the policy gains
-    over it, were ``value`` the Q-value of ``action`` and ``best_value`` the highest."""
+    """Adds the policy to the sum of policies; returns ``visits`` times what the policy gains over
+    their average, ``best_value`` being the row's highest Q-value."""
 
     def generate(_: Any, b: Any, __: Any, args: Any) -> Any:
-        table, at, groups, weight, action, value, best_value = args
-        weights, tops = _splat(b, weight, _VEC), _splat(b, best_value, _VEC)
+        table, at, groups, visits, best_value = args
+        times, tops = _splat(b, visits, _VEC), _splat(b, best_value, _VEC)
 
         def body(group: Any, carried: list[Any]) -> list[Any]:
             policy = _load(b, _address(b, table, at, group, POLICY))
-            where = _address(b, table, at, group, AVERAGE)
-            average = _load(b, where)
-            average = b.fadd(average, b.fmul(b.fsub(policy, average), weights))
-            _store(b, average, where)
-            q = _q_after(b, table, at, group, action, value)
-            gain = b.fmul(b.fsub(policy, average), b.fsub(q, tops))
+            where = _address(b, table, at, group, TOTAL)
+            total = b.fadd(_load(b, where), policy)
+            _store(b, total, where)
+            q = _load(b, _address(b, table, at, group, Q))
+            gain = b.fmul(b.fsub(b.fmul(policy, times), total), b.fsub(q, tops))
             return [b.fadd(carried[0], gain)]
 
         return _fold(b, _each_group(b, groups, [_ZERO], body)[0], b.fadd)
 
-    floats = (types.float64, types.int64, types.float64, types.float64)
-    return types.float64(table, types.int64, types.int64, *floats), generate
+    arguments = (table, types.int64, types.int64, types.float64, types.float64)
+    return types.float64(*arguments), generate
 
 
 @intrinsic
-def take_from_others(
-    _context: Any, table: Any, at: Any, groups: Any, amount: Any, best: Any
-) -> Any:
-    """Takes ``amount`` from each action but ``best``, at most what it has, and leaves ``best``
-    with nothing for now; returns what the others still hold."""
+def take_from_all(_context: Any, table: Any, at: Any, groups: Any, amount: Any) -> Any:
+    """Takes ``amount`` from each action, at most what it has; returns what they still hold."""
 
     def generate(_: Any, b: Any, __: Any, args: Any) -> Any:
-        table, at, groups, amount, best = args
+        table, at, groups, amount = args
         amounts = _splat(b, amount, _VEC)
 
         def body(group: Any, carried: list[Any]) -> list[Any]:
             where = _address(b, table, at, group, POLICY)
             left = b.fsub(_load(b, where), amounts)
-            kept = b.and_(b.fcmp_ordered(">", left, _ZERO), b.not_(_is_action(b, group, best)))
-            left = b.select(kept, left, _ZERO)
+            left = b.select(b.fcmp_ordered(">", left, _ZERO), left, _ZERO)
             _store(b, left, where)
             return [b.fadd(carried[0], left)]
 
         return _fold(b, _each_group(b, groups, [_ZERO], body)[0], b.fadd)
 
-    return types.float64(table, types.int64, types.int64, types.float64, types.int64), generate
+    return types.float64(table, types.int64, types.int64, types.float64), generate
+
+
+@intrinsic
+def set_value(_context: Any, table: Any, at: Any, action: Any, value: Any) -> Any:
+    """Sets the Q-value of an action."""
+
+    def generate(context: Any, b: Any, __: Any, args: Any) -> Any:
+        _put(b, args[0], args[1], Q, args[2], args[3])
+        return context.get_dummy_value()
+
+    return types.void(table, types.int64, types.int64, types.float64), generate
 
 
 @intrinsic
 def set_probability(_context: Any, table: Any, at: Any, action: Any, probability: Any) -> Any:
-    """Sets one probability by rewriting its whole group, so that the next vector load of the row
-    is not held up by a scalar store."""
+    """Sets the probability of an action."""
 
     def generate(context: Any, b: Any, __: Any, args: Any) -> Any:
-        table, at, action, probability = args
-        group = b.ashr(action, ir.Constant(_I64, 3))
-        where = _address(b, table, at, group, POLICY)
-        chosen = _is_action(b, group, action)
-        _store(b, b.select(chosen, _splat(b, probability, _VEC), _load(b, where)), where)
+        _put(b, args[0], args[1], POLICY, args[2], args[3])
         return context.get_dummy_value()
 
     return types.void(table, types.int64, types.int64, types.float64), generate

@@ -3,7 +3,7 @@
 The same arithmetic as the plain files next door, with three savings that change no trajectory:
 the best action of a row and its value are remembered and searched for again only when that value
 falls; sums run in vector registers; and a row that has become pure is not touched while its best
-action stays (its average policy then has a closed form, applied when it moves again).
+action stays (the sum of its policies is brought up to date when it moves again).
 """
 
 from __future__ import annotations
@@ -13,17 +13,21 @@ from typing import Any
 from numba import njit
 
 from noisemarket.learning.compiled.simd import (
-    AVERAGE,
     GROUP,
     LANES,
     POLICY,
-    average_gain,
+    TOTAL,
+    add_and_gain,
     first_equal,
     highest,
     pick,
     set_probability,
-    take_from_others,
+    set_value,
+    take_from_all,
 )
+
+inlined = njit(nogil=True, error_model="numpy", forceinline=True)
+"""Compiles a function into its callers: a call with this many arguments costs more than it does."""
 
 CLIMBING, EXPLORING, FIXED = 0, 1, 2
 """The families of rules: policy hill-climbers, epsilon-greedy value learners, and the unmoved."""
@@ -32,13 +36,13 @@ MOVING = -1
 """``settled`` of a row that is not pure; else the count at which it became so."""
 
 
-@njit(nogil=True, error_model="numpy")
+@inlined
 def place(at: int, action: int) -> int:
     """Index of an action's Q-value in its row."""
     return at + (action // LANES) * GROUP + action % LANES
 
 
-@njit(nogil=True, error_model="numpy")
+@inlined
 def act(
     family: int,
     table: Any,
@@ -60,7 +64,7 @@ def act(
     return best
 
 
-@njit(nogil=True, error_model="numpy")
+@inlined
 def learn(
     family: int,
     table: Any,
@@ -81,22 +85,21 @@ def learn(
     """Take in that ``action`` in the state of this row is worth ``target``."""
     if family == FIXED:
         return
-    q_at = place(at, action)
-    old = table[q_at]
+    old = table[place(at, action)]
     value = old + learning_rate * (target - old)
+    set_value(table, at, action, value)
     was_best = best_action[row]
     best, top = was_best, best_value[row]
     if action == best:
         top = value
         if value < old:
-            top = highest(table, at, groups, action, value)
-            best = first_equal(table, at, groups, action, value, top)
+            top = highest(table, at, groups)
+            best = first_equal(table, at, groups, top)
     elif value > top or (value == top and action < best):
         best, top = action, value
     best_action[row] = best
     best_value[row] = top
     if family == EXPLORING:
-        table[q_at] = value
         return
 
     visits = count[row] + 1
@@ -104,23 +107,21 @@ def learn(
     since = settled[row]
     if since != MOVING:
         if best == was_best:
-            table[q_at] = value
             return
-        _catch_up(table, at, groups, since, visits - 1)
+        _catch_up(table, at, groups, visits - 1 - since)
         settled[row] = MOVING
-    gain = average_gain(table, at, groups, 1.0 / visits, action, value, top)
-    table[q_at] = value
-    step = win_step if gain > 0.0 else lose_step
-    rest = take_from_others(table, at, groups, step / (actions - 1), best)
+    win_share, lose_share = win_step / (actions - 1), lose_step / (actions - 1)
+    gain = add_and_gain(table, at, groups, float(visits), top)
+    set_probability(table, at, best, 0.0)
+    rest = take_from_all(table, at, groups, win_share if gain > 0.0 else lose_share)
     set_probability(table, at, best, 1.0 - rest)
     if rest == 0.0:
         settled[row] = visits
 
 
-@njit(nogil=True, error_model="numpy")
-def _catch_up(table: Any, at: int, groups: int, since: int, visits: int) -> None:
-    """The average policy after a pure row was visited ``visits - since`` times unchanged."""
-    weight = (visits - since) / visits
+@inlined
+def _catch_up(table: Any, at: int, groups: int, visits: int) -> None:
+    """Add a pure row's policy to its sum for the visits at which it was left untouched."""
     for group in range(groups):
         for lane in range(at + group * GROUP, at + group * GROUP + LANES):
-            table[lane + AVERAGE] += (table[lane + POLICY] - table[lane + AVERAGE]) * weight
+            table[lane + TOTAL] += visits * table[lane + POLICY]

@@ -1,0 +1,269 @@
+"""How fast the pricing game runs: one script, everything compared within one run.
+
+    python benchmarks/game.py             throughput, exactness, start-up, scaling curve (minutes)
+    python benchmarks/game.py --million   also 1,000,000 owners x 5,000 iterations
+
+Needs ``pip install 'noisemarket[bench]'`` for the comparison with OpenSpiel. Speeds are per CPU
+second (``time.process_time``), best of several rounds in which both sides take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.game.exploitability import exploitability
+from noisemarket.game.outcomes import Outcomes
+from noisemarket.learning.batch import Batch, Brief, play_batch
+from noisemarket.negotiation import task
+from noisemarket.scenario import Scenario
+
+MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
+
+
+def machine() -> str:
+    """What this runs on, without naming the host."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = lines[0].partition(":")[2].strip() if lines else model
+    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
+
+
+def brief_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> Brief:
+    brief = replace(task(scenario).brief, rule="wolf_phc", iterations=iterations)
+    if moving:
+        brief = replace(brief, settings=replace(brief.settings, step_start=MOVING_STEP))
+    return brief
+
+
+def play(environment: Environment, brief: Brief) -> Batch:
+    return play_batch(brief, [environment.games()], [0], environment.population.key)
+
+
+def cpu_seconds(work: Callable[[], object]) -> float:
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+class OpenSpielPair:
+    """One owner and the curator as two OpenSpiel WoLF-PHC agents on the same payoff tables."""
+
+    def __init__(self, environment: Environment, *, moving: bool) -> None:
+        from open_spiel.python import rl_environment, rl_tools
+        from open_spiel.python.algorithms.wolf_phc import WoLFPHC, WoLFSchedule
+
+        games = environment.games()
+        self.owner_rewards = games.owner_rewards[0].tolist()
+        self.curator_rewards = games.curator_rewards[0].tolist()
+        savings, payments = games.owner_rewards[0].shape
+        # The paper's step 1/(50 + t/50) is 50/(2500 + t) in OpenSpiel's form t0/(t + t1).
+        win, lose, offset = (1.0, 2.0, MOVING_STEP) if moving else (50.0, 100.0, 2500.0)
+        self.agents = [
+            WoLFPHC(
+                player,
+                actions,
+                step_size=rl_tools.ConstantSchedule(0.1),
+                epsilon_schedule=rl_tools.ConstantSchedule(0.0),
+                delta_w=WoLFSchedule(win, offset),
+                delta_l=WoLFSchedule(lose, offset),
+                discount_factor=0.8,
+            )
+            for player, actions in enumerate((savings, payments))
+        ]
+        self.legal = [list(range(savings)), list(range(payments))]
+        self.TimeStep, self.StepType = rl_environment.TimeStep, rl_environment.StepType
+        self.saving, self.payment = 0, 0
+        self.rewards: list[float] | None = None
+
+    def play(self, iterations: int) -> None:
+        for _ in range(iterations):
+            first = self.rewards is None
+            step = self.TimeStep(
+                observations={
+                    "info_state": [[self.payment], [self.saving]],
+                    "legal_actions": self.legal,
+                },
+                rewards=self.rewards,
+                discounts=[0.8, 0.8],
+                step_type=self.StepType.FIRST if first else self.StepType.MID,
+            )
+            self.saving = int(self.agents[0].step(step).action)
+            self.payment = int(self.agents[1].step(step).action)
+            self.rewards = [
+                self.owner_rewards[self.saving][self.payment],
+                self.curator_rewards[self.saving][self.payment],
+            ]
+
+
+def throughput(rounds: int) -> list[dict[str, object]]:
+    """Pair-iterations per CPU second, ours and OpenSpiel's in turns, on the paper's game."""
+    environment = Scenario.from_preset("paper", owners=200).environment()
+    scenario = Scenario.from_preset("paper", owners=200)
+    rows: list[dict[str, object]] = []
+    for name, moving, iterations in (
+        ("rows still moving", True, 5_000),
+        ("rows settled", False, 50_000),
+    ):
+        brief = brief_of(scenario, iterations, moving=moving)
+        play(environment, replace(brief, iterations=10))
+        other = OpenSpielPair(environment, moving=moving)
+        other.play(500 if moving else 4_000)
+        ours, theirs = [], []
+        for _ in range(rounds):
+            ours.append(
+                len(environment) * iterations / cpu_seconds(lambda b=brief: play(environment, b))
+            )
+            theirs.append(2_000 / cpu_seconds(lambda o=other: o.play(2_000)))
+        rows.append(
+            {
+                "setting": name,
+                "noisemarket_per_cpu_second": max(ours),
+                "open_spiel_per_cpu_second": max(theirs),
+                "ratio": max(ours) / max(theirs),
+            }
+        )
+    return rows
+
+
+def exact_answers() -> list[dict[str, object]]:
+    """Microseconds a pair for both sides' exact exploitability."""
+    rows: list[dict[str, object]] = []
+    for preset in ("paper", "market"):
+        scenario = Scenario.from_preset(preset, owners=2_000)
+        environment = scenario.environment()
+        games = environment.games()
+        batch = play(environment, brief_of(scenario, 2_000))
+        last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
+        policies = batch.owner_policies, batch.curator_policies
+        exploitability(*(p[:2] for p in policies), _first(games, 2), _some(last, 2), 0.8)
+        best = min(
+            cpu_seconds(lambda: exploitability(*policies, games, last, 0.8)) for _ in range(3)
+        )
+        rows.append({"preset": preset, "microseconds_per_pair": 1e6 * best / len(games)})
+    return rows
+
+
+def _first(games: object, n: int) -> object:
+    fields = {name: getattr(games, name) for name in games.__dataclass_fields__}
+    return type(games)(**{k: v[:n] if isinstance(v, np.ndarray) else v for k, v in fields.items()})
+
+
+def _some(last: Outcomes, n: int) -> Outcomes:
+    return Outcomes(last.saving[:n], last.payment[:n], last.signed[:n])
+
+
+def start_up() -> dict[str, float]:
+    """Wall seconds of whole commands, best of three, compiled code already in the cache."""
+    command = [sys.executable, "-m", "noisemarket"]
+    with tempfile.TemporaryDirectory() as scratch:
+        out = str(Path(scratch) / "run")
+        negotiate = [*command, "negotiate", "--out", out, "--overwrite"]
+        subprocess.run(negotiate, check=True, capture_output=True)
+        return {
+            "help_seconds": min(_wall([*command, "--help"]) for _ in range(3)),
+            "negotiate_100_owners_5000_iterations_seconds": min(_wall(negotiate) for _ in range(3)),
+        }
+
+
+def _wall(command: list[str]) -> float:
+    start = time.perf_counter()
+    subprocess.run(command, check=True, capture_output=True)
+    return time.perf_counter() - start
+
+
+def scaling() -> list[dict[str, object]]:
+    """CPU seconds over owners and over iterations: both lines should be straight."""
+    rows: list[dict[str, object]] = []
+    sizes = [(n, 5_000) for n in (1_000, 3_000, 10_000)]
+    sizes += [(1_000, t) for t in (15_000, 50_000)]
+    for owners, iterations in sizes:
+        usage, wall = _negotiate_in_child(owners, iterations)
+        rows.append({"owners": owners, "iterations": iterations, "wall_seconds": wall, **usage})
+    return rows
+
+
+_CHILD = """
+import sys, time, resource, json
+import noisemarket as nm
+owners, iterations = map(int, sys.argv[1:])
+nm.negotiate(nm.Scenario.from_preset("market", owners=4, iterations=10))
+cpu, wall, said = time.process_time(), time.perf_counter(), [0.0]
+def watch(p):
+    if owners >= 100_000 and time.perf_counter() - said[0] > 5:
+        said[0] = time.perf_counter()
+        print(f"  {p.done:,} of {p.total:,} owners", file=sys.stderr, flush=True)
+r = nm.negotiate(nm.Scenario.from_preset("market", owners=owners, iterations=iterations), watch=watch)
+cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
+print(json.dumps({"cpu_seconds": cpu, "wall": wall, "mean_saving": r.learned.mean_saving,
+                  "curator_gain": r.learned.curator_gain,
+                  "peak_gb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}))
+"""
+
+
+def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float], float]:
+    done = subprocess.run(
+        [sys.executable, "-c", _CHILD, str(owners), str(iterations)],
+        check=True, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    usage = json.loads(done.stdout)
+    return usage, usage.pop("wall")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--million", action="store_true", help="also 1,000,000 owners x 5,000")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
+    parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
+    options = parser.parse_args()
+    report: dict[str, object] = {"machine": machine()}
+    print(f"Machine: {report['machine']}\n")
+
+    report["throughput"] = rows = throughput(options.rounds)
+    print("WoLF-PHC, 13 x 33 levels, pair-iterations per CPU second")
+    for row in rows:
+        print(
+            f"  {row['setting']:18} noisemarket {row['noisemarket_per_cpu_second']:>13,.0f}   "
+            f"OpenSpiel {row['open_spiel_per_cpu_second']:>7,.0f}   ratio {row['ratio']:>7,.0f}"
+        )
+    report["exploitability"] = rows = exact_answers()
+    print("\nExact exploitability of both sides, microseconds a pair")
+    for row in rows:
+        print(f"  {row['preset']:18} {row['microseconds_per_pair']:.1f}")
+    report["start_up"] = times = start_up()
+    print("\nWhole commands, wall seconds, compiled code cached")
+    print(f"  --help {times['help_seconds']:.2f}")
+    print(f"  negotiate {times['negotiate_100_owners_5000_iterations_seconds']:.2f}")
+
+    report["scaling"] = rows = scaling()
+    if options.million:
+        usage, wall = _negotiate_in_child(1_000_000, 5_000)
+        rows.append({"owners": 1_000_000, "iterations": 5_000, "wall_seconds": wall, **usage})
+    print("\nWhole negotiations (market preset, exploitability included)")
+    print("     owners  iterations      CPU s     wall s   us/owner-kiter   peak GB")
+    for row in rows:
+        per = 1e9 * float(row["cpu_seconds"]) / (int(row["owners"]) * int(row["iterations"]))
+        print(
+            f"  {row['owners']:>9,}  {row['iterations']:>10,}  {row['cpu_seconds']:>9.2f}  "
+            f"{row['wall_seconds']:>9.2f}  {per:>14.1f}  {row['peak_gb']:>8.2f}"
+        )
+    if options.json:
+        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()
