@@ -19,6 +19,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -151,9 +152,8 @@ def exact_answers() -> list[dict[str, object]]:
         last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
         policies = batch.owner_policies, batch.curator_policies
         exploitability(*(p[:2] for p in policies), _first(games, 2), _some(last, 2), 0.8)
-        best = min(
-            cpu_seconds(lambda: exploitability(*policies, games, last, 0.8)) for _ in range(3)
-        )
+        solve = partial(exploitability, *policies, games, last, 0.8)
+        best = min(cpu_seconds(solve) for _ in range(3))
         rows.append({"preset": preset, "microseconds_per_pair": 1e6 * best / len(games)})
     return rows
 
@@ -207,7 +207,8 @@ def watch(p):
     if owners >= 100_000 and time.perf_counter() - said[0] > 5:
         said[0] = time.perf_counter()
         print(f"  {p.done:,} of {p.total:,} owners", file=sys.stderr, flush=True)
-r = nm.negotiate(nm.Scenario.from_preset("market", owners=owners, iterations=iterations), watch=watch)
+scenario = nm.Scenario.from_preset("market", owners=owners, iterations=iterations)
+r = nm.negotiate(scenario, watch=watch)
 cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
 print(json.dumps({"cpu_seconds": cpu, "wall": wall, "mean_saving": r.learned.mean_saving,
                   "curator_gain": r.learned.curator_gain,

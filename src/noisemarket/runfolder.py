@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -44,6 +45,15 @@ class RunFolder:
             raise BadInput("--out", str(path), f"cannot be written ({reason}).") from None
         return folder
 
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, problem: object, trace: object) -> None:
+        """Whatever breaks a run, its folder says that it is incomplete."""
+        if kind is not None:
+            with contextlib.suppress(NoisemarketError, OSError):
+                self.status("incomplete", problem=str(problem))
+
     def status(self, state: str, **more: object) -> None:
         """Say how the run stands."""
         from noisemarket import __version__
@@ -61,18 +71,8 @@ class RunFolder:
     def write_text(self, name: str, text: str) -> Path:
         """Write a file, whole or not at all."""
         place = self.path / name
-        beside = place.with_name(f".{place.name}.new")
-        try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            with beside.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(place)
-        except OSError as problem:
-            beside.unlink(missing_ok=True)
-            reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(place, text)
         return place
 
     def write_json(self, name: str, document: Any) -> Path:
@@ -87,6 +87,25 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""
         (self.path / name).unlink(missing_ok=True)
+
+
+def write_whole(place: Path, text: str) -> None:
+    """Write a text file so that a reader sees all of it or nothing new."""
+    special = place.exists() and not place.is_file()
+    beside = place if special else place.with_name(f".{place.name}.new")
+    try:
+        with beside.open("w", encoding="utf-8", newline="\n") as file:
+            file.write(text)
+            file.flush()
+            if not special:
+                os.fsync(file.fileno())
+        if not special:
+            beside.replace(place)
+    except OSError as problem:
+        if not special:
+            beside.unlink(missing_ok=True)
+        reason = problem.strerror or str(problem)
+        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
 
 
 def _now() -> str:

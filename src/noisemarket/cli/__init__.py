@@ -36,6 +36,9 @@ def main(arguments: list[str] | None = None) -> None:
     except BrokenPipeError:
         sys.stderr.close()
         code = 141
+    except OSError as problem:
+        _say(f"{problem.filename or 'a file'} cannot be used: {problem.strerror or problem}.")
+        code = 1
     sys.exit(code if isinstance(code, int) else 0)
 
 

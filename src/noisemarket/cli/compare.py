@@ -25,21 +25,24 @@ def run(request: Request, learners: str | None) -> None:
     folder = RunFolder.create(
         request.out, f"{scenario.preset}-compare", overwrite=request.overwrite
     )
-    results: dict[str, Negotiation] = {}
-    with stoppable() as stop, progress("mechanisms") as bar:
-        line = bar.add_task("comparing", total=len(names))
-        for name in names:
-            bar.update(line, description=f"comparing, {name_of(name)}")
-            results[name] = negotiate(scenario, learner=name, threads=request.threads, stop=stop)
-            bar.advance(line)
-            if stop():
-                break
-    complete = [name for name, result in results.items() if result.agreement.complete]
-    results = {name: results[name] for name in complete}
-    rows = comparison_rows(results)
-    figures = write_comparison(folder, results, rows) if rows else []
-    state = "complete" if len(complete) == len(names) else "incomplete"
-    folder.status(state, mechanisms=names, mechanisms_done=complete)
+    with folder:
+        results: dict[str, Negotiation] = {}
+        with stoppable() as stop, progress("mechanisms") as bar:
+            line = bar.add_task("comparing", total=len(names))
+            for name in names:
+                bar.update(line, description=f"comparing, {name_of(name)}")
+                results[name] = negotiate(
+                    scenario, learner=name, threads=request.threads, stop=stop
+                )
+                bar.advance(line)
+                if stop():
+                    break
+        complete = [name for name, result in results.items() if result.agreement.complete]
+        results = {name: results[name] for name in complete}
+        rows = comparison_rows(results)
+        figures = write_comparison(folder, results, rows) if rows else []
+        state = "complete" if len(complete) == len(names) else "incomplete"
+        folder.status(state, mechanisms=names, mechanisms_done=complete)
     if state == "incomplete":
         raise Interrupted(
             f"stopped after {len(complete)} of {len(names)} mechanisms; theirs are kept in "

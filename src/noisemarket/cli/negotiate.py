@@ -8,13 +8,16 @@ from pathlib import Path
 
 from noisemarket.cli.common import Request, console, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.base import Agreement
 from noisemarket.mechanisms.base import Progress as Done
 from noisemarket.negotiation import Negotiation, task
 from noisemarket.report.negotiation import summary_table, write_run
 from noisemarket.report.style import name_of
 from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
-from noisemarket.runfolder import RunFolder
+from noisemarket.runfolder import RunFolder, write_whole
+from noisemarket.scenario import Scenario
 
 PARTIAL = "contracts.partial.csv"
 _FLUSH_SECONDS = 2.0
@@ -23,16 +26,38 @@ _FLUSH_SECONDS = 2.0
 def run(request: Request, contracts: str | None) -> None:
     """Play, then write the run folder and print the summary."""
     scenario = request.scenario()
-    chosen = mechanism(scenario.learner)
+    mechanism(scenario.learner)
     environment = scenario.environment()
     _check_writable(contracts)
     stem = f"{scenario.preset}-{scenario.learner}"
     folder = RunFolder.create(request.out, stem, overwrite=request.overwrite)
+    with folder:
+        agreement = _play(request, scenario, environment, folder)
+        result = Negotiation(scenario, environment, agreement)
+        done = [int(i) for i in agreement.done.nonzero()[0]]
+        figures = write_run(folder, result) if done else []
+        if contracts is not None:
+            text = contracts_csv(environment, agreement.contracts, done)
+            write_whole(Path(contracts), text)
+        folder.remove(PARTIAL)
+        state = "complete" if agreement.complete else "incomplete"
+        folder.status(state, owners=len(environment), owners_done=len(done))
+    if not agreement.complete:
+        raise Interrupted(
+            f"stopped after {len(done)} of {len(environment)} owners; what they agreed is kept in "
+            f"{folder.path} (status: incomplete)."
+        )
+    _print(request, result, folder, figures)
+
+
+def _play(
+    request: Request, scenario: Scenario, environment: Environment, folder: RunFolder
+) -> Agreement:
+    """Run the mechanism; a long run writes finished owners to disk on the way, lest it be killed."""
     finished: list[Done] = []
     flushed = time.monotonic()
 
     def flush() -> None:
-        """Keep finished owners on disk while a long run goes on, should it be killed."""
         nonlocal flushed
         started = (folder.path / PARTIAL).exists()
         rows = [
@@ -54,24 +79,8 @@ def run(request: Request, contracts: str | None) -> None:
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        agreement = chosen.run(environment, task(scenario, request.threads, watch, stop))
-
-    result = Negotiation(scenario, environment, agreement)
-    done = [int(i) for i in agreement.done.nonzero()[0]]
-    figures = write_run(folder, result) if done else []
-    if contracts is not None:
-        Path(contracts).write_text(
-            contracts_csv(environment, agreement.contracts, done), encoding="utf-8"
-        )
-    folder.remove(PARTIAL)
-    state = "complete" if agreement.complete else "incomplete"
-    folder.status(state, owners=len(environment), owners_done=len(done))
-    if not agreement.complete:
-        raise Interrupted(
-            f"stopped after {len(done)} of {len(environment)} owners; what they agreed is kept in "
-            f"{folder.path} (status: incomplete)."
-        )
-    _print(request, result, folder, figures)
+        chosen = mechanism(scenario.learner)
+        return chosen.run(environment, task(scenario, request.threads, watch, stop))
 
 
 def _check_writable(contracts: str | None) -> None:

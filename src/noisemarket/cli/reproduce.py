@@ -31,21 +31,24 @@ def run(
     if page is not None and not Path(page).parent.is_dir():
         raise BadInput("--page", page, "name a file in a folder that exists.")
     folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
-    total = seeds * len(LEARNERS) * len(PRESETS)
-    with stoppable() as stop, progress("runs") as bar:
-        line = bar.add_task("reproducing", total=total)
+    with folder:
+        total = seeds * len(LEARNERS) * len(PRESETS)
+        with stoppable() as stop, progress("runs") as bar:
+            line = bar.add_task("reproducing", total=total)
 
-        def advance(preset: str, learner: str) -> None:
-            bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
+            def advance(preset: str, learner: str) -> None:
+                bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
 
-        trials = list(run_trials(seeds, owners, iterations, threads, advance, stop))
-    if len(trials) < len(LEARNERS) * len(PRESETS):
-        folder.status("incomplete")
-        raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-    command = f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
-    place = Path(page) if page else folder.path / "reproduction.md"
-    verdicts = write_reproduction(folder, place, trials, command)
-    folder.status("complete")
+            trials = list(run_trials(seeds, owners, iterations, threads, advance, stop))
+        if len(trials) < len(LEARNERS) * len(PRESETS):
+            folder.status("incomplete")
+            raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
+        command = (
+            f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
+        )
+        place = Path(page) if page else folder.path / "reproduction.md"
+        verdicts = write_reproduction(folder, place, trials, command)
+        folder.status("complete")
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in verdicts]))
         return

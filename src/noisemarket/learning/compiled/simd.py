@@ -5,7 +5,7 @@ depend on the machine. These few operations are therefore written as LLVM vector
 with the order of ``lanes.py``, and run alike on every processor LLVM knows.
 
 A row is stored in groups of 24 numbers: eight Q-values, eight probabilities, and the sums of those
-eight over all visits. ``at`` is the index of a row's first number, ``groups`` how many groups it has.
+eight over all visits. ``at`` is the index of a row's first number, ``groups`` its number of groups.
 Lanes beyond the last action hold a Q-value of ``LOWEST`` and probability 0.
 """
 

@@ -1,0 +1,292 @@
+"""The command line as a user meets it: real processes, exit codes, run folders."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from noisemarket.scenario import load_scenario
+
+SMALL = ["--set", "owners=6", "--set", "iterations=400"]
+REQUIRED = {
+    "preset", "learner", "owners", "iterations", "seed", "mean_saving", "mean_payment",
+    "mean_owner_payoff", "curator_gain", "signed_share", "converged_at", "equilibrium",
+    "first_best", "exploitability",
+}  # fmt: skip
+
+
+def call(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "noisemarket", *words]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def rows_of(path: Path) -> list[dict[str, str]]:
+    with path.open() as file:
+        return list(csv.DictReader(file))
+
+
+def test_negotiate_writes_a_run_folder_that_can_be_run_again(tmp_path: Path) -> None:
+    first = call("negotiate", *SMALL, "--out", "one", "--json", cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    summary = json.loads(first.stdout)
+    assert set(summary) >= REQUIRED
+    assert set(summary["equilibrium"]) >= {"mean_saving", "mean_payment", "curator_gain"}
+    folder = tmp_path / "one"
+    assert json.loads((folder / "status.json").read_text())["state"] == "complete"
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    for name in ("convergence", "contracts"):
+        for ending in ("png", "svg"):
+            assert (folder / "figures" / f"{name}.{ending}").stat().st_size > 2000
+    again = call("negotiate", "one/scenario.toml", "--out", "two", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == summary
+    for name in ("contracts.csv", "trace.csv", "scenario.toml"):
+        assert (folder / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_contracts_file_agrees_with_the_summary(tmp_path: Path) -> None:
+    done = call("negotiate", *SMALL, "--contracts", "c.csv", "--out", "r", "--json", cwd=tmp_path)
+    summary, rows = json.loads(done.stdout), rows_of(tmp_path / "c.csv")
+    assert list(rows[0]) == [
+        "owner", "privacy_cost", "beta", "saving", "sigma", "payment", "signed",
+    ]  # fmt: skip
+    assert len(rows) == 6
+    savings = [float(row["saving"]) for row in rows]
+    assert sum(savings) / 6 == pytest.approx(summary["mean_saving"])
+    assert sum(float(row["payment"]) for row in rows) / 6 == pytest.approx(summary["mean_payment"])
+    assert all(float(r["saving"]) + float(r["sigma"]) == pytest.approx(0.6) for r in rows)
+    assert {row["signed"] for row in rows} <= {"true", "false"}
+    assert (tmp_path / "c.csv").read_text() == (tmp_path / "r" / "contracts.csv").read_text()
+
+
+def test_threads_change_nothing(tmp_path: Path) -> None:
+    outputs = {
+        call("negotiate", *SMALL, "--threads", n, "--out", n, "--json", cwd=tmp_path).stdout
+        for n in ("1", "2", "5")
+    }
+    assert len(outputs) == 1
+
+
+def test_table_names_every_figure(tmp_path: Path) -> None:
+    done = call("negotiate", *SMALL, "--preset", "paper", "--out", "r", cwd=tmp_path)
+    for words in (
+        "saving", "payment", "owner's payoff", "curator's payoff", "signed contract",
+        "iterations to converge", "exact equilibrium", "first best", "Run folder: r",
+    ):  # fmt: skip
+        assert words in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["negotiate", "--set", "K=0"], "game.payment_levels = 0"),
+        (["negotiate", "--set", "J=0"], "game.saving_levels = 0"),
+        (["negotiate", "--set", "discount=1"], "learning.discount = 1"),
+        (["negotiate", "--set", "discount=-0.1"], "learning.discount = -0.1"),
+        (["negotiate", "--set", "payment_cost=-1"], "game.payment_cost = -1"),
+        (["negotiate", "--set", "sigma_max=inf"], "game.sigma_max = inf"),
+        (["negotiate", "--set", "nonsense=1"], "nonsense = 1: unknown key"),
+        (["negotiate", "--set", "owners"], "key=value"),
+        (["negotiate", "--set", "surface=moon"], "surface = moon"),
+        (["negotiate", "--learner", "nobody"], "learner = nobody"),
+        (["negotiate", "--preset", "moon"], "preset = moon"),
+        (["negotiate", "--threads", "0"], "--threads = 0"),
+        (["negotiate", "--seed", "-3"], "seed = -3"),
+        (["negotiate", "--seed", "x"], "--seed"),
+        (["negotiate", "no-such.toml"], "no-such.toml"),
+        (["negotiate", "--contracts", "no/such/folder.csv"], "--contracts"),
+        (["negotiate", "--set", 'privacy_cost={distribution="x"}'], "privacy_cost.distribution"),
+        (["negotiate", "--set", "file=missing.csv"], "missing.csv"),
+        (["compare", "--learners", "dypp,dypp"], "--learners"),
+        (["reproduce", "--page", "no/such/page.md", "--out", "r"], "--page"),
+        (["reproduce", "--seeds", "1", "--out", "r"], "--seeds"),
+        (["negotiate", "--frobnicate"], "--frobnicate"),
+        (["frobnicate"], "frobnicate"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_nothing(
+    tmp_path: Path, words: list[str], said: str
+) -> None:
+    done = call(*words, cwd=tmp_path)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert done.stdout == ""
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("owner,privacy_cost,beta,markup\na,1,1,0\n", "lacks data_size"),
+        ("privacy_cost,data_size,beta,markup\n1,600,nan,0\n", "beta in row 1"),
+        ("privacy_cost,data_size,beta,markup\n-1,600,1,0\n", "privacy_cost of owner 0"),
+    ],
+)
+def test_bad_owners_file(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "owners.csv").write_text(text)
+    done = call("negotiate", "--set", "file=owners.csv", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.strip().splitlines())) == (2, 1)
+    assert said in done.stderr
+    assert not (tmp_path / "runs").exists()
+
+
+def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
+    (tmp_path / "people.csv").write_text(
+        "owner,privacy_cost,data_size,beta,markup\nada,0.5,600,1,0.2\nbob,2,600,5,0.1\n"
+    )
+    words = ["--set", "file=people.csv", "--set", "iterations=300", "--out", "r", "--json"]
+    first = call("negotiate", *words, cwd=tmp_path)
+    assert first.returncode == 0, first.stderr
+    assert [row["owner"] for row in rows_of(tmp_path / "r" / "contracts.csv")] == ["ada", "bob"]
+    (tmp_path / "people.csv").unlink()
+    again = call("negotiate", "r/scenario.toml", "--out", "s", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout) == json.loads(first.stdout)
+
+
+def test_existing_folder_is_not_overwritten_unasked(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "thesis.tex").write_text("years of work")
+    for more in ([], ["--overwrite"]):
+        done = call("negotiate", *SMALL, "--out", "mine", *more, cwd=tmp_path)
+        assert done.returncode == 2
+        assert (tmp_path / "mine" / "thesis.tex").read_text() == "years of work"
+    for more, code in (([], 0), ([], 2), (["--overwrite"], 0)):
+        assert call("negotiate", *SMALL, "--out", "r", *more, cwd=tmp_path).returncode == code
+
+
+def test_out_that_cannot_be_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = call("negotiate", *SMALL, "--out", "file/below", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "--out = file/below" in done.stderr
+
+
+def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
+    assert Path("/dev/full").exists(), "this test needs Linux's always-full device"
+    done = call("negotiate", *SMALL, "--contracts", "/dev/full", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert "/dev/full cannot be written: No space left on device" in done.stderr
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Signals) -> None:
+    words = ["negotiate", "--set", "owners=20000", "--set", "iterations=20000", "--out", "r"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "noisemarket", *words],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
+    ) as run:
+        status = tmp_path / "r" / "contracts.partial.csv"
+        deadline = time.monotonic() + 60
+        while not status.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        run.send_signal(number)
+        assert run.stderr is not None
+        said = run.stderr.read()
+        code = run.wait(timeout=60)
+    assert code == 130
+    assert "incomplete" in said
+    state = json.loads((tmp_path / "r" / "status.json").read_text())
+    rows = rows_of(tmp_path / "r" / "contracts.csv")
+    assert state["state"] == "incomplete"
+    assert 0 < len(rows) == state["owners_done"] < 20000
+    assert not status.exists()
+    whole = call("negotiate", "--set", f"owners={len(rows)}", "--set", "iterations=20000",
+                 "--out", "whole", cwd=tmp_path)  # fmt: skip
+    assert whole.returncode == 0
+    finished = {row["owner"]: row for row in rows}
+    alone = rows_of(tmp_path / "whole" / "contracts.csv")
+    assert all(finished[row["owner"]] == row for row in alone if row["owner"] in finished)
+
+
+def test_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
+    words = ["negotiate", "--set", "owners=20000", "--set", "iterations=20000", "--out", "r"]
+    run = subprocess.Popen([sys.executable, "-m", "noisemarket", *words], cwd=tmp_path)
+    partial = tmp_path / "r" / "contracts.partial.csv"
+    deadline = time.monotonic() + 60
+    while not partial.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    run.kill()
+    run.wait(timeout=60)
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "running"
+    rows = rows_of(partial)
+    assert len(rows) > 0
+    assert {len(row) for row in rows} == {7}
+
+
+def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
+    (tmp_path / "s.toml").write_text(
+        "owners = 20\niterations = 4000\n"
+        "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
+        '[[changes]]\nat = 3000\nwho = "curator"\nset = { quality_weight = 0.3 }\n'
+    )
+    done = call("compare", "s.toml", "--learners", "dypp,q_learning", "--out", "r", "--json",
+                cwd=tmp_path)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    rows = json.loads(done.stdout)["mechanisms"]
+    assert [len(row["recovery"]) for row in rows] == [2, 2]
+    single = call("negotiate", "s.toml", "--out", "n", cwd=tmp_path)
+    assert "iterations to recover from the change at 2,000" in single.stdout
+
+
+def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
+    done = call("compare", *SMALL, "--out", "r", "--json", cwd=tmp_path)
+    names = {row["mechanism"] for row in json.loads(done.stdout)["mechanisms"]}
+    assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
+    assert (tmp_path / "r" / "figures" / "comparison.png").exists()
+    assert len(rows_of(tmp_path / "r" / "comparison.csv")) == len(names)
+
+
+def test_reproduce_small(tmp_path: Path) -> None:
+    words = ["reproduce", "--seeds", "2", "--owners", "5", "--iterations", "500", "--out", "r"]
+    done = call(*words, "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    verdicts = json.loads(done.stdout)
+    assert {v["preset"] for v in verdicts} == {"paper", "market"}
+    assert len(verdicts) == 16
+    page = (tmp_path / "r" / "reproduction.md").read_text()
+    assert all(verdict["claim"] in page for verdict in verdicts)
+    for stem in ("convergence-saving", "convergence-payment"):
+        assert all((tmp_path / "r" / f"{stem}.{end}").exists() for end in ("png", "svg", "csv"))
+
+
+def test_scenario_command_round_trips(tmp_path: Path) -> None:
+    done = call("scenario", "--preset", "paper", "--set", "N=7", cwd=tmp_path)
+    (tmp_path / "s.toml").write_text(done.stdout)
+    assert load_scenario(tmp_path / "s.toml") == load_scenario(preset="paper", settings=["N=7"])
+    assert "learning.discount" in call("scenario", "--explain", cwd=tmp_path).stdout
+
+
+def test_help_does_not_import_the_heavy_parts(tmp_path: Path) -> None:
+    code = (
+        "import sys\n"
+        "from noisemarket.cli import main\n"
+        "try:\n    main(['--help'])\nexcept SystemExit as done:\n    assert done.code == 0\n"
+        "heavy = {'numpy', 'numba', 'scipy', 'matplotlib', 'pydantic'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("words", [["--owners=1"], ["--owners=1", "--iterations=1"]])
+def test_smallest_markets(tmp_path: Path, words: list[str]) -> None:
+    settings = [part for word in words for part in ("--set", word[2:])]
+    for preset in ("market", "paper"):
+        done = call("negotiate", "--preset", preset, *settings, "--out", preset, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
