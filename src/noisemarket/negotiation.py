@@ -34,16 +34,18 @@ class Negotiation:
     @cached_property
     def equilibrium(self) -> Tally:
         """The same for the exact equilibrium of the game."""
-        return self._exactly("equilibrium")
+        return self.exactly("equilibrium")
 
     @cached_property
     def first_best(self) -> Tally:
         """The same for what a curator who knew everything would sign."""
-        return self._exactly("first_best")
+        return self.exactly("first_best")
 
-    def _exactly(self, name: str) -> Tally:
-        exact = mechanism(name).run(self.environment, task(self.scenario))
-        return tally(self.environment, exact.contracts, self.agreement.done)
+    def exactly(self, name: str, phase: int = -1) -> Tally:
+        """What a mechanism that needs no play would reach under the preferences of a phase."""
+        environment = self.environment.only(phase)
+        exact = mechanism(name).run(environment, task(self.scenario))
+        return tally(environment, exact.contracts, self.agreement.done)
 
     @cached_property
     def converged_at(self) -> int | None:

@@ -52,7 +52,7 @@ class RunFolder:
         """Whatever breaks a run, its folder says that it is incomplete."""
         if kind is not None:
             with contextlib.suppress(NoisemarketError, OSError):
-                self.status("incomplete", problem=str(problem))
+                self.status("incomplete", problem=f"{kind.__name__}: {problem}".rstrip(": "))
 
     def status(self, state: str, **more: object) -> None:
         """Say how the run stands."""

@@ -10,7 +10,6 @@ app = typer.Typer(
     name="noisemarket",
     help="A market in which data owners of a federated-learning job sell part of their "
     "differential-privacy noise to the curator, by contract.",
-    no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -27,7 +26,7 @@ Settings = Annotated[
 Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
 Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Threads = Annotated[int | None, typer.Option(help="Threads; by default all cores.")]
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 
 from rich.console import Console
@@ -20,7 +22,8 @@ from rich.progress import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,16 @@ def progress(unit: str) -> Iterator[Progress]:
         yield bar
 
 
+def keep_scenario(folder: RunFolder, scenario: Scenario) -> None:
+    """Write the scenario, and its file of owners if it has one, so that the run can be repeated."""
+    if scenario.population.file:
+        copy = "owners" + Path(scenario.population.file).suffix
+        shutil.copyfile(scenario.population.file, folder.path / copy)
+        population = scenario.population.model_copy(update={"file": copy})
+        scenario = scenario.model_copy(update={"population": population})
+    folder.write_text("scenario.toml", dump_scenario(scenario))
+
+
 def console() -> Console:
     """Standard output; wide enough for a table where it is not a terminal."""
-    return Console(width=None if sys.stdout.isatty() else 110, highlight=False)
+    return Console(width=None if sys.stdout.isatty() else 130, highlight=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 
-from noisemarket.cli.common import Request, console, progress, stoppable
+from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.mechanisms import MECHANISMS, mechanism
-from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.negotiation import Negotiation, negotiate, task
 from noisemarket.report.comparison import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
 from noisemarket.runfolder import RunFolder
@@ -17,15 +17,16 @@ def run(request: Request, learners: str | None) -> None:
     """Run every mechanism, then write the run folder and print the table."""
     scenario = request.scenario()
     names = [name.strip() for name in learners.split(",")] if learners else list(MECHANISMS)
-    for name in names:
-        mechanism(name)
     if len(set(names)) != len(names):
         raise BadInput("--learners", str(learners), "name each mechanism once.")
-    scenario.environment()
+    environment = scenario.environment()
+    for name in names:
+        mechanism(name).check(environment, task(scenario))
     folder = RunFolder.create(
         request.out, f"{scenario.preset}-compare", overwrite=request.overwrite
     )
     with folder:
+        keep_scenario(folder, scenario)
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:
             line = bar.add_task("comparing", total=len(names))
@@ -40,7 +41,7 @@ def run(request: Request, learners: str | None) -> None:
         complete = [name for name, result in results.items() if result.agreement.complete]
         results = {name: results[name] for name in complete}
         rows = comparison_rows(results)
-        figures = write_comparison(folder, results, rows) if rows else []
+        figures = write_comparison(folder, rows) if rows else []
         state = "complete" if len(complete) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=complete)
     if state == "incomplete":

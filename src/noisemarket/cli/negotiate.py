@@ -6,7 +6,7 @@ import json
 import time
 from pathlib import Path
 
-from noisemarket.cli.common import Request, console, progress, stoppable
+from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import mechanism
@@ -26,12 +26,14 @@ _FLUSH_SECONDS = 2.0
 def run(request: Request, contracts: str | None) -> None:
     """Play, then write the run folder and print the summary."""
     scenario = request.scenario()
-    mechanism(scenario.learner)
+    chosen = mechanism(scenario.learner)
     environment = scenario.environment()
+    chosen.check(environment, task(scenario))
     _check_writable(contracts)
     stem = f"{scenario.preset}-{scenario.learner}"
     folder = RunFolder.create(request.out, stem, overwrite=request.overwrite)
     with folder:
+        keep_scenario(folder, scenario)
         agreement = _play(request, scenario, environment, folder)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
@@ -53,7 +55,7 @@ def run(request: Request, contracts: str | None) -> None:
 def _play(
     request: Request, scenario: Scenario, environment: Environment, folder: RunFolder
 ) -> Agreement:
-    """Run the mechanism; a long run writes finished owners to disk on the way, lest it be killed."""
+    """Run the mechanism; a long run saves finished owners on the way, lest it be killed."""
     finished: list[Done] = []
     flushed = time.monotonic()
 

@@ -65,6 +65,10 @@ class Environment:
     def __len__(self) -> int:
         return len(self.population)
 
+    def only(self, phase: int) -> Environment:
+        """This environment as if the preferences of one phase held all along."""
+        return replace(self, phases=(replace(self.phases[phase], start=0),))
+
     def owner_side(self, phase: int = -1, some: slice = slice(None)) -> OwnerSide:
         """The owners' private side in a phase (by default the last)."""
         now = self.phases[phase]

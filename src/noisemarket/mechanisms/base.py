@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray, Outcomes
@@ -108,6 +109,11 @@ class Mechanism(ABC):
     """Maps a population to contracts. ``knows`` says what it must know to do so."""
 
     knows: str = "nothing private"
+
+    def check(self, environment: Environment, task: Task) -> None:
+        """Refuse, before anything is written, an environment that the mechanism cannot serve."""
+        if len(environment) == 0:
+            raise BadInput("owners", 0, "give at least one owner.")
 
     @abstractmethod
     def run(self, environment: Environment, task: Task) -> Agreement:

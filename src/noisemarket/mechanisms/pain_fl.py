@@ -18,6 +18,10 @@ class PainFL(Direct):
 
     knows = "the distribution of costs and data"
 
+    def check(self, environment: Environment, task: Task) -> None:
+        super().check(environment, task)
+        self.menu(environment, task.menu_types)
+
     def contracts(self, environment: Environment, task: Task) -> Contracts:
         now = environment.phases[-1]
         reservation = now.privacy_cost * (1.0 + now.markup)

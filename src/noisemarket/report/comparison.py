@@ -12,7 +12,6 @@ from noisemarket.negotiation import Negotiation
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import csv_text
 from noisemarket.runfolder import RunFolder
-from noisemarket.scenario import dump_scenario
 
 COLUMNS = (
     "mechanism",
@@ -79,12 +78,8 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
     return table
 
 
-def write_comparison(
-    folder: RunFolder, results: Mapping[str, Negotiation], rows: list[dict[str, object]]
-) -> list[Path]:
-    """Scenario, numbers and figure into a run folder; returns the figures."""
-    first = next(iter(results.values()))
-    folder.write_text("scenario.toml", dump_scenario(first.scenario))
+def write_comparison(folder: RunFolder, rows: list[dict[str, object]]) -> list[Path]:
+    """Numbers and figure into a run folder; returns the figures."""
     cells = [[_cell(row[column]) for column in COLUMNS] for row in rows]
     folder.write_text("comparison.csv", csv_text(COLUMNS, cells))
     folder.write_json("comparison.json", rows)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,7 +15,6 @@ from noisemarket.negotiation import Negotiation, task
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import contracts_csv, trace_csv
 from noisemarket.runfolder import RunFolder
-from noisemarket.scenario import dump_scenario
 
 _Show = Callable[[Tally], str]
 _Place = Callable[[str], Path]
@@ -65,14 +63,8 @@ def _rows() -> list[tuple[str, _Show]]:
 
 
 def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
-    """Write everything but the status; returns the figures."""
-    scenario, agreement = result.scenario, result.agreement
-    if scenario.population.file:
-        copy = "owners" + Path(scenario.population.file).suffix
-        shutil.copyfile(scenario.population.file, folder.path / copy)
-        population = scenario.population.model_copy(update={"file": copy})
-        scenario = scenario.model_copy(update={"population": population})
-    folder.write_text("scenario.toml", dump_scenario(scenario))
+    """Write all results of a run; returns the figures."""
+    agreement = result.agreement
     done = np.flatnonzero(agreement.done).tolist()
     folder.write_text("contracts.csv", contracts_csv(result.environment, agreement.contracts, done))
     folder.write_json("summary.json", result.summary())
@@ -112,17 +104,26 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
             f"mean {gain}",
         ),
     )
+    starts = [float(phase.start) for phase in result.environment.phases]
+    exactly = {
+        oracle: [result.exactly(oracle, phase) for phase in range(len(starts))]
+        for oracle in ("equilibrium", "first_best")
+    }
     for axis, (title, series, exact, y) in zip(axes[0], panels, strict=True):
         axis.plot(trace.iteration, series, color=colour_of(learner), label=name_of(learner))
-        for oracle, tally, line in (
-            ("equilibrium", result.equilibrium, "--"),
-            ("first_best", result.first_best, ":"),
-        ):
-            colour = colour_of(oracle)
-            axis.axhline(getattr(tally, exact), color=colour, linestyle=line, label=name_of(oracle))
-        for phase in result.environment.phases[1:]:
-            if phase.start < trace.iteration[-1]:
-                axis.axvline(phase.start, color="#b0b0b0", linewidth=0.8)
+        for oracle, line in (("equilibrium", "--"), ("first_best", ":")):
+            levels = [getattr(tally, exact) for tally in exactly[oracle]]
+            axis.stairs(
+                levels,
+                [*starts, float(trace.iteration[-1])],
+                baseline=None,
+                color=colour_of(oracle),
+                linestyle=line,
+                linewidth=1.5,
+                label=name_of(oracle),
+            )
+        for start in starts[1:]:
+            axis.axvline(start, color="#b0b0b0", linewidth=0.8)
         label(axis, title, "iteration", y)
         axis.set_xlim(0, trace.iteration[-1])
         axis.set_ylim(bottom=min(0.0, float(series.min())))

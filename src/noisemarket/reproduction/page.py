@@ -31,7 +31,7 @@ stay within 2 % of their range of where they end.
 The paper shows two figures and states its results in words only. We play its game twice: as
 printed (`paper`: both sides move at once, first Q-values 0), and as its workflow means it
 (`market`: the owner offers, the curator quotes, both sign or nothing is traded; the privacy loss
-has its sign mended). [paper.md](paper.md) says where and why the two differ.
+has its sign mended). docs/paper.md says where and why the two differ.
 
 """
 

@@ -104,16 +104,14 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     while found not in paths:
         found, dot, last = found.rpartition(".")
         if not dot:
-            close = difflib.get_close_matches(key, paths, n=1)
-            hint = f"did you mean {close[0]}?" if close else "see docs/scenario.md for all keys."
-            raise BadInput(key, value, f"unknown key: {hint}")
+            raise _unknown(key, value, paths)
         rest = f"{last}.{rest}" if rest else last
     path = (*paths[found], *(rest.split(".") if rest else ()))
     if len(path) == 1 and isinstance(value, Mapping) and found in tree_sections():
         for inner, inner_value in value.items():
-            full = f"{found}.{inner}"
+            full = f"{found}.{SYMBOLS.get(inner, inner)}"
             if full not in paths:
-                _put_unknown(full, inner_value, paths)
+                raise _unknown(full, inner_value, paths)
             _put(tree, full, inner_value)
         return
     node = tree
@@ -126,10 +124,14 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     node[path[-1]] = value
 
 
-def _put_unknown(key: str, value: object, paths: Mapping[str, object]) -> None:
+def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> BadInput:
+    """The complaint about a key, with the one that was probably meant."""
+    name = key.rpartition(".")[2]
     close = difflib.get_close_matches(key, paths, n=1)
-    hint = f"did you mean {close[0]}?" if close else "see docs/scenario.md for all keys."
-    raise BadInput(key, value, f"unknown key: {hint}")
+    if name in paths:
+        close = [".".join(paths[name])]
+    hint = f"did you mean {close[0]}?" if close else "noisemarket scenario --explain lists all."
+    return BadInput(key, value, f"unknown key: {hint}")
 
 
 def tree_sections() -> set[str]:
@@ -169,7 +171,7 @@ def _sentence(problem: ValidationError) -> BadInput:
     field = ".".join(str(part) for part in first["loc"] if not _is_kind(part))
     remedy = first["msg"][0].lower() + first["msg"][1:]
     if first["type"] == "extra_forbidden":
-        remedy = "unknown key: see docs/scenario.md for all keys"
+        remedy = "unknown key: noisemarket scenario --explain lists all"
     return BadInput(field, first["input"], f"{remedy}.")
 
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
+from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution, Distributions
 from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import Levels
@@ -102,7 +103,7 @@ class ChangeSection(Section):
     """Preferences that change while the game is played."""
 
     at: int = Field(ge=1, description="iteration from which it holds")
-    who: Literal["owners", "curator"] = "owners"
+    who: Literal["owners", "curator"] = Field("owners", description="owners or curator")
     share: float = Field(1.0, gt=0, le=1, description="share of the owners it hits")
     names: tuple[str, ...] = Field((), description="or the owners it hits, by name")
     scale: dict[str, NotNegative] = Field({}, description="preference = factor")
@@ -115,16 +116,20 @@ class ChangeSection(Section):
 
 
 class Scenario(Section):
-    """A whole run. Make one with ``Scenario.preset("market")`` or ``load_scenario``."""
+    """A whole run. Make one with ``Scenario.from_preset("market")`` or ``load_scenario``."""
 
-    preset: Literal["market", "paper"] = "market"
+    preset: Literal["market", "paper"] = Field(
+        "market", description="what the settings were laid over: market or paper"
+    )
     learner: str = Field("dypp", description="mechanism that makes the contracts")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()
     learning: LearningSection = LearningSection()
     menu: MenuSection = MenuSection()
-    changes: tuple[ChangeSection, ...] = ()
+    changes: tuple[ChangeSection, ...] = Field(
+        (), description="preferences that change on the way, one [[changes]] table each"
+    )
 
     def environment(self) -> Environment:
         """The game that this scenario describes, with its population drawn or read."""
@@ -136,6 +141,10 @@ class Scenario(Section):
             given = self.population.distributions()
             population = Population.draw(self.population.owners, given, draw_owners)
         curator = (g.quality_weight, g.quality_value, g.payment_cost)
+        for section in self.changes:
+            if section.at >= self.learning.iterations:
+                last = self.learning.iterations - 1
+                raise BadInput("changes.at", section.at, f"let it be an iteration up to {last}.")
         changes = [section.change() for section in self.changes]
         return Environment(
             levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),

@@ -1,0 +1,66 @@
+"""How the learning rate and the first Q-values decide what is learned.
+
+    python examples/sweep.py                  # about half a minute on two cores
+    python examples/sweep.py --seeds 2        # a quick look
+
+For every learning rate and optimism (first Q-values, in the best payoff that a side can conceive)
+it plays the market preset with WoLF-PHC and with Q-learning. The table has the per cent of owners
+that sign, and the curator's gain over no trade in per cent of the exact equilibrium's: from the
+contracts, and as played in the last tenth of the run. All are means over seeds.
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import noisemarket as nm
+
+LEARNERS = {"dypp": "WoLF-PHC", "q_learning": "Q-learning"}
+RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
+OPTIMISM = (0.0, 0.5, 1.0, 2.0)
+
+
+def outcome(learner: str, **settings: float) -> tuple[float, float, float]:
+    """Share of owners that sign, and the curator's gain by contract and in the late play."""
+    result = nm.negotiate(nm.Scenario.from_preset("market", **settings), learner=learner)
+    assert result.agreement.trace is not None
+    played = result.agreement.trace.curator_reward
+    exact = result.equilibrium.curator_gain
+    late = played[-max(1, len(played) // 10) :].mean()
+    return result.learned.signed_share, result.learned.curator_gain / exact, late / exact
+
+
+def main() -> None:
+    """Print one line of the table for each learning rate and optimism."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--owners", type=int, default=100)
+    parser.add_argument("--iterations", type=int, default=10_000)
+    given = parser.parse_args()
+    figures = ("signed", "contracts", "played")
+    heads = [f"{name} {figure}" for name in LEARNERS.values() for figure in figures]
+    print(f"| learning rate | optimism | {' | '.join(heads)} |\n{'|---' * 8}|")
+    for rate in RATES:
+        for optimism in OPTIMISM:
+            cells = []
+            for learner in LEARNERS:
+                rows = [
+                    outcome(
+                        learner,
+                        seed=seed,
+                        owners=given.owners,
+                        iterations=given.iterations,
+                        learning_rate=rate,
+                        owner_optimism=optimism,
+                        curator_optimism=optimism,
+                    )
+                    for seed in range(1, given.seeds + 1)
+                ]
+                cells += [
+                    f"{100 * sum(column) / len(rows):.0f}" for column in zip(*rows, strict=True)
+                ]
+            print(f"| {rate:g} | {optimism:g} | {' | '.join(cells)} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,239 @@
+"""The rules of the house, read off the syntax tree of every source file.
+
+Who may import whom, what the pure rooms (game, learning) may touch, how long a file may be, and
+that each says what it is for. ``complaints`` judges one file given as text, so the tests below can
+also feed it bad ones and see it object.
+"""
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+PACKAGE = "noisemarket"
+ROOT = Path(__file__).resolve().parent.parent
+SOURCES = ROOT / "src" / PACKAGE
+FILES = sorted(PurePosixPath(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py"))
+
+PUBLIC_NAMES = "__init__"
+"""The room that ``src/noisemarket/__init__.py`` is: it shows what the others hold."""
+
+ROOMS_BELOW: dict[str, set[str]] = {
+    "errors": set(),
+    "game": {"errors"},
+    "runfolder": {"errors"},
+    "learning": {"errors", "game"},
+    "mechanisms": {"errors", "game", "learning"},
+    "scenario": {"errors", "game", "learning"},
+    "negotiation": {"errors", "game", "learning", "mechanisms", "scenario"},
+}
+ROOMS_BELOW["privacy"] = {"errors"}
+ROOMS_BELOW["federated"] = {"errors", "privacy"}
+ROOMS_BELOW["report"] = {*ROOMS_BELOW}
+ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
+ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
+ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
+ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
+"""Each room and the rooms it may import besides itself; the last four see all that stand above
+them in this table. A new room needs a line here."""
+
+PURE_ROOMS = {"game", "learning"}
+PURE_LIBRARIES = {"numpy", "scipy", "numba", "llvmlite", "quantecon"}
+IMPURE_MODULES = {
+    *("os", "pathlib", "io", "shutil", "tempfile", "glob", "fileinput", "sqlite3", "pickle"),
+    *("time", "datetime", "calendar", "zoneinfo"),
+    *("random", "secrets", "uuid"),
+    *("socket", "ssl", "http", "urllib", "subprocess"),
+}
+"""Standard modules for files, the clock, hidden randomness and the outside world."""
+
+STAMPS_ITS_CACHE = PurePosixPath("learning/compiled")
+"""May use pathlib, with hashlib, to name the cache of compiled code after its sources."""
+
+NUMPY_FILE_CALLS = {
+    *("load", "loadtxt", "genfromtxt", "fromfile", "memmap"),
+    *("save", "savez", "savez_compressed", "savetxt"),
+}
+
+MOST_LINES = 400
+
+
+def complaints(file: PurePosixPath, source: str) -> list[str]:
+    """All that is wrong with this file, by its path inside the package and its text."""
+    tree = ast.parse(source)
+    room = file.parts[0].removesuffix(".py")
+    found = []
+    if room not in ROOMS_BELOW:
+        found.append(f"room {room!r} has no line in ROOMS_BELOW")
+    if ast.get_docstring(tree) is None:
+        found.append("has no module docstring")
+    if (lines := len(source.splitlines())) > MOST_LINES:
+        found.append(f"has {lines} lines, more than {MOST_LINES}")
+
+    may_import = ROOMS_BELOW.get(room, set()) | {room}
+    for line, module in imports(file, tree):
+        top, _, inside = module.partition(".")
+        if top == PACKAGE:
+            other = inside.partition(".")[0] or PUBLIC_NAMES
+            if other not in may_import:
+                found.append(f"line {line}: {room} may not import {other}")
+        elif room in PURE_ROOMS and not allowed_in_pure_room(file, top):
+            found.append(f"line {line}: {room} is pure and may not import {module}")
+    if room in PURE_ROOMS:
+        for line, call in file_calls(tree):
+            found.append(f"line {line}: {room} is pure and may not call {call}")
+    return list(dict.fromkeys(found))
+
+
+def allowed_in_pure_room(file: PurePosixPath, top: str) -> bool:
+    if top == "pathlib" and file.is_relative_to(STAMPS_ITS_CACHE):
+        return True
+    return top in PURE_LIBRARIES or (top in sys.stdlib_module_names and top not in IMPURE_MODULES)
+
+
+def imports(file: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of every module imported, anywhere in the file and in any form."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Import(names=names):
+                yield from ((node.lineno, name.name) for name in names)
+            case ast.ImportFrom(names=names):
+                origin = absolute(file, node)
+                for name in names:
+                    if (origin, name.name) == (PACKAGE, "__version__"):
+                        continue  # a constant, and whoever runs has loaded the package already
+                    # `from noisemarket import game` imports a room, `... import Scenario` a name.
+                    room = origin == PACKAGE and name.name in ROOMS_BELOW
+                    yield node.lineno, f"{origin}.{name.name}" if room else origin
+            case ast.Call(func=func, args=[ast.Constant(value=str(module)), *_]):
+                if called(func).rpartition(".")[2] in {"import_module", "__import__"}:
+                    yield node.lineno, module
+
+
+def absolute(file: PurePosixPath, node: ast.ImportFrom) -> str:
+    """The module that ``from ... import`` names, its leading dots resolved."""
+    folders = (PACKAGE, *file.parent.parts)
+    above = folders[: len(folders) - node.level + 1] if node.level else ()
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def file_calls(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every call that reaches a file without an import that would tell."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            name = called(node.func)
+            owner, _, function = name.rpartition(".")
+            of_numpy = owner in {"np", "numpy"} and function in NUMPY_FILE_CALLS
+            if function in {"open", "tofile", "write_text", "write_bytes"} or of_numpy:
+                yield node.lineno, name
+
+
+def called(func: ast.expr) -> str:
+    """The dotted name that a call is written with; ``?`` for what is no plain name."""
+    match func:
+        case ast.Name(id=name):
+            return name
+        case ast.Attribute(value=value, attr=attribute):
+            return f"{called(value)}.{attribute}"
+        case _:
+            return "?"
+
+
+def test_there_are_sources_to_judge() -> None:
+    rooms = {file.parts[0].removesuffix(".py") for file in FILES}
+    assert {"errors", "game", "learning"} <= rooms
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_house_rules(file: PurePosixPath) -> None:
+    assert complaints(file, (SOURCES / file).read_text(encoding="utf-8")) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "line"),
+    [("src/noisemarket/__init__.py", '__version__ = "{}"'), ("CITATION.cff", "version: {}")],
+)
+def test_the_version_is_the_same_everywhere(file: str, line: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    expected = re.escape(line.format(project["version"]))
+    assert re.search(f"^{expected}$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+
+
+def test_no_room_reaches_itself_through_the_rooms_below() -> None:
+    """The table itself draws an order: no cycle hides in it."""
+    for room in ROOMS_BELOW:
+        seen, waiting = set(), set(ROOMS_BELOW[room])
+        while waiting:
+            seen.add(below := waiting.pop())
+            waiting |= ROOMS_BELOW[below] - seen
+        assert room not in seen
+
+
+@pytest.mark.parametrize(
+    ("file", "code"),
+    [
+        ("game/levels.py", "from noisemarket.errors import BadInput"),
+        ("game/levels.py", "from . import surface"),
+        ("game/levels.py", "from noisemarket import errors"),
+        ("game/levels.py", "import math, functools\nimport scipy.optimize\nfrom numba import njit"),
+        ("learning/phc.py", "from ..game.levels import Levels"),
+        ("learning/compiled/cache.py", "import hashlib\nfrom pathlib import Path"),
+        ("mechanisms/dypp.py", "from noisemarket.learning import rules"),
+        ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.learning import rules"),
+        ("report/figures.py", "import matplotlib\nopen('x')"),
+        ("runfolder.py", "from noisemarket import __version__"),
+        ("cli/__init__.py", "from noisemarket import Scenario"),
+    ],
+)
+def test_good_code_passes(file: str, code: str) -> None:
+    assert complaints(PurePosixPath(file), f'"""Good."""\n{code}\n') == []
+
+
+@pytest.mark.parametrize(
+    ("file", "code", "complaint"),
+    [
+        ("errors.py", "from noisemarket.game import levels", "errors may not import game"),
+        ("game/levels.py", "import noisemarket.learning.rules", "game may not import learning"),
+        ("game/levels.py", "from noisemarket import learning", "game may not import learning"),
+        ("game/levels.py", "from noisemarket import Scenario", "game may not import __init__"),
+        ("game/levels.py", "from ..learning import rules", "game may not import learning"),
+        ("game/levels.py", "from .. import learning", "game may not import learning"),
+        ("learning/compiled/a.py", "from ...mechanisms import b", "may not import mechanisms"),
+        ("learning/phc.py", "from noisemarket.scenario import x", "may not import scenario"),
+        ("mechanisms/dypp.py", "from noisemarket.scenario import x, y", "may not import scenario"),
+        ("scenario.py", "import noisemarket.mechanisms", "scenario may not import mechanisms"),
+        ("report/x.py", "def f():\n    import noisemarket.cli", "report may not import cli"),
+        ("__init__.py", "from noisemarket.cli import main", "__init__ may not import cli"),
+        ("game/x.py", "if TYPE_CHECKING:\n    import noisemarket.cli", "may not import cli"),
+        ("game/x.py", "importlib.import_module('noisemarket.cli')", "may not import cli"),
+        ("attic/x.py", "", "'attic' has no line"),
+        ("attic.py", "", "'attic' has no line"),
+        ("game/x.py", "import torch", "pure and may not import torch"),
+        ("game/x.py", "import pydantic", "pure and may not import pydantic"),
+        ("game/x.py", "import os", "pure and may not import os"),
+        ("game/x.py", "from pathlib import Path", "pure and may not import pathlib"),
+        ("game/x.py", "def f():\n    from os import path", "pure and may not import os"),
+        ("learning/x.py", "from pathlib import Path", "pure and may not import pathlib"),
+        ("learning/x.py", "import time", "pure and may not import time"),
+        ("learning/compiled/x.py", "import os", "pure and may not import os"),
+        ("learning/compiled/x.py", "import datetime", "pure and may not import datetime"),
+        ("learning/x.py", "import random", "pure and may not import random"),
+        ("learning/x.py", "open('x')", "pure and may not call open"),
+        ("learning/compiled/x.py", "Path('x').write_text('')", "may not call ?.write_text"),
+        ("game/x.py", "np.savetxt('x', [])", "pure and may not call np.savetxt"),
+        ("cli/x.py", "1\n" * MOST_LINES, f"has {MOST_LINES + 2} lines"),
+    ],
+)
+def test_bad_code_is_caught(file: str, code: str, complaint: str) -> None:
+    found = complaints(PurePosixPath(file), f'"""Bad."""\n{code}\n')
+    assert len(found) == 1
+    assert complaint in found[0]
+
+
+@pytest.mark.parametrize("code", ["", "# a comment\n", "x = 1\n"])
+def test_missing_docstring_is_caught(code: str) -> None:
+    assert complaints(PurePosixPath("game/x.py"), code) == ["has no module docstring"]
