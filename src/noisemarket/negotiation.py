@@ -55,10 +55,20 @@ class Negotiation:
 
     @cached_property
     def recoveries(self) -> list[Recovery]:
-        """How play came to rest after each change of preferences."""
-        starts = [phase.start for phase in self.environment.phases]
-        trace = self.agreement.trace
-        return [] if trace is None else recoveries(trace, self.environment.levels, starts)
+        """How play took each change of preferences."""
+        trace, phases = self.agreement.trace, self.environment.phases
+        if trace is None or len(phases) == 1:
+            return []
+        exact = [self.exactly("equilibrium", phase) for phase in range(len(phases))]
+        counted_over_no_trade = self.environment.protocol == "signed"
+        no_trade = np.array(
+            [
+                0.0 if counted_over_no_trade else one.mean_curator_payoff - one.curator_gain
+                for one in exact
+            ]
+        )
+        starts = [phase.start for phase in phases]
+        return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 
     def summary(self) -> dict[str, object]:
         """Everything that ``negotiate --json`` prints."""

@@ -256,7 +256,7 @@ def test_reproduce_small(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     verdicts = json.loads(done.stdout)
     assert {v["preset"] for v in verdicts} == {"paper", "market"}
-    assert len(verdicts) == 16
+    assert len(verdicts) == 18
     page = (tmp_path / "r" / "reproduction.md").read_text()
     assert all(verdict["claim"] in page for verdict in verdicts)
     for stem in ("convergence-saving", "convergence-payment"):

@@ -11,7 +11,14 @@ from rich.table import Table
 from noisemarket.cli.common import console, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.reproduction.page import write_reproduction
-from noisemarket.reproduction.trials import LEARNERS, PRESETS, run_trials
+from noisemarket.reproduction.trials import (
+    ADAPTING,
+    CHANGES,
+    LEARNERS,
+    PRESETS,
+    run_adaptations,
+    run_trials,
+)
 from noisemarket.runfolder import RunFolder
 
 
@@ -32,22 +39,23 @@ def run(
         raise BadInput("--page", page, "name a file in a folder that exists.")
     folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with folder:
-        total = seeds * len(LEARNERS) * len(PRESETS)
+        total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
         with stoppable() as stop, progress("runs") as bar:
             line = bar.add_task("reproducing", total=total)
 
             def advance(preset: str, learner: str) -> None:
                 bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
 
-            trials = list(run_trials(seeds, owners, iterations, threads, advance, stop))
-        if len(trials) < len(LEARNERS) * len(PRESETS):
+            how = (seeds, owners, iterations, threads, advance, stop)
+            trials, adaptations = list(run_trials(*how)), list(run_adaptations(*how))
+        if len(trials) + len(adaptations) < total // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
         command = (
             f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
         )
         place = Path(page) if page else folder.path / "reproduction.md"
-        verdicts = write_reproduction(folder, place, trials, command)
+        verdicts = write_reproduction(folder, place, trials, adaptations, command)
         folder.status("complete")
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in verdicts]))
@@ -56,6 +64,7 @@ def run(
     for head in ("claim", *PRESETS):
         table.add_column(head)
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
-        table.add_row(claim, *(v.seen for v in verdicts if v.claim == claim))
+        seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
+        table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))
     console().print(table)
     console().print(f"Page: {place}\nFigures and numbers: {folder.path}", soft_wrap=True)

@@ -151,6 +151,10 @@ class Distributions:
             names = ", ".join(cls.BY_NAME)
             raise BadInput(f"{where}.distribution", name, f"choose one of: {names}.")
         for key, value in settings.items():
+            several = isinstance(value, list | tuple)
+            if several != (name == "choice"):
+                wanted = "a list of numbers" if name == "choice" else "one number"
+                raise BadInput(f"{where}.{key}", value, f"give {wanted}.")
             numbers = value if isinstance(value, list | tuple) else [value]
             if not all(_finite(number) for number in numbers):
                 raise BadInput(f"{where}.{key}", value, "give a finite number.")

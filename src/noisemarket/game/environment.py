@@ -149,8 +149,9 @@ def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
 def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> NDArray[np.bool_]:
     owners = len(population)
     if not change.names:
-        count = round(change.share * owners)
-        chosen = np.random.default_rng(seed).permutation(owners)[:count]
+        count = max(1, round(change.share * owners))
+        salt = seed.generate_state(1, np.uint64)[0]
+        chosen = np.argsort(_scrambled(population.key ^ salt), kind="stable")[:count]
         hit = np.zeros(owners, dtype=bool)
         hit[chosen] = True
         return hit
@@ -161,3 +162,10 @@ def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -
     hit = np.zeros(owners, dtype=bool)
     hit[[place[name] for name in change.names]] = True
     return hit
+
+
+def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """SplitMix64's output function: a lottery number for every owner that follows its key."""
+    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return words ^ (words >> np.uint64(31))

@@ -139,7 +139,7 @@ def _play_compiled(
         settings.lose_ratio,
         settings.exploration,
         brief.trace_every,
-        min(brief.window, brief.iterations),
+        _window(brief, bounds),
         out.counts,
         out.payoffs,
         out.deals,
@@ -153,6 +153,11 @@ def _play_compiled(
         np.empty((savings, payments), np.int64),
     )
     return out
+
+
+def _window(brief: Brief, bounds: IntArray) -> int:
+    """Iterations that a contract is read from: none from before the last change."""
+    return int(min(brief.window, bounds[-1] - bounds[-2]))
 
 
 def _aligned(length: int) -> FloatArray:
@@ -207,7 +212,7 @@ def _record(
         np.add.at(out.counts[:, column], block, series)
     np.add.at(out.payoffs[:, 0], block, history.owner_rewards)
     np.add.at(out.payoffs[:, 1], block, history.curator_rewards)
-    window = min(brief.window, brief.iterations)
+    window = _window(brief, bounds)
     late = slice(len(j) - window, None)
     out.recent[n] = history.owner_rewards[late].mean(), history.curator_rewards[late].mean()
     out.last[n] = j[-1], k[-1]

@@ -15,7 +15,8 @@ class WolfPHC(Rule):
     The paper's policy step adds psi to the greedy action and takes psi/(actions - 1) from each
     other, which makes probabilities negative. The original algorithm (Bowling & Veloso 2002) takes
     from each action no more than it has, and so do we. The average policy is updated before the
-    win test, and the row that changes is the row of the state visited.
+    win test, and the row that changes is the row of the state visited. As in the paper,
+    nothing explores but the mixed policy itself.
     """
 
     def __init__(self, first_values: FloatArray, settings: Settings) -> None:
@@ -65,4 +66,4 @@ def climb(policy: FloatArray, best: int, step: float) -> None:
     others = np.maximum(policy - step / (len(policy) - 1), 0.0)
     others[best] = 0.0
     policy[:] = others
-    policy[best] = 1.0 - lane_sum(others)
+    policy[best] = max(1.0 - lane_sum(others), 0.0)

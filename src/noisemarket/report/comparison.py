@@ -8,7 +8,9 @@ from pathlib import Path
 from rich.table import Table
 
 from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.negotiation import Negotiation
+from noisemarket.report.negotiation import recovered
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import csv_text
 from noisemarket.runfolder import RunFolder
@@ -39,13 +41,13 @@ _PANELS = (
 
 
 def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object]]:
-    """One record per mechanism; ``recovery`` lists the iterations after each change."""
+    """One record per mechanism; ``recovery`` says how it took each change of preferences."""
     rows = []
     for name, result in results.items():
         summary = result.summary()
         row: dict[str, object] = {"mechanism": name, "knows": mechanism(name).knows}
         row |= {column: summary[column] for column in COLUMNS[2:-1]}
-        row["recovery"] = [recovery.iterations for recovery in result.recoveries]
+        row["recovery"] = [vars(recovery) for recovery in result.recoveries]
         rows.append(row)
     return rows
 
@@ -73,7 +75,7 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
         if changed:
             times = row["recovery"]
             assert isinstance(times, list)
-            cells.append(", ".join(_count(time, "never") for time in times) or "-")
+            cells.append(", ".join(recovered(Recovery(**one)) for one in times) or "-")
         table.add_row(name_of(str(row["mechanism"])), *cells)
     return table
 
@@ -103,5 +105,7 @@ def _count(value: object, never: str = "-") -> str:
 
 def _cell(value: object) -> object:
     if isinstance(value, list):
-        return " ".join("never" if item is None else str(item) for item in value)
+        return " ".join(
+            ("never" if one["iterations"] is None else str(one["iterations"])) for one in value
+        )
     return "" if value is None else value

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from noisemarket.mechanisms import mechanism
 from noisemarket.mechanisms.base import Contracts
+from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import Negotiation, task
 from noisemarket.report.style import colour_of, figure, label, name_of, save
@@ -45,9 +46,19 @@ def summary_table(result: Negotiation) -> Table:
         table.add_row("owner could still gain", f"{np.nanmean(owner):.3f}", "", "")
         table.add_row("curator could still gain", f"{np.nanmean(curator):.3f}", "", "")
     for recovery in result.recoveries:
-        took = "not settled" if recovery.iterations is None else f"{recovery.iterations:,}"
-        table.add_row(f"iterations to recover from the change at {recovery.at:,}", took, "-", "-")
+        title = f"iterations to recover from the change at {recovery.at:,}"
+        table.add_row(title, recovered(recovery), "-", "-")
     return table
+
+
+def recovered(recovery: Recovery) -> str:
+    """Iterations to recover, or what was left of the efficiency where a learner did not."""
+    if recovery.iterations is not None:
+        return f"{recovery.iterations:,}"
+    before, after = recovery.efficiency_before, recovery.efficiency_after
+    if before is None or after is None:
+        return "not settled"
+    return f"never ({100 * before:.0f} % to {100 * after:.0f} %)"
 
 
 def _rows() -> list[tuple[str, _Show]]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import stdtrit
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.reproduction.trials import Trials
+from noisemarket.mechanisms.convergence import RECOVERED
+from noisemarket.reproduction.trials import Adaptation, Trials
 
 CONFIDENCE = 0.95
 
@@ -145,6 +146,35 @@ def judge(trials: Mapping[str, Trials]) -> list[Verdict]:
         f"{Interval.of(greedy.exploitability).shown(3)} (greedy)",
     )
     return out
+
+
+def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
+    """The claim that learners adapt to new preferences, one verdict per change."""
+    out = []
+    for change in dict.fromkeys(one.change for one in adaptations):
+        by_learner = {one.learner: one for one in adaptations if one.change == change}
+        wolf = by_learner["dypp"]
+        seen = _seen(Interval.of(wolf.after - RECOVERED * wolf.before))
+        out.append(
+            Verdict(
+                f"WoLF-PHC adapts when all privacy costs {change}",
+                "market",
+                "no" if seen.startswith("no,") else seen,
+                "share of the equilibrium's gain before and after: "
+                + ", ".join(_adapted(one) for one in by_learner.values()),
+            )
+        )
+    return out
+
+
+def _adapted(one: Adaptation) -> str:
+    name = {"dypp": "WoLF-PHC", "q_learning": "Q-learning"}[one.learner]
+    back = one.iterations[~np.isnan(one.iterations)]
+    again = f"{len(back)} of {len(one.after)} seeds recover"
+    if len(back):
+        again += f", in the median in {np.median(back):,.0f} iterations"
+    before, after = Interval.of(100 * one.before), Interval.of(100 * one.after)
+    return f"{before.shown(0)} % and {after.shown(0)} % ({name}; {again})"
 
 
 def _iterations(trials: Trials, last: float) -> str:

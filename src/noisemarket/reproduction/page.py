@@ -11,8 +11,8 @@ import numpy as np
 from noisemarket.game.levels import FloatArray
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import csv_text
-from noisemarket.reproduction.claims import Interval, Verdict, judge
-from noisemarket.reproduction.trials import LEARNERS, PRESETS, Trials
+from noisemarket.reproduction.claims import Interval, Verdict, judge, judge_adaptation
+from noisemarket.reproduction.trials import LEARNERS, PRESETS, Adaptation, Trials
 from noisemarket.runfolder import RunFolder
 
 FIGURES = {
@@ -56,15 +56,27 @@ WoLF-PHC and Q-learning both stop short of the exact equilibrium.
 always below what it has *learned*: contracts are read from each pair's usual deal, which leaves the
 exploration out; the figures show play. Which of the two learners looks better depends on that
 choice and on the learning rate (docs/learning.md has the sweep).
+
+**Adaptation.** The paper says that its learners adapt to changing preferences and shows no
+experiment. Here all privacy costs change at once, half-way through a run of twice the length.
+"Adapts" means that the curator's gain, as a share of the new equilibrium's, comes back to 95 % of
+what it was. WoLF-PHC's policies are pure by then and try nothing new. When costs fall, old
+contracts still pay and a better bargain goes unseen; when they rise, old quotes are no longer
+signed, and the sides talk themselves out of trade. Q-learning's random moves keep it closer.
 """
 
 
 def write_reproduction(
-    folder: RunFolder, page: Path, trials: Sequence[Trials], command: str
+    folder: RunFolder,
+    page: Path,
+    trials: Sequence[Trials],
+    adaptations: Sequence[Adaptation],
+    command: str,
 ) -> list[Verdict]:
     """Figures (PNG and SVG), their numbers (CSV) and the page of claims."""
     by_preset = {preset: {t.learner: t for t in trials if t.preset == preset} for preset in PRESETS}
     verdicts = [verdict for preset in PRESETS for verdict in judge(by_preset[preset])]
+    verdicts += judge_adaptation(adaptations)
     for series, (stem, y, title) in FIGURES.items():
         _draw(folder, by_preset, series, stem, y, title)
         folder.write_text(f"{stem}.csv", _numbers(trials, series))

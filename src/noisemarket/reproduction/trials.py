@@ -14,6 +14,10 @@ from noisemarket.scenario import Scenario
 
 LEARNERS = ("dypp", "q_learning", "greedy")
 PRESETS = ("paper", "market")
+CHANGES = {"halve": 0.5, "double": 2.0}
+"""What happens to all privacy costs half-way through the trials of adaptation, on ``market``."""
+
+ADAPTING = ("dypp", "q_learning")
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,55 @@ class Trials:
         """A series' mean over its last tenth, per seed."""
         values = getattr(self, series)
         return np.asarray(values[:, -max(1, round(TAIL * values.shape[1])) :].mean(axis=1))
+
+
+@dataclass(frozen=True)
+class Adaptation:
+    """One learner through one change of all privacy costs, an entry per seed.
+
+    ``before`` and ``after`` are the curator's gain as a share of the exact equilibrium's, late
+    before the change and late after it; ``iterations`` to recover are NaN where it did not.
+    """
+
+    change: str
+    learner: str
+    before: FloatArray
+    after: FloatArray
+    iterations: FloatArray
+
+
+def run_adaptations(
+    seeds: int,
+    owners: int,
+    iterations: int,
+    threads: int | None,
+    advance: Callable[[str, str], None],
+    stop: Callable[[], bool],
+) -> Iterator[Adaptation]:
+    """The trials of adaptation; ends early, between learners, when ``stop`` says so."""
+    for change, factor in CHANGES.items():
+        for learner in ADAPTING:
+            taken = []
+            for seed in range(1, seeds + 1):
+                if stop():
+                    return
+                scenario = Scenario.from_preset(
+                    "market",
+                    learner=learner,
+                    seed=seed,
+                    owners=owners,
+                    iterations=2 * iterations,
+                    changes=[{"at": iterations, "scale": {"privacy_cost": factor}}],
+                )
+                taken += negotiate(scenario, threads=threads).recoveries
+                advance(f"costs {change}", learner)
+            yield Adaptation(
+                change=change,
+                learner=learner,
+                before=np.array([one.efficiency_before for one in taken], dtype=float),
+                after=np.array([one.efficiency_after for one in taken], dtype=float),
+                iterations=np.array([one.iterations for one in taken], dtype=float),
+            )
 
 
 def run_trials(

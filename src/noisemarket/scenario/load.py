@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import difflib
+import json
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,9 +31,8 @@ def load_scenario(
     document: dict[str, Any] = {}
     if file is not None:
         document = _read(Path(file))
-    name = preset or str(document.get("preset", "market"))
-    document["preset"] = name
     given = settings if isinstance(settings, Mapping) else dict(map(_split, settings))
+    name = preset or str(document.get("preset", "market"))
     return build(name, document, given, base=Path(file).parent if file is not None else None)
 
 
@@ -42,6 +43,7 @@ def build(
     base: Path | None = None,
 ) -> Scenario:
     """Lay a document and settings over a preset and validate the whole."""
+    preset = str(settings.get("preset", preset))
     if preset not in PRESETS:
         raise BadInput("preset", preset, f"choose one of: {', '.join(PRESETS)}.")
     tree: dict[str, Any] = {"preset": preset}
@@ -66,12 +68,12 @@ def dump_scenario(scenario: Scenario) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as problem:
-        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
-        raise BadInput("scenario", str(path), f"cannot be read ({reason}).") from None
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as problem:
         raise BadInput("scenario", str(path), f"not valid TOML: {problem}.") from None
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        raise BadInput("scenario", str(path), f"cannot be read ({reason}).") from None
 
 
 def _split(setting: str) -> tuple[str, object]:
@@ -182,7 +184,7 @@ def _is_kind(part: object) -> bool:
 
 def _toml(tree: Mapping[str, Any], path: str = "") -> str:
     plain = {k: v for k, v in tree.items() if not _is_table(v)}
-    lines = [f"{key} = {_literal(value)}" for key, value in plain.items()]
+    lines = [f"{_key(key)} = {_literal(value)}" for key, value in plain.items()]
     for key, value in tree.items():
         if key in plain:
             continue
@@ -202,14 +204,17 @@ def _inline(value: Mapping[str, object]) -> bool:
     return "distribution" in value or not value or all(isinstance(v, float) for v in value.values())
 
 
+def _key(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
+
+
 def _literal(value: object) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
-        return f'"{escaped}"'
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_literal, value)) + "]"
     if isinstance(value, dict):
-        return "{ " + ", ".join(f"{k} = {_literal(v)}" for k, v in value.items()) + " }"
+        return "{ " + ", ".join(f"{_key(k)} = {_literal(v)}" for k, v in value.items()) + " }"
     return repr(value)

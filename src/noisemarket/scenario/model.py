@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution, Distributions
@@ -17,10 +17,16 @@ from noisemarket.game.surface import surface
 from noisemarket.learning.rule import Settings
 from noisemarket.scenario.population_file import read_population
 
-Number = int | float | list[int | float] | str
-Spread = float | dict[str, Number]
-NotNegative = Annotated[float, Field(ge=0)]
-Positive = Annotated[float, Field(gt=0)]
+
+def _no_switch(value: object) -> object:
+    if isinstance(value, bool):
+        raise ValueError("give a number or a distribution, not true or false")
+    return value
+
+
+Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
+NotNegative = Annotated[float, Field(ge=0, le=1e30)]
+Positive = Annotated[float, Field(gt=0, le=1e30)]
 
 
 class Section(BaseModel):

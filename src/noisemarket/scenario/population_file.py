@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
@@ -18,7 +19,7 @@ def read_population(file: str, owners: int | None = None) -> Population:
     path = Path(file)
     try:
         text = path.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as problem:
+    except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
         raise BadInput("population.file", file, f"cannot be read ({reason}).") from None
     rows = _toml_rows(text, file) if path.suffix == ".toml" else _csv_rows(text, file)
@@ -29,10 +30,9 @@ def read_population(file: str, owners: int | None = None) -> Population:
             "population.owners", owners, f"{file} has {len(rows)} owners: drop one of the two."
         )
     names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
-    repeated = {name for name in names if names.count(name) > 1} if len(names) < 10_000 else set()
-    if len(set(names)) != len(names):
-        shown = min(repeated, default="")
-        raise BadInput("owner", shown, f"name every owner in {file} once.")
+    most_common = Counter(names).most_common(1)[0]
+    if most_common[1] > 1:
+        raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
     columns = {
         name: np.array([_number(row[name], name, i + 1, file) for i, row in enumerate(rows)])
         for name in FIELDS
@@ -59,6 +59,8 @@ def _toml_rows(text: str, file: str) -> list[dict[str, str]]:
     tables = document.get("owner")
     if set(document) != {"owner"} or not isinstance(tables, list):
         raise BadInput("population.file", file, "write one [[owner]] table per owner.")
+    if not all(isinstance(table, dict) for table in tables):
+        raise BadInput("population.file", file, "write one [[owner]] table per owner.")
     for i, table in enumerate(tables, start=1):
         _check_columns(table, file, f"owner {i}")
     return [{key: str(value) for key, value in table.items()} for table in tables]
@@ -66,6 +68,9 @@ def _toml_rows(text: str, file: str) -> list[dict[str, str]]:
 
 def _check_columns(found: Iterable[str] | Mapping[str, object], file: str, where: str) -> None:
     found = list(found)
+    for name, times in Counter(found).items():
+        if times > 1:
+            raise BadInput("population.file", file, f'{where} has "{name}" twice: keep one.')
     for name in FIELDS:
         if name not in found:
             raise BadInput("population.file", file, f"{where} lacks {name}: add that column.")

@@ -55,9 +55,7 @@ def act(
     exploration: float,
 ) -> int:
     """The action that a player takes in the state of this row."""
-    if family == CLIMBING:
-        if settled != MOVING:
-            return best
+    if family == CLIMBING and settled == MOVING:
         return pick(table, at, groups, uniform)
     if family == EXPLORING and uniform < exploration:
         return int(min(uniform / exploration * actions, actions - 1))
@@ -114,7 +112,7 @@ def learn(
     gain = add_and_gain(table, at, groups, float(visits), top)
     set_probability(table, at, best, 0.0)
     rest = take_from_all(table, at, groups, win_share if gain > 0.0 else lose_share)
-    set_probability(table, at, best, 1.0 - rest)
+    set_probability(table, at, best, max(1.0 - rest, 0.0))
     if rest == 0.0:
         settled[row] = visits
 
