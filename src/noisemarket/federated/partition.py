@@ -1,0 +1,273 @@
+"""Who holds which training image: an exact Dirichlet partition that always ends.
+
+An owner's label proportions should be a draw from Dir(beta): small beta, few classes; large beta,
+the mix of the whole. Independent draws cannot all be kept when every image is to be held exactly
+once, because the owners' wishes for a class never add up to the images there are. So:
+
+1. Sizes are fixed first, by largest remainder, none below the minimum.
+2. Each owner draws its target q_n from a Dirichlet distribution with parameters beta_n Y f_y, for
+   Y classes of frequencies f_y. For even classes that is Dir(beta_n) of the paper; for uneven
+   ones it has the mean that a partition can have.
+3. All targets are tilted by one price vector v until the wishes for each class add up:
+   p_ny ~ q_ny exp(v_y S_n / beta_n). The exponent gives owner n of size S_n a part of the
+   correction in the proportion in which conditioning independent draws on their sum would (exactly
+   so in the Gaussian limit of large beta): an owner near IID hardly moves, an uneven one does, and
+   stays as uneven as it was. v minimises a convex function of Y unknowns: a few Newton steps.
+4. Counts are rounded owner by owner in random order, each to the whole number below or above;
+   what a class loses or wins by it is carried to the next owner. Odd images move at last.
+
+Every loop has a bound: nothing is drawn again until it fits. Where Newton's method stops early
+(few owners, beta far below 0.05) the last step makes all classes add up. The bias that is left,
+measured in docs/data.md, is the constraint's own: few owners cannot be as uneven as a small beta
+asks, and one owner holds everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.data import checked_labels
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+MINIMUM = 10
+"""The fewest images an owner gets unless told otherwise."""
+
+_LIMITS = 1e-6, 1e6  # beta beyond these is one class, or IID, in all but name
+_NEWTON_STEPS = 100
+_CLOSE = 0.5  # images, over all classes: what rounding settles anyway
+
+
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """The training images of each owner: every image with exactly one owner.
+
+    ``indices[n]`` are owner n's images in rising order; ``target[n]`` are the label proportions
+    that it drew, one for each class, before all draws were made to fit together.
+    """
+
+    indices: tuple[IntArray, ...]
+    target: FloatArray
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+    @cached_property
+    def sizes(self) -> IntArray:
+        """The number of images of each owner."""
+        return np.array([len(own) for own in self.indices], dtype=np.int64)
+
+    def label_counts(self, labels: ArrayLike, classes: int | None = None) -> IntArray:
+        """How many images of each class each owner holds, (owners, classes)."""
+        known = checked_labels("labels", labels)
+        if len(known) != self.sizes.sum():
+            remedy = f"give the {self.sizes.sum():,} labels that were partitioned."
+            raise BadInput("labels", f"{len(known):,} labels", remedy)
+        columns = max(classes or 0, int(known.max()) + 1)
+        cells = np.repeat(np.arange(len(self)), self.sizes) * columns
+        cells += known[np.concatenate(self.indices)]
+        return np.bincount(cells, minlength=len(self) * columns).reshape(len(self), columns)
+
+
+def dirichlet_partition(
+    labels: ArrayLike,
+    owners: int,
+    beta: ArrayLike,
+    rng: np.random.Generator,
+    *,
+    data_size: ArrayLike | None = None,
+    minimum: int = MINIMUM,
+) -> Partition:
+    """Deal all images to the owners, label proportions as close to Dir(beta) as exactness allows.
+
+    ``beta`` is one number or one for each owner. ``data_size`` gives each owner's share of the
+    images (any positive numbers; equal if left out). The same generator state gives the same
+    partition.
+    """
+    known = checked_labels("labels", labels)
+    owners = _whole("owners", owners)
+    minimum = _whole("minimum", minimum)
+    if owners * minimum > len(known):
+        most = len(known) // minimum
+        remedy = f"{len(known):,} images suffice for {most:,} owners of at least {minimum:,} each."
+        raise BadInput("owners", owners, remedy)
+    betas = np.clip(_positive("beta", beta, owners), *_LIMITS)
+    wishes = _positive("data_size", 1.0 if data_size is None else data_size, owners)
+    sizes = owner_sizes(len(known), wishes, minimum)
+
+    present, totals = np.unique(known, return_counts=True)
+    logs = _log_dirichlet(betas[:, None] * len(present) * (totals / len(known)), rng)
+    shares = _tilted(logs, sizes, totals, sizes / betas)
+    counts = _rounded(sizes[:, None] * shares, sizes, totals, rng)
+
+    shuffled = rng.permutation(len(known))
+    by_class = shuffled[np.argsort(known[shuffled], kind="stable")]
+    holder = np.empty(len(known), dtype=np.int64)
+    holder[by_class] = np.repeat(np.tile(np.arange(owners), len(present)), counts.T.ravel())
+    dealt = np.argsort(holder, kind="stable").astype(np.int64, copy=False)
+    dealt.setflags(write=False)
+    target = np.zeros((owners, int(present[-1]) + 1))
+    target[:, present] = _softmax(logs)
+    return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
+
+
+def skewed_shares(owners: int, spread: float, rng: np.random.Generator) -> FloatArray:
+    """Uneven data sizes: log-normal shares, ``spread`` the standard deviation of the logarithm.
+
+    0 is equal, 1 gives the largest of 100 owners about ten times the median.
+    """
+    if not 0 <= spread <= 10:
+        raise BadInput("spread", spread, "give a number from 0 (equal sizes) to 10.")
+    return np.exp(spread * rng.standard_normal(_whole("owners", owners)))
+
+
+def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
+    """Whole numbers in proportion to the shares, none below the minimum, that add up to all images.
+
+    Who would fall below the minimum gets the minimum; the others share the rest, each within one
+    image of its proportion.
+    """
+    order = np.argsort(shares, kind="stable")
+    rising = shares[order] / shares.max()
+    after = np.cumsum(rising[::-1])[::-1]
+    quota = (images - minimum * np.arange(len(rising))) * rising / after
+    raised = int(np.argmax(quota >= minimum))
+    rest = images - minimum * raised
+    wish = rest * rising[raised:] / after[raised]
+    given = np.floor(wish).astype(np.int64)
+    given[np.argsort(given - wish, kind="stable")[: rest - given.sum()]] += 1
+    sizes = np.full(len(shares), minimum, dtype=np.int64)
+    sizes[order[raised:]] = given
+    return sizes
+
+
+def label_entropy(counts: ArrayLike) -> FloatArray:
+    """Entropy in nats of each row's label proportions: 0 for one class, log Y for Y even ones."""
+    values: FloatArray = np.asarray(counts, dtype=float)
+    shares = values / values.sum(axis=1, keepdims=True)
+    logs = np.log(np.where(shares > 0, shares, 1.0))
+    entropy: FloatArray = np.abs((shares * logs).sum(axis=1))
+    return entropy
+
+
+def _log_dirichlet(alpha: FloatArray, rng: np.random.Generator) -> FloatArray:
+    """Logarithms of Dirichlet draws up to a constant per row; small alphas do not underflow.
+
+    Gamma(a) is Gamma(a + 1) U^(1/a) in law, and the power can be taken as a logarithm.
+    """
+    uniform = 1.0 - rng.random(alpha.shape)
+    return np.log(rng.standard_gamma(alpha + 1.0)) + np.log(uniform) / alpha
+
+
+def _tilted(logs: FloatArray, sizes: IntArray, totals: IntArray, reach: FloatArray) -> FloatArray:
+    """Shares in proportion to exp(logs + reach v), v such that they add up to the class totals.
+
+    v minimises sum_n S_n / reach_n log sum_y exp(logs_ny + reach_n v_y) - sum_y T_y v_y, which is
+    convex and whose gradient is the gap: Newton's method, damped where a step would not descend.
+    """
+    reach = reach / reach.mean()
+    classes = len(totals)
+
+    def at(price: FloatArray) -> tuple[FloatArray, float]:
+        tilted = logs + reach[:, None] * price
+        peak = tilted.max(axis=1, keepdims=True)
+        odds = np.exp(tilted - peak)
+        sums = odds.sum(axis=1, keepdims=True)
+        height = (peak + np.log(sums))[:, 0]
+        return odds / sums, float(np.sum(sizes / reach * height) - totals @ price)
+
+    price, damping = np.zeros(classes), 1e-3
+    shares, value = at(price)
+    for _ in range(_NEWTON_STEPS):
+        gap = sizes @ shares - totals
+        weighted = (sizes * reach)[:, None] * shares
+        curvature = np.diag(weighted.sum(axis=0)) - weighted.T @ shares
+        scale = np.trace(curvature) / classes
+        if np.abs(gap).sum() < _CLOSE or scale < 1e-200:
+            break
+        # Adding one number to all prices changes nothing: 1 / classes keeps the matrix regular.
+        regular = curvature / scale + damping * np.eye(classes) + 1.0 / classes
+        trial = price - np.linalg.solve(regular, gap / scale)
+        tried, reached = at(trial)
+        if reached <= value:
+            price, shares, value = trial, tried, reached
+            damping = max(damping / 10.0, 1e-12)
+        else:
+            damping *= 10.0
+    return shares
+
+
+def _rounded(
+    ideal: FloatArray, sizes: IntArray, totals: IntArray, rng: np.random.Generator
+) -> IntArray:
+    """Whole counts with exactly these row and column sums, nearly all within one of the ideal."""
+    counts = np.floor(ideal).astype(np.int64)
+    part = ideal - counts
+    missing = sizes - counts.sum(axis=1)
+    carry = np.zeros(len(totals))
+    for owner in rng.permutation(len(sizes)):
+        # A class of which the owner should hold next to nothing is no place for an odd image.
+        score = np.where(ideal[owner] < 0.5 / len(totals), -np.inf, part[owner] + carry)
+        chosen = np.argsort(-score, kind="stable")[: missing[owner]]
+        counts[owner, chosen] += 1
+        carry += part[owner]
+        carry[chosen] -= 1.0
+    _settle(counts, ideal, totals)
+    return counts
+
+
+def _settle(counts: IntArray, ideal: FloatArray, totals: IntArray) -> None:
+    """Exchange images within owners, in place, until every class adds up to its total.
+
+    Each pass settles a class, so there are fewer passes than classes. Few images are taken one by
+    one from those who hold more than their ideal; many are taken in piles, so that owners of few
+    classes stay so.
+    """
+    surplus = counts.sum(axis=0) - totals
+    while surplus.any():
+        source, drain = int(surplus.argmax()), int(surplus.argmin())
+        moved = int(min(surplus[source], -surplus[drain]))
+        holds = counts[:, source]
+        each = 1 if moved <= np.count_nonzero(holds) else moved
+        excess = counts - ideal
+        order = np.argsort(excess[:, drain] - excess[:, source], kind="stable")
+        sums = np.minimum(np.cumsum(np.minimum(holds[order], each)), moved)
+        taken = np.diff(sums, prepend=0)
+        counts[order, source] -= taken
+        counts[order, drain] += taken
+        surplus[source] -= moved
+        surplus[drain] += moved
+
+
+def _softmax(logs: FloatArray) -> FloatArray:
+    shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
+    shares /= shares.sum(axis=1, keepdims=True)
+    return shares
+
+
+def _whole(field: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise BadInput(field, value, "give a whole number of at least 1.")
+    return int(value)
+
+
+def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
+    """One positive finite number for each owner, out of one for all or one for each."""
+    try:
+        values = np.asarray(given, dtype=float)
+    except (TypeError, ValueError):
+        raise BadInput(field, given, "give a number, or one for each owner.") from None
+    if values.shape not in ((), (owners,)):
+        remedy = f"give one number, or one for each of the {owners:,} owners."
+        raise BadInput(field, f"values of shape {values.shape}", remedy)
+    bad = np.flatnonzero(~((values > 0) & (values < np.inf)))
+    if bad.size:
+        name = f"{field} of owner {bad[0]}" if values.ndim else field
+        raise BadInput(name, float(values.flat[bad[0]]), "give a finite number above 0.")
+    return np.broadcast_to(values, (owners,)).copy()

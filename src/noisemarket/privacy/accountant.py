@@ -1,0 +1,196 @@
+"""The ledger of what each owner has given up: zCDP, added over rounds, under a cap.
+
+The order is: ask ``may_start``, ``charge``, and only then release. A job killed between charge and
+release has counted a release that never happened; none can happen uncounted. A resumed job that
+runs a round again releases new bits and is charged again, unless it releases the very same ones
+(noise from the same seed, or an upload that was kept): it then says so by the same release id.
+
+The cap is a filter: it is fixed before the job and compared with what has been charged, so rounds
+may be chosen as the job goes on.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement, protected
+from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
+
+_TOLERANCE = 1e-12  # relative: thirty times rho/30 may come out a rounding error above rho
+
+
+class BudgetSpent(BadInput):
+    """A release would take an owner over the cap that was fixed before the job."""
+
+
+@dataclass(frozen=True)
+class Charge:
+    """One release: whose, in which round, at what cost, and the name of its bits."""
+
+    owner: OwnerId
+    round: int
+    rho: float
+    release_id: str
+
+    def __post_init__(self) -> None:
+        if not self.rho >= 0.0:
+            raise BadInput("rho", self.rho, "give a number that is not negative.")
+
+    def to_row(self) -> list[Any]:
+        """As plain values for JSON."""
+        return [value if value != math.inf else "inf" for value in astuple(self)]
+
+    @classmethod
+    def from_row(cls, row: Iterable[Any]) -> Charge:
+        """From what ``to_row`` gave."""
+        owner, number, rho, release_id = row
+        return cls(owner, int(number), float(rho), str(release_id))
+
+
+class Accountant:
+    """Adds up zCDP per owner, and refuses what would pass an owner's cap."""
+
+    def __init__(self, budgets: Iterable[PrivacyBudget]) -> None:
+        self._budgets: dict[OwnerId, PrivacyBudget] = {}
+        for budget in budgets:
+            if budget.owner in self._budgets:
+                raise BadInput("owner", budget.owner, "has two budgets: give each owner one.")
+            self._budgets[budget.owner] = budget
+        self._ledger: dict[OwnerId, dict[tuple[int, str], float]] = {o: {} for o in self._budgets}
+
+    @property
+    def budgets(self) -> tuple[PrivacyBudget, ...]:
+        """The budgets, in the order in which they were given."""
+        return tuple(self._budgets.values())
+
+    @property
+    def charges(self) -> tuple[Charge, ...]:
+        """All charges, owner by owner, each owner's in order."""
+        return tuple(
+            Charge(owner, number, rho, release_id)
+            for owner, entries in self._ledger.items()
+            for (number, release_id), rho in entries.items()
+        )
+
+    def spent(self, owner: OwnerId) -> float:
+        """The rho charged to an owner so far; rounded once, so the order does not matter."""
+        return math.fsum(self._entries(owner).values())
+
+    def may_start(self, owner: OwnerId, rho: float | None = None) -> bool:
+        """Whether one more release (by default of the contract's cost) stays within the cap."""
+        return self._fits(owner, [self._charge(owner, 0, rho, None)])
+
+    def charged(self, owner: OwnerId, round: int, release_id: str) -> bool:
+        """Whether this very release has been paid for, so that its bits may go out again."""
+        return (round, release_id) in self._entries(owner)
+
+    def charge(
+        self,
+        owner: OwnerId,
+        round: int,
+        rho: float | None = None,
+        release_id: str | None = None,
+    ) -> bool:
+        """Charge one release, before it goes out; says whether it was new.
+
+        Without a ``release_id`` the release is taken for a new one, always. With one that is known
+        for this owner and round it is the same bits again, which cost nothing more.
+        """
+        return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
+
+    def charge_all(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
+        """Charge the releases of a round together; gives back those that were new.
+
+        All or none: if one owner's cap refuses, nothing is charged to the others either.
+        """
+        new: dict[tuple[OwnerId, int, str], Charge] = {}
+        for charge in charges:
+            known = self._entries(charge.owner).get((charge.round, charge.release_id))
+            if known is None:
+                name = (charge.owner, charge.round, charge.release_id)
+                known = new.setdefault(name, charge).rho
+            if known != charge.rho:
+                raise BadInput("release_id", charge.release_id, "was charged at another rho.")
+        by_owner: dict[OwnerId, list[Charge]] = {}
+        for charge in new.values():
+            by_owner.setdefault(charge.owner, []).append(charge)
+        for owner, its_charges in by_owner.items():
+            if not self._fits(owner, its_charges):
+                more = math.fsum(charge.rho for charge in its_charges)
+                raise BudgetSpent(
+                    "rho_cap",
+                    self._budget(owner).rho_cap,
+                    f"owner {owner} has spent {self.spent(owner):.6g} and cannot pay {more:.6g} "
+                    "more; end the job here or go on without this owner.",
+                )
+        added = tuple(new.values())
+        if added:
+            self._keep(added)
+            self._enter(added)
+        return added
+
+    def statement(self, owner: OwnerId) -> PrivacyStatement:
+        """What this owner has given up so far."""
+        budget, entries, total = self._budget(owner), self._entries(owner), self.spent(owner)
+        return PrivacyStatement(
+            owner=budget.owner,
+            protection=budget.protection,
+            sigma=budget.sigma,
+            noise_multiplier=budget.noise_multiplier,
+            rho_per_round=budget.rho_per_round,
+            rounds=len({number for number, _ in entries}),
+            releases=len(entries),
+            rho_total=total,
+            rho_cap=budget.rho_cap,
+            delta=budget.delta,
+            epsilon=gaussian_epsilon(total, budget.delta),
+            epsilon_general=zcdp_epsilon(total, budget.delta),
+            neighbours=budget.neighbours,
+            protects=protected(budget.protection, budget.neighbours, budget.whole_owner),
+            guaranteed=math.isfinite(total + budget.rho_per_round) and not budget.simulated,
+            simulated=budget.simulated,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, as plain values for JSON."""
+        return {
+            "budgets": [budget.to_dict() for budget in self.budgets],
+            "charges": [charge.to_row() for charge in self.charges],
+        }
+
+    @staticmethod
+    def from_dict(state: Mapping[str, Any]) -> Accountant:
+        """From what ``to_dict`` gave. What was charged counts, whatever the caps say."""
+        accountant = Accountant(PrivacyBudget.from_dict(values) for values in state["budgets"])
+        accountant._enter(Charge.from_row(row) for row in state["charges"])
+        return accountant
+
+    def _keep(self, charges: tuple[Charge, ...]) -> None:
+        """Make the charges last. Once this returns they count and the releases may go out."""
+
+    def _enter(self, charges: Iterable[Charge]) -> None:
+        for charge in charges:
+            self._entries(charge.owner)[charge.round, charge.release_id] = charge.rho
+
+    def _charge(
+        self, owner: OwnerId, number: int, rho: float | None, release_id: str | None
+    ) -> Charge:
+        cost = self._budget(owner).rho_per_round if rho is None else rho
+        return Charge(owner, number, cost, release_id or secrets.token_hex(16))
+
+    def _fits(self, owner: OwnerId, charges: Iterable[Charge]) -> bool:
+        costs = [*self._entries(owner).values(), *(charge.rho for charge in charges)]
+        return math.fsum(costs) <= self._budget(owner).rho_cap * (1.0 + _TOLERANCE)
+
+    def _budget(self, owner: OwnerId) -> PrivacyBudget:
+        if owner not in self._budgets:
+            raise BadInput("owner", owner, "has no privacy budget in this job.")
+        return self._budgets[owner]
+
+    def _entries(self, owner: OwnerId) -> dict[tuple[int, str], float]:
+        return self._ledger[self._budget(owner).owner]

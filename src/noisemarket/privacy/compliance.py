@@ -1,0 +1,216 @@
+"""The curator's check that the noise in an upload is the contracted one, neither more nor less.
+
+A protection that adds noise once uploads ``global + update + noise``, where the contract bounds the
+update's norm by the clip. So ||upload - global||^2 / sigma^2 of an honest owner follows the
+noncentral chi-square law with one degree per parameter and a noncentrality between 0 (it learned
+nothing) and (clip / sigma)^2. Beyond the upper tail of the latter there is too much noise, beyond
+the lower tail of the former too little, at exactly the stated rate of false alarms. Where nothing
+clips, as in protection ``paper``, give an infinite clip: too little noise can still be found.
+
+Under DP-SGD later steps react to earlier noise and the law holds only roughly: no ground to punish.
+No test of noise finds an owner that trains nothing and uploads noise of the right size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.special import ndtri
+
+from noisemarket.errors import BadInput
+from noisemarket.privacy.noise import rounding_reach
+
+Method = Literal["norm", "differences", "clip"]
+Verdict = Literal["as contracted", "too much noise", "too little noise"]
+
+LOW_SIGMA = 0.02
+"""Below, an update can be as long as the noise: look at differences of neighbouring coordinates."""
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the check saw, enough to repeat the judgement.
+
+    ``statistic`` is the squared length over sigma^2 (over 1 without noise), ``degrees`` its degrees
+    of freedom and ``largest_shift`` the largest noncentrality of an honest owner. Outside
+    ``lowest`` to ``highest`` the verdict is against the owner. ``z_score`` measures the distance
+    from the nearest honest law, in standard deviations of a Gaussian with the same tail.
+    """
+
+    method: Method
+    statistic: float
+    degrees: int
+    largest_shift: float
+    lowest: float
+    highest: float
+    z_score: float
+    verdict: Verdict
+
+    @property
+    def noise_ratio(self) -> float:
+        """Noise seen over noise contracted, counting the update as noise."""
+        return math.sqrt(self.statistic / self.degrees)
+
+
+def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
+    """The rate for one side of one test, so that a whole job accuses any honest owner that rarely.
+
+    Every owner is tested in every round, alone and pooled with the rounds before, on two sides.
+    """
+    if owners < 1 or rounds < 1:
+        raise BadInput("owners, rounds", (owners, rounds), "give at least 1 of each.")
+    return _rate(false_alarm) / (4.0 * owners * rounds)
+
+
+def check_upload(
+    difference: NDArray[Any], sigma: float, clip: float, rate: float, roughness: float = 1.0
+) -> Evidence:
+    """Judge one upload by ``difference = upload - global``; ``rate`` is from ``alarm_rate``.
+
+    Below ``LOW_SIGMA`` the test takes differences of neighbouring coordinates, in which an update
+    that is alike in neighbours mostly cancels. Too little noise then shows without any assumption.
+    For too much noise, ``roughness`` is the largest share of an honest update's squared length that
+    is left in the differences; 1 always holds, and a curator who has measured less may say so.
+    """
+    _check_terms(sigma, clip, roughness)
+    values = np.asarray(difference, dtype=np.float64).reshape(-1)
+    if values.size < 2 or not np.isfinite(values).all():
+        raise BadInput("upload", "array", "needs at least two values, all finite.")
+    if sigma == 0.0:
+        return _check_clip(values, clip)
+    shift = (clip / sigma) ** 2
+    method: Method = "norm"
+    if sigma < LOW_SIGMA:
+        method, shift = "differences", roughness * shift
+        values = (values[0 : values.size - 1 : 2] - values[1::2]) / math.sqrt(2.0)
+    statistic = _squared_length(values) / sigma**2
+    return _judge(method, statistic, values.size, shift, rate)
+
+
+def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
+    """Judge several rounds of one owner together: finds what is too small to show in one."""
+    methods = {evidence.method for evidence in rounds}
+    if not rounds or "clip" in methods:
+        raise BadInput("rounds", len(rounds), "pool at least one round, all with noise.")
+    return _judge(
+        "differences" if "differences" in methods else "norm",
+        math.fsum(evidence.statistic for evidence in rounds),
+        sum(evidence.degrees for evidence in rounds),
+        math.fsum(evidence.largest_shift for evidence in rounds),
+        rate,
+    )
+
+
+def smallest_found(
+    sigma: float, clip: float, dimension: int, rounds: int, rate: float, power: float = 0.9
+) -> float:
+    """The smallest relative excess of noise that the pooled test finds with this probability.
+
+    For the owner that is hardest to convict: one whose update is zero.
+    """
+    _check_terms(sigma, clip, 1.0)
+    if not (sigma > 0.0 and dimension >= 2 and rounds >= 1):
+        raise BadInput("sigma", sigma, "give noise, at least two parameters and one round.")
+    degrees = dimension * rounds
+    highest = _quantile(degrees, rounds * (clip / sigma) ** 2, _sigmas(rate))
+    return math.sqrt(highest / _quantile(degrees, 0.0, -_sigmas(1.0 - _rate(power)))) - 1.0
+
+
+def tail_score(statistic: float, degrees: int, shift: float) -> float:
+    """The z for which a Gaussian exceeds z as often as this chi-square law exceeds ``statistic``.
+
+    Saddlepoint approximation (Barndorff-Nielsen's r*), right in both tails: the probability is good
+    to 3e-4 of itself from 50 degrees on, to 1e-8 at 80,000.
+    """
+    if statistic <= 0.0 or math.isinf(shift):
+        return -math.inf
+    w = 2.0 * statistic / (degrees + math.sqrt(degrees**2 + 4.0 * shift * statistic))
+    t = (1.0 - 1.0 / w) / 2.0  # the saddlepoint, where the tilted law has its mean
+    cumulant = shift * t * w + degrees / 2.0 * math.log(w)
+    r = math.copysign(math.sqrt(max(2.0 * (t * statistic - cumulant), 0.0)), t)
+    u = t * math.sqrt(4.0 * shift * w**3 + 2.0 * degrees * w**2)
+    if abs(r) < 1e-3:  # at the mean the formula is 0 / 0: take its limit, a sixth of the skewness
+        variance = 2.0 * degrees + 4.0 * shift
+        third = (8.0 * degrees + 24.0 * shift) / variance
+        return (statistic - degrees - shift + third / 6.0) / math.sqrt(variance)
+    return r + math.log(u / r) / r
+
+
+def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: float) -> Evidence:
+    limit = _sigmas(rate)
+    above, below = tail_score(statistic, degrees, shift), tail_score(statistic, degrees, 0.0)
+    verdict: Verdict = "as contracted"
+    if above > limit:
+        verdict = "too much noise"
+    elif below < -limit:
+        verdict = "too little noise"
+    return Evidence(
+        method=method,
+        statistic=statistic,
+        degrees=degrees,
+        largest_shift=shift,
+        lowest=_quantile(degrees, 0.0, -limit),
+        highest=_quantile(degrees, shift, limit),
+        z_score=max(above, 0.0) + min(below, 0.0),
+        verdict=verdict,
+    )
+
+
+def _check_clip(values: NDArray[np.float64], clip: float) -> Evidence:
+    """Without noise nothing is random: the update must respect its clip, up to rounding."""
+    squared = _squared_length(values)
+    highest = (clip * (1.0 + 1e-6) + rounding_reach(values.size)) ** 2
+    over = squared > highest
+    return Evidence(
+        method="clip",
+        statistic=squared,
+        degrees=values.size,
+        largest_shift=clip**2,
+        lowest=0.0,
+        highest=highest,
+        z_score=math.inf if over else 0.0,
+        verdict="too much noise" if over else "as contracted",
+    )
+
+
+def _squared_length(values: NDArray[np.float64]) -> float:
+    # Not `values @ values`: BLAS would start threads, and sums in an order of its own.
+    return float(np.square(values).sum())
+
+
+def _quantile(degrees: int, shift: float, score: float) -> float:
+    """The statistic with this ``tail_score``."""
+    if math.isinf(shift):
+        return math.inf
+    mean, spread = degrees + shift, math.sqrt(2.0 * degrees + 4.0 * shift)
+    low = high = mean
+    while tail_score(low, degrees, shift) > score:
+        low /= 1.0 + spread / mean
+    while tail_score(high, degrees, shift) < score:
+        high += spread
+    return float(brentq(lambda x: tail_score(x, degrees, shift) - score, low, high, rtol=1e-13))
+
+
+def _sigmas(rate: float) -> float:
+    return -float(ndtri(_rate(rate)))
+
+
+def _rate(rate: float) -> float:
+    if not 0.0 < rate < 1.0:
+        raise BadInput("false alarm rate", rate, "give a number between 0 and 1, both excluded.")
+    return rate
+
+
+def _check_terms(sigma: float, clip: float, roughness: float) -> None:
+    if not 0.0 <= sigma < math.inf:
+        raise BadInput("sigma", sigma, "give a number that is not negative.")
+    if not clip > 0.0:
+        raise BadInput("clip", clip, "give a positive number.")
+    if not 0.0 <= roughness <= 1.0:
+        raise BadInput("roughness", roughness, "give a number from 0 to 1.")

@@ -1,0 +1,172 @@
+"""An accountant whose charges survive a crash: a file of lines that only grows.
+
+The first line holds the budgets, every further one the charges of one call, written and forced to
+disk before the call returns. A line cut short was therefore never acted upon, and is dropped; a
+whole one counts, even if the job was killed before the release.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.privacy.accountant import Accountant, Charge
+from noisemarket.privacy.statement import PrivacyBudget
+
+if sys.platform != "win32":
+    import fcntl
+
+
+class JournalledAccountant(Accountant):
+    """An accountant that keeps its ledger in a file, and finds it there after a crash.
+
+    Given ``budgets``, starts the file or resumes one with exactly these budgets: caps cannot change
+    under way. Without, resumes whatever the file holds. One process at a time may hold a journal,
+    and a forked child may not charge. (Elsewhere in that process, read it with ``read_journal``
+    only after closing it: on POSIX, closing any handle of the file gives up its lock.)
+    """
+
+    def __init__(self, path: str | Path, budgets: Iterable[PrivacyBudget] | None = None) -> None:
+        self.path = Path(path)
+        self._process = os.getpid()
+        self._file = _open_locked(self.path, create=budgets is not None)
+        self._sound = False
+        try:
+            self._resume(None if budgets is None else tuple(budgets))
+        except BaseException:
+            self._file.close()
+            raise
+        self._sound = True
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+
+    def __enter__(self) -> JournalledAccountant:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:
+        content = self._file.read()
+        if b"\n" not in content:  # new, or killed before the first line was whole
+            header = _header(budgets or ())
+            if budgets is None or not header.startswith(content):
+                raise BadInput("journal", str(self.path), "is no privacy journal.")
+            self._file.seek(0)
+            self._file.truncate()
+            self._append(header)
+            _sync_folder(self.path)
+            super().__init__(budgets)
+            return
+        held, charges, whole = _parse(content, self.path)
+        if budgets is not None and budgets != held:
+            raise BadInput(
+                "journal", str(self.path), "has other budgets: they are fixed before the job."
+            )
+        super().__init__(held)
+        self._enter(charges)
+        self._file.seek(whole)
+        self._file.truncate()
+        self._append(b"" if content[:whole].endswith(b"\n") else b"\n")
+
+    def _keep(self, charges: tuple[Charge, ...]) -> None:
+        if not self._sound or os.getpid() != self._process:
+            raise NoisemarketError(f"{self.path}: open the journal again before charging more.")
+        try:
+            self._append(_line([charge.to_row() for charge in charges]))
+        except BaseException as problem:
+            self._sound = False  # the file may end in half a line
+            if isinstance(problem, OSError):
+                reason = problem.strerror or str(problem)
+                raise NoisemarketError(f"{self.path} cannot be written: {reason}.") from None
+            raise
+
+    def _append(self, data: bytes) -> None:
+        self._file.write(data)
+        self._file.flush()
+        os.fsync(self._file.fileno())
+
+
+def read_journal(path: str | Path) -> Accountant:
+    """What a journal says, without holding or changing it."""
+    try:
+        content = Path(path).read_bytes()
+    except OSError as problem:
+        raise _unusable(Path(path), problem) from None
+    held, charges, _ = _parse(content, Path(path))
+    accountant = Accountant(held)
+    accountant._enter(charges)
+    return accountant
+
+
+def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[Charge], int]:
+    """Budgets and charges, and how many bytes of the journal are whole lines."""
+    first, *lines = content.splitlines(keepends=True) or [b""]
+    try:
+        budgets = tuple(PrivacyBudget.from_dict(v) for v in json.loads(first)["budgets"])
+    except (ValueError, TypeError, KeyError):
+        raise BadInput("journal", str(path), "is no privacy journal.") from None
+    charges: list[Charge] = []
+    whole = len(first)
+    for number, line in enumerate(lines, start=2):
+        try:
+            charges += [Charge.from_row(row) for row in json.loads(line)]
+        except (ValueError, TypeError):
+            if line.endswith(b"\n"):
+                raise BadInput(
+                    "journal", str(path), f"is damaged in line {number}: what was spent is unknown."
+                ) from None
+            break  # cut short by a crash: the charge was not acted upon
+        whole += len(line)
+    return budgets, charges, whole
+
+
+def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
+    return _line({"budgets": [budget.to_dict() for budget in budgets]})
+
+
+def _line(document: object) -> bytes:
+    return json.dumps(document, allow_nan=False).encode() + b"\n"
+
+
+def _open_locked(path: Path, *, create: bool) -> BinaryIO:
+    try:
+        if create:
+            path.touch(exist_ok=True)
+        file = path.open("r+b")
+    except OSError as problem:
+        raise _unusable(path, problem) from None
+    if sys.platform != "win32":
+        try:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            file.close()
+            raise BadInput("journal", str(path), "is in use by another job.") from None
+    return file
+
+
+def _sync_folder(path: Path) -> None:
+    """Make the new file's name last, too."""
+    if sys.platform != "win32":
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+
+
+def _unusable(path: Path, problem: OSError) -> BadInput:
+    return BadInput("journal", str(path), f"cannot be used ({problem.strerror or problem}).")

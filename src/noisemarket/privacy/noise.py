@@ -1,0 +1,182 @@
+"""The noise that hides an update: Gaussian, from the operating system's randomness, on a grid.
+
+A simulated Gaussian in floating point, added to a floating-point update, leaks: which doubles can
+come out depends on what went in. Here update and noise are both rounded to multiples of ``GRID``
+and added as integers. Rounding a sum of a grid point and noise is the same as rounding the noise,
+so the output is the ideal Gaussian mechanism on the rounded update, then rounded: it costs what the
+ideal one costs, with a sensitivity larger by what rounding the update may add (``rounding_reach``).
+
+Random bits come straight from the system, without a pool in between: a forked worker cannot repeat
+its parent. NumPy's generators, however seeded, are predictable from their output and serve only
+``SimulatedNoise``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import secrets
+from collections.abc import Callable
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from noisemarket.errors import BadInput
+
+FloatArray = NDArray[np.float64]
+Words = NDArray[np.uint64]
+
+GRID = 2.0**-24
+LARGEST = 2.0**20
+"""Largest sigma and largest coordinate of an update: beyond, sums on the grid could be inexact."""
+
+_CHUNK = 8192  # values worked on at a time, to stay in the processor's cache
+_MAGNITUDE = np.uint64(2**63 - 1)
+_FEW = 2.0**53
+
+
+class NoiseSource(Protocol):
+    """Where standard Gaussians come from."""
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody can compute this noise again."""
+
+    @property
+    def name(self) -> str:
+        """What the ledger and the privacy statement call it."""
+
+    def stream(self, *key: int) -> NoiseSource:
+        """The source for one purpose, named by numbers such as owner and round."""
+
+    def release_id(self) -> str:
+        """Name for what is released with the next noise of this stream.
+
+        Equal only where the noise is equal bit by bit, so that an accountant may take two releases
+        of one id for one.
+        """
+
+    def gaussians(self, count: int) -> FloatArray:
+        """The next ``count`` standard Gaussians."""
+
+
+class SecureNoise:
+    """Gaussians from the operating system's cryptographic randomness: the default.
+
+    Has no state, so threads and forked processes may share it.
+    """
+
+    private = True
+    name = "operating system"
+
+    def stream(self, *key: int) -> SecureNoise:
+        """This source itself: its noise never repeats, whatever it is for."""
+        return self
+
+    def release_id(self) -> str:
+        """A new name at every call: what comes next has never been released."""
+        return secrets.token_hex(16)
+
+    def gaussians(self, count: int) -> FloatArray:
+        """The next ``count`` standard Gaussians."""
+        return _gaussians(count, _system_words)
+
+
+class SimulatedNoise:
+    """Gaussians from a fixed seed, for tests and simulation: NOT PRIVATE.
+
+    Whoever knows the seed can take the noise off again.
+    """
+
+    private = False
+    name = "NOT PRIVATE: fixed seed"
+
+    def __init__(self, seed: int, key: tuple[int, ...] = ()) -> None:
+        for field, value in (("seed", seed), *(("key", part) for part in key)):
+            if value < 0:
+                raise BadInput(field, value, "give a whole number, not negative.")
+        self.seed, self.key = seed, key
+        self._drawn = 0
+        self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
+
+    def stream(self, *key: int) -> SimulatedNoise:
+        """A stream of its own for this key, the same whoever asks and in whatever order."""
+        return SimulatedNoise(self.seed, (*self.key, *key))
+
+    def release_id(self) -> str:
+        """The same name whenever the same noise comes next."""
+        return f"simulated-{self.seed}-{'.'.join(map(str, self.key))}-{self._drawn}"
+
+    def gaussians(self, count: int) -> FloatArray:
+        """The next ``count`` standard Gaussians."""
+        self._drawn += count
+        return _gaussians(count, lambda words: np.asarray(self._bits.random_raw(words)))
+
+
+def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
+    """The update plus N(0, sigma^2) on every coordinate, both on the grid.
+
+    A float32 update gives float32, anything else float64; going down to float32 is a function of
+    the released value alone and leaks nothing.
+    """
+    if not 0.0 <= sigma <= LARGEST:
+        raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
+    # Not max(abs()): a NaN must fail the comparison, and no copy is needed.
+    if update.size and not (update.max() <= LARGEST and update.min() >= -LARGEST):
+        raise BadInput("update", "array", f"holds values that are not within ±{LARGEST:.0f}.")
+    noisy = np.empty(update.shape, np.float32 if update.dtype == np.float32 else np.float64)
+    values, out = np.ascontiguousarray(update).reshape(-1), noisy.reshape(-1)
+    for start in range(0, values.size, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        steps = _grid_steps(values[part].astype(np.float64), 1.0)
+        if sigma > 0.0:
+            steps += _grid_steps(source.gaussians(steps.size), sigma)
+        steps += 0.0  # turns -0.0 into 0.0: its sign would tell what was rounded away
+        out[part] = steps * GRID
+    return noisy
+
+
+def rounding_reach(dimension: int) -> float:
+    """How much farther apart two updates can be after rounding each to the grid: GRID sqrt(d).
+
+    Each coordinate moves by at most half a step on either side, under any neighbour relation.
+    """
+    return GRID * math.sqrt(dimension)
+
+
+def grid_sensitivity(sensitivity: float, dimension: int) -> float:
+    """The sensitivity to charge for an update of that many coordinates, rounded to the grid."""
+    return sensitivity + rounding_reach(dimension)
+
+
+def _grid_steps(values: FloatArray, scale: float) -> FloatArray:
+    """``values * scale`` as whole multiples of the grid: integers, which doubles add exactly."""
+    values *= scale / GRID
+    return np.rint(values, out=values)
+
+
+def _system_words(count: int) -> Words:
+    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
+
+
+def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
+    """Standard Gaussians by inverting the distribution function.
+
+    A word's top bit is the sign, the others are a probability below one half. No rejection, so the
+    time taken tells next to nothing about the values. Where the probability is so small that 63
+    bits leave fewer than the 53 a double holds (one value in a thousand), 64 further bits are
+    appended: also in the tails every double is within reach, out to 13 standard deviations.
+    """
+    out = np.empty(count)
+    for start in range(0, count, _CHUNK):
+        part = out[start : start + _CHUNK]
+        word = words(part.size)
+        part[:] = word & _MAGNITUDE
+        few = np.flatnonzero(part < _FEW)
+        part[few] += (words(few.size) + 0.5) * 2.0**-64
+        part *= 2.0**-64
+        ndtri(part, out=part)
+        np.negative(part, out=part, where=word > _MAGNITUDE)
+    return out

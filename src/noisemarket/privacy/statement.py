@@ -1,0 +1,138 @@
+"""What a contract fixes about an owner's privacy, and what has become of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
+
+OwnerId = int | str
+
+
+@dataclass(frozen=True)
+class PrivacyBudget:
+    """What an owner's contract fixes before the job: the noise, what it hides, and the cap.
+
+    ``sensitivity`` is the one to charge, under ``neighbours`` and with the rounding of the noise
+    grid; infinity where the protection bounds nothing. ``whole_owner`` says that the unit hidden is
+    not one record but all the owner's data, ``simulated`` that the noise comes from a seed.
+    """
+
+    owner: OwnerId
+    protection: str
+    sigma: float
+    sensitivity: float
+    neighbours: Neighbours = Neighbours.REPLACE_ONE
+    whole_owner: bool = False
+    delta: float = 1e-5
+    rho_cap: float = math.inf
+    simulated: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.rho_cap >= 0.0:
+            raise BadInput("rho_cap", self.rho_cap, "give a number that is not negative.")
+        gaussian_epsilon(self.rho_per_round, self.delta)  # refuses what it cannot account for
+
+    @property
+    def rho_per_round(self) -> float:
+        """What one release costs; infinite where nothing is guaranteed."""
+        return gaussian_rho(self.sensitivity, self.sigma)
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The noise in units of what it has to hide: sigma / sensitivity, often called z."""
+        return self.sigma / self.sensitivity if self.sensitivity else math.inf
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; what is infinite is the string ``inf``."""
+        return _plain(asdict(self), infinite="inf")
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> PrivacyBudget:
+        """From what ``to_dict`` gave."""
+        numbers = {name: float(values[name]) for name in ("sigma", "sensitivity", "rho_cap")}
+        neighbours = Neighbours.named(values["neighbours"])
+        return cls(**{**values, **numbers, "neighbours": neighbours})
+
+
+@dataclass(frozen=True)
+class PrivacyStatement:
+    """What one owner has given up so far, for people and for files.
+
+    ``rounds`` counts rounds and ``releases`` what went out in them, which is more when a round was
+    run again. ``epsilon`` is exact, ``epsilon_general`` the tight bound for any zCDP mechanism.
+    """
+
+    owner: OwnerId
+    protection: str
+    sigma: float
+    noise_multiplier: float
+    rho_per_round: float
+    rounds: int
+    releases: int
+    rho_total: float
+    rho_cap: float
+    delta: float
+    epsilon: float
+    epsilon_general: float
+    neighbours: Neighbours
+    protects: str
+    guaranteed: bool
+    simulated: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; what is infinite is null."""
+        return _plain(asdict(self), infinite=None)
+
+    def text(self) -> str:
+        """In plain sentences."""
+        said = [
+            f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
+            f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}."
+        ]
+        if math.isinf(self.rho_per_round) or math.isinf(self.rho_total):
+            why = "no noise is added" if self.sigma == 0.0 else "no bound on what a record changes"
+            said.append(f"Nothing is guaranteed: {why}.")
+        else:
+            cap = "no cap" if math.isinf(self.rho_cap) else f"a cap of {self.rho_cap:.4g}"
+            said += [
+                f"Hidden: {self.protects} (neighbours: {self.neighbours}).",
+                f"The noise is {self.noise_multiplier:.4g} times the sensitivity: rho "
+                f"{self.rho_per_round:.4g} a round, {self.rho_total:.4g} so far, with {cap}.",
+                f"That is epsilon {self.epsilon:.4g} at delta {self.delta:g}, exactly; at most "
+                f"{self.epsilon_general:.4g} by the bound for any zCDP mechanism.",
+            ]
+        if self.simulated:
+            said.append(
+                "NOT PRIVATE: noise from a fixed seed. Figures are those of secure noise of this "
+                "size; whoever knows the seed can take this noise off."
+            )
+        return " ".join(said)
+
+
+def protected(protection: str, neighbours: Neighbours, whole_owner: bool = False) -> str:
+    """In words, the change of the data that the noise hides."""
+    unit = "the owner's whole data" if whole_owner else "one record"
+    if neighbours is Neighbours.REPLACE_ONE:
+        return f"{unit}, replaced by any other"
+    if whole_owner:
+        return f"{unit}, its clipped update set to zero"
+    if protection == "sharded":
+        # Retraining the shard without the record is not covered: that can move it all the way.
+        return f"{unit}, zeroed out together with the clipped update of its shard"
+    return f"{unit}, its clipped gradient zeroed out"
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _plain(values: dict[str, Any], infinite: str | None) -> dict[str, Any]:
+    return {
+        name: infinite if value == math.inf else str(value) if name == "neighbours" else value
+        for name, value in values.items()
+    }

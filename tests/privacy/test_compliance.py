@@ -1,0 +1,193 @@
+"""The curator's check: rare false alarms, known power, laws that agree with SciPy's."""
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy import stats
+from scipy.special import ndtri
+
+from noisemarket.errors import BadInput
+from noisemarket.privacy.compliance import (
+    LOW_SIGMA,
+    Evidence,
+    alarm_rate,
+    check_pool,
+    check_upload,
+    smallest_found,
+    tail_score,
+)
+
+PARAMETERS = 63_000
+RATE = 1e-3
+
+
+@pytest.mark.parametrize("degrees", [50, 1000, 63_000, 80_202, 2_406_060])
+@pytest.mark.parametrize("shift", [0.0, 11.1, 2500.0, 1e5])
+@pytest.mark.parametrize("rate", [0.3, 1e-3, 1e-8])
+def test_tails_agree_with_scipy(degrees: int, shift: float, rate: float) -> None:
+    law = stats.ncx2(degrees, shift) if shift else stats.chi2(degrees)
+    spread = math.sqrt(2 * degrees + 4 * shift)
+    exact = 1e-3 if degrees < 1000 else 1e-5
+    for score, point in ((-ndtri(rate), law.isf(rate)), (ndtri(rate), law.ppf(rate))):
+        assert tail_score(point, degrees, shift) == pytest.approx(score, abs=exact)
+        # A score off by that much moves the threshold by as many spreads: nothing.
+        assert tail_score(point + spread, degrees, shift) > score + 0.5
+
+
+def test_scores_rise_through_the_mean() -> None:
+    points = np.linspace(900.0, 1100.0, 2001)
+    scores = [tail_score(float(point), 1000, 3.0) for point in points]
+    assert (np.diff(scores) > 0).all()
+    assert tail_score(0.0, 10, 1.0) == -math.inf
+
+
+def statistics(sigma: float, used: float, length: float, trials: int) -> np.ndarray:
+    """What check_upload would compute from so many uploads; drawn at once, by their law."""
+    rng = np.random.default_rng(1)
+    shift = (length / used) ** 2
+    law = rng.noncentral_chisquare(PARAMETERS, shift, trials) if shift else None
+    drawn = rng.chisquare(PARAMETERS, trials) if law is None else law
+    return drawn * (used / sigma) ** 2
+
+
+def thresholds(sigma: float, clip: float = 1.0) -> Evidence:
+    honest = np.full(PARAMETERS, sigma)
+    return check_upload(honest, sigma, clip, RATE)
+
+
+def test_false_alarms_come_at_the_stated_rate() -> None:
+    trials = 200_000
+    limits = thresholds(0.3)
+    above = (statistics(0.3, 0.3, 1.0, trials) > limits.highest).sum()
+    below = (statistics(0.3, 0.3, 0.0, trials) < limits.lowest).sum()
+    for alarms in (above, below):
+        assert 150 <= alarms <= 250  # 200 expected, spread 14
+    # An update inside the clip is accused less often, never more.
+    assert (statistics(0.3, 0.3, 0.5, trials) > limits.highest).sum() <= 250
+
+
+def test_power_in_one_round() -> None:
+    limits = thresholds(0.3)
+    trials = 20_000
+    found = smallest_found(0.3, 1.0, PARAMETERS, 1, RATE)
+    assert found == pytest.approx(0.012, abs=0.0006)
+    power = (statistics(0.3, 0.3 * (1 + found), 0.0, trials) > limits.highest).mean()
+    assert power == pytest.approx(0.90, abs=0.01)
+    two_per_cent_less = statistics(0.3, 0.3 * 0.98, 0.0, trials)
+    assert (two_per_cent_less < limits.lowest).mean() > 0.999
+
+
+def test_power_over_thirty_rounds() -> None:
+    assert smallest_found(0.3, 1.0, PARAMETERS, 30, RATE) == pytest.approx(0.0023, abs=0.0001)
+
+
+def test_small_sigma_is_harder_and_corrected_rates_cost_little() -> None:
+    found = [smallest_found(sigma, 1.0, 80_202, 1, RATE) for sigma in (0.6, 0.3, 0.1, 0.05, 0.02)]
+    assert found == sorted(found)
+    rate = alarm_rate(1e-3, 100, 30)
+    assert rate == pytest.approx(1e-3 / 12_000)
+    assert smallest_found(0.3, 1.0, 80_202, 1, rate) < 0.017
+
+
+def uploads(used: float, length: float, rounds: int = 1) -> list[np.ndarray]:
+    rng = np.random.default_rng(3)
+    update = np.full(PARAMETERS, length / math.sqrt(PARAMETERS))
+    return [update + rng.normal(0.0, used, PARAMETERS) for _ in range(rounds)]
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict", "score"),
+    [
+        (0.30, "as contracted", 0.0),
+        (0.33, "too much noise", 35.0),
+        (0.294, "too little noise", -7.1),
+    ],
+)
+def test_real_uploads(used: float, verdict: str, score: float) -> None:
+    evidence = check_upload(uploads(used, 1.0)[0].astype(np.float32), 0.3, 1.0, RATE)
+    assert evidence.verdict == verdict
+    assert evidence.method == "norm"
+    assert evidence.z_score == pytest.approx(score, abs=3.0)
+    assert evidence.noise_ratio == pytest.approx(used / 0.3, rel=0.01)
+    assert (evidence.lowest <= evidence.statistic <= evidence.highest) == (
+        verdict == "as contracted"
+    )
+
+
+def test_the_pool_sees_what_no_round_shows() -> None:
+    rate = alarm_rate(1e-3, 1, 30)
+    rounds = [check_upload(u, 0.3, 1.0, rate) for u in uploads(0.3 * 1.005, 0.5, rounds=30)]
+    assert {evidence.verdict for evidence in rounds} == {"as contracted"}
+    assert check_pool(rounds, rate).verdict == "too much noise"
+    honest = [check_upload(u, 0.3, 1.0, rate) for u in uploads(0.3, 1.0, rounds=30)]
+    assert check_pool(honest, rate).verdict == "as contracted"
+    assert check_pool(honest, rate).degrees == 30 * PARAMETERS
+
+
+def test_small_sigma_goes_by_differences() -> None:
+    """A smooth update hides missing noise from the norm, not from the differences."""
+    sigma, used = 0.01, 0.0095
+    assert sigma < LOW_SIGMA
+    (upload,) = uploads(used, 1.0)
+    evidence = check_upload(upload, sigma, 1.0, RATE)
+    assert (evidence.method, evidence.verdict) == ("differences", "too little noise")
+    assert evidence.degrees == PARAMETERS // 2
+    by_norm = float((upload**2).sum()) / sigma**2
+    assert tail_score(by_norm, PARAMETERS, 0.0) > 0.0
+
+    (too_much,) = uploads(0.0103, 1.0)
+    assert check_upload(too_much, sigma, 1.0, RATE).verdict == "as contracted"
+    assert check_upload(too_much, sigma, 1.0, RATE, roughness=0.01).verdict == "too much noise"
+    (honest,) = uploads(sigma, 1.0)
+    assert check_upload(honest, sigma, 1.0, RATE, roughness=0.01).verdict == "as contracted"
+    assert check_upload(honest[:-1], sigma, 1.0, RATE).degrees == (PARAMETERS - 1) // 2
+
+
+def test_the_roughest_honest_update_passes_by_differences() -> None:
+    signs = np.where(np.arange(PARAMETERS) % 2, 1.0, -1.0) / math.sqrt(PARAMETERS)
+    noise = np.random.default_rng(4).normal(0.0, 0.01, PARAMETERS)
+    assert check_upload(signs + noise, 0.01, 1.0, RATE).verdict == "as contracted"
+
+
+def test_without_a_clip_only_missing_noise_shows() -> None:
+    (upload,) = uploads(3.0, 50.0)
+    evidence = check_upload(upload, 0.3, math.inf, RATE)
+    assert (evidence.verdict, evidence.highest) == ("as contracted", math.inf)
+    assert check_upload(uploads(0.29, 1.0)[0], 0.3, math.inf, RATE).verdict == "too little noise"
+
+
+def test_without_noise_the_clip_must_hold() -> None:
+    update = np.full(100, 0.1)
+    assert check_upload(update, 0.0, 1.0, RATE).verdict == "as contracted"
+    evidence = check_upload(update * 1.01, 0.0, 1.0, RATE)
+    assert (evidence.method, evidence.verdict) == ("clip", "too much noise")
+    with pytest.raises(BadInput, match="pool"):
+        check_pool([evidence], RATE)
+
+
+def test_an_owner_that_trains_nothing_passes() -> None:
+    """The known gap, so that nobody believes it closed."""
+    assert check_upload(uploads(0.3, 0.0)[0], 0.3, 1.0, RATE).verdict == "as contracted"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: check_upload(np.array([1.0, math.nan]), 0.3, 1.0, RATE),
+        lambda: check_upload(np.array([1.0]), 0.3, 1.0, RATE),
+        lambda: check_upload(np.ones(9), -0.3, 1.0, RATE),
+        lambda: check_upload(np.ones(9), math.nan, 1.0, RATE),
+        lambda: check_upload(np.ones(9), 0.3, 0.0, RATE),
+        lambda: check_upload(np.ones(9), 0.3, 1.0, 0.0),
+        lambda: check_upload(np.ones(9), 0.3, 1.0, RATE, roughness=1.5),
+        lambda: check_pool([], RATE),
+        lambda: alarm_rate(0.0, 1, 1),
+        lambda: alarm_rate(1e-3, 0, 1),
+        lambda: smallest_found(0.0, 1.0, 100, 1, RATE),
+    ],
+)
+def test_bad_input(call: Callable[[], object]) -> None:
+    with pytest.raises(BadInput):
+        call()

@@ -1,0 +1,127 @@
+"""The calculator on the command line: right numbers, right words, one sentence for bad input."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from noisemarket.cli.privacy import Question, answer, run
+from noisemarket.errors import BadInput
+
+PLAIN = Question(
+    sigma=None,
+    epsilon=None,
+    protection="sharded",
+    neighbours="replace_one",
+    rounds=30,
+    delta=1e-5,
+    clip=1.0,
+    shards=None,
+    batch=None,
+    steps=None,
+    learning_rate=None,
+    parameters=0,
+)
+
+
+def test_table_over_sigma() -> None:
+    document = answer(PLAIN)
+    found = {row["sigma"]: row["epsilon"] for row in document["table"]}
+    assert [found[sigma] for sigma in (0.05, 0.1, 0.2, 0.3, 0.6)] == pytest.approx(
+        [19.81, 8.27, 3.66, 2.31, 1.07], abs=0.005
+    )
+    assert document["guaranteed"]
+    assert document["protects"] == "one record, replaced by any other"
+    assert document["at_sigma"] is document["for_epsilon"] is None
+
+
+def test_both_ways() -> None:
+    document = answer(replace(PLAIN, sigma=0.3, epsilon=2.0, shards=50))
+    assert document["at_sigma"]["rho_per_round"] == pytest.approx(2 / (50 * 0.3) ** 2)
+    assert document["at_sigma"]["rho_total"] == pytest.approx(60 / (50 * 0.3) ** 2)
+    needed = document["for_epsilon"]
+    assert needed["epsilon"] == pytest.approx(2.0)
+    back = answer(replace(PLAIN, sigma=needed["sigma"], shards=50))
+    assert back["at_sigma"] == needed
+
+
+def test_dp_sgd() -> None:
+    question = replace(PLAIN, protection="dp_sgd", sigma=0.1, clip=2.0, steps=5, batch=32)
+    row = answer(replace(question, learning_rate=0.2))["at_sigma"]
+    assert row["rho_per_round"] == pytest.approx(2 * 5 * 0.2**2 * 2**2 / (32**2 * 0.1**2))
+
+
+def test_neighbours_are_named() -> None:
+    zero = answer(replace(PLAIN, sigma=0.3, neighbours="zero_out"))
+    one = answer(replace(PLAIN, sigma=0.3))
+    assert zero["at_sigma"]["rho_total"] == pytest.approx(one["at_sigma"]["rho_total"] / 4)
+    assert zero["neighbours"] == "zero_out"
+    assert "its shard" in zero["protects"]
+    whole = answer(replace(PLAIN, shards=1, sigma=0.3))
+    assert whole["protects"] == "the owner's whole data, replaced by any other"
+    assert whole["at_sigma"]["epsilon"] > 100
+
+
+def test_the_noise_grid_is_charged_on_request() -> None:
+    plain, charged = answer(PLAIN), answer(replace(PLAIN, parameters=80_202))
+    assert 1.0 < charged["sensitivity"] / plain["sensitivity"] < 1.0006
+
+
+def test_paper_guarantees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    question = replace(PLAIN, protection="paper", sigma=0.3)
+    document = answer(question)
+    assert not document["guaranteed"]
+    assert document["at_sigma"]["epsilon"] is document["protects"] is None
+    run(question, as_json=False)
+    assert "Nothing is guaranteed" in capsys.readouterr().out
+
+
+def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
+    for question in (PLAIN, replace(PLAIN, sigma=0.0), replace(PLAIN, protection="paper")):
+        run(question, as_json=True)
+        assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(answer(question)))
+    assert not answer(replace(PLAIN, sigma=0.0))["guaranteed"]
+
+
+def test_words(capsys: pytest.CaptureFixture[str]) -> None:
+    run(replace(PLAIN, sigma=0.25, epsilon=2.0), as_json=False)
+    shown = capsys.readouterr().out
+    assert "Hidden: one record, replaced by any other (neighbours: replace_one)." in shown
+    assert "Epsilon 2 takes sigma 0.341268." in shown
+    assert "0.25" in shown
+    run(replace(PLAIN, sigma=0.0), as_json=False)
+    assert "nothing is guaranteed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"sigma": -0.1}, "sigma"),
+        ({"sigma": math.nan}, "sigma"),
+        ({"sigma": math.inf}, "sigma"),
+        ({"clip": 0.0}, "clip"),
+        ({"clip": math.nan}, "clip"),
+        ({"clip": 0.0, "protection": "paper"}, "clip"),
+        ({"clip": math.inf}, "clip"),
+        ({"delta": 0.0}, "delta"),
+        ({"delta": 1.0}, "delta"),
+        ({"delta": math.nan}, "delta"),
+        ({"delta": 2.0, "protection": "paper"}, "delta"),
+        ({"rounds": 0}, "rounds"),
+        ({"shards": 0}, "shards"),
+        ({"epsilon": 0.0}, "epsilon"),
+        ({"epsilon": math.nan}, "epsilon"),
+        ({"epsilon": 1.0, "protection": "paper"}, "epsilon"),
+        ({"protection": "magic"}, "protection"),
+        ({"neighbours": "add_one"}, "neighbours"),
+        ({"steps": 3}, "--steps"),
+        ({"learning_rate": 0.1}, "--learning-rate"),
+        ({"shards": 3, "protection": "dp_sgd"}, "--shards"),
+        ({"batch": 0, "protection": "dp_sgd"}, "batch"),
+        ({"parameters": -1}, "parameters"),
+    ],
+)
+def test_bad_input(changes: dict[str, object], field: str) -> None:
+    with pytest.raises(BadInput, match=field):
+        answer(replace(PLAIN, **changes))  # type: ignore[arg-type]
