@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from noisemarket.errors import BadInput, NoisemarketError
     from noisemarket.mechanisms import MECHANISMS
     from noisemarket.negotiation import Negotiation, negotiate
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
@@ -24,16 +25,24 @@ _HOMES = {
     "Scenario": "noisemarket.scenario",
     "load_scenario": "noisemarket.scenario",
     "dump_scenario": "noisemarket.scenario",
+    "BadInput": "noisemarket.errors",
+    "NoisemarketError": "noisemarket.errors",
 }
 
 __all__ = [
     "MECHANISMS",
+    "BadInput",
     "Negotiation",
+    "NoisemarketError",
     "Scenario",
     "dump_scenario",
     "load_scenario",
     "negotiate",
 ]
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})
 
 
 def __getattr__(name: str) -> object:

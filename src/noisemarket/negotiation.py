@@ -9,6 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
+from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import Brief
 from noisemarket.mechanisms import mechanism
@@ -70,8 +71,8 @@ class Negotiation:
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 
-    def summary(self) -> dict[str, object]:
-        """Everything that ``negotiate --json`` prints."""
+    def outcome(self) -> dict[str, object]:
+        """What was reached, without the exact answers to hold it against."""
         owner = _mean(self.agreement.owner_exploitability)
         curator = _mean(self.agreement.curator_exploitability)
         return {
@@ -87,6 +88,11 @@ class Negotiation:
             "exploitability": None if owner is None or curator is None else owner + curator,
             "owner_exploitability": owner,
             "curator_exploitability": curator,
+        }
+
+    def summary(self) -> dict[str, object]:
+        """Everything that ``negotiate --json`` prints."""
+        return self.outcome() | {
             "equilibrium": self.equilibrium.as_dict(),
             "first_best": self.first_best.as_dict(),
             "recoveries": [vars(recovery) for recovery in self.recoveries],
@@ -122,6 +128,8 @@ def task(
     stop: Callable[[], bool] = lambda: False,
 ) -> Task:
     """How a scenario wants its mechanism run."""
+    if threads is not None and threads < 1:
+        raise BadInput("threads", threads, "give at least 1.")
     learning = scenario.learning
     brief = Brief(
         rule="",

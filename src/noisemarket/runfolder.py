@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,16 +28,23 @@ class RunFolder:
         self._started = _now()
 
     @classmethod
-    def create(cls, out: str | None, stem: str, *, overwrite: bool = False) -> RunFolder:
-        """Make the folder ``out``, or a new one named by time and ``stem`` under ``runs/``."""
+    def create(
+        cls, out: str | None, stem: str, *, overwrite: bool = False, inputs: Sequence[str] = ()
+    ) -> RunFolder:
+        """Make the folder ``out``, or a new one named by time and ``stem`` under ``runs/``.
+
+        An earlier run folder is replaced only if asked, and never one that holds an input.
+        """
         path = Path(out) if out else _fresh(Path("runs"), stem)
         folder = cls(path)
         try:
             if path.exists() and (not path.is_dir() or any(path.iterdir())):
+                if path.is_symlink() or not (path / STATUS).is_file():
+                    raise BadInput("--out", str(path), "is there and no run folder: name another.")
                 if not overwrite:
                     raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
-                if not (path / STATUS).is_file():
-                    raise BadInput("--out", str(path), "is no run folder: it stays as it is.")
+                if any(path.resolve() in Path(file).resolve().parents for file in inputs):
+                    raise BadInput("--out", str(path), "holds an input of this run: rename.")
                 shutil.rmtree(path)
             path.mkdir(parents=True, exist_ok=True)
             folder.status("running")

@@ -156,7 +156,7 @@ def assert_same_play(one: Batch, other: Batch) -> None:
     """The same moves and the same policies to the bit; sums of rewards up to their order."""
     for name in ("counts", "deals", "last", "owner_policies", "curator_policies"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    for name in ("payoffs", "recent"):
+    for name in ("payoffs",):
         np.testing.assert_allclose(
             getattr(one, name), getattr(other, name), rtol=0, atol=1e-9, err_msg=name
         )
@@ -210,7 +210,7 @@ class RuleConformance:
             alone = [play(rule, table.some([pair]), 400, **settings) for pair in range(3)]
             counts = np.sum([one.counts for one in alone], axis=0)
             np.testing.assert_array_equal(together.counts, counts)
-            for name in ("deals", "last", "recent", "owner_policies", "curator_policies"):
+            for name in ("deals", "last", "owner_policies", "curator_policies"):
                 expected = np.concatenate([getattr(one, name) for one in alone])
                 np.testing.assert_array_equal(getattr(together, name), expected, err_msg=name)
 
@@ -229,7 +229,6 @@ class RuleConformance:
         np.testing.assert_array_equal(batch.payoffs, np.stack([owner, curator], axis=1))
         deals = np.stack([moves[1] * agreed, moves[2] * agreed, agreed & (moves[1] + moves[2] > 0)])
         np.testing.assert_array_equal(batch.counts[:, 2:], deals.T)
-        np.testing.assert_allclose(batch.recent[0], [owner[-200:].mean(), curator[-200:].mean()])
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_policies_are_distributions(self, rule: str, protocol: Protocol, kind: str) -> None:
@@ -266,7 +265,7 @@ class RuleConformance:
         before, after = play(rule, table, 900), play(rule, table.some(order), 900)
         np.testing.assert_array_equal(after.counts, before.counts)
         np.testing.assert_allclose(after.payoffs, before.payoffs, rtol=0, atol=1e-9)
-        for name in ("deals", "last", "recent", "owner_policies", "curator_policies"):
+        for name in ("deals", "last", "owner_policies", "curator_policies"):
             np.testing.assert_array_equal(
                 getattr(after, name), getattr(before, name)[order], err_msg=name
             )

@@ -411,8 +411,9 @@ class TestConvergence:
     def test_a_constant_run_has_converged_from_the_start(self) -> None:
         assert converged_at(trace_of([0.3] * 20), LEVELS) == 0
 
-    def test_a_run_of_one_block(self) -> None:
-        assert converged_at(trace_of([0.3]), LEVELS) == 0
+    def test_too_few_blocks_to_tell(self) -> None:
+        assert converged_at(trace_of([0.3] * 9), LEVELS) is None
+        assert converged_at(trace_of([0.3] * 10), LEVELS) == 0
 
     def test_from_the_block_on_that_stays(self) -> None:
         assert converged_at(trace_of([0.0] * 5 + [0.3] * 15), LEVELS) == 250
@@ -468,8 +469,13 @@ class TestRecovery:
     def test_none_without_a_change_or_for_one_that_never_came(self) -> None:
         trace = trace_of([0.3] * 20)
         assert taken(trace, [0]) == []
-        assert taken(trace, [0, 1_000]) == []
-        assert taken(trace, [0, 5_000]) == []
+        (late,) = taken(trace, [0, 1_000])
+        assert (late.iterations, late.saving_before, late.saving_after) == (None, 0.3, None)
+
+    def test_two_changes_in_one_block(self) -> None:
+        first, second = taken(trace_of([0.3] * 40), [0, 1_001, 1_010])
+        assert (first.at, first.iterations, first.saving_after) == (1_001, None, None)
+        assert (second.at, second.iterations) == (1_010, 0)
 
     def test_at_once_if_nothing_moves(self) -> None:
         (one,) = taken(trace_of([0.3] * 20), [0, 500])

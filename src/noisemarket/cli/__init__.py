@@ -33,9 +33,9 @@ def main(arguments: list[str] | None = None) -> None:
     except NoisemarketError as problem:
         _say(str(problem))
         code = 1
-    except BrokenPipeError:
-        sys.stderr.close()
-        code = 141
+    except MemoryError:
+        _say("not enough memory: take fewer owners or levels, or trace fewer points.")
+        code = 1
     except OSError as problem:
         _say(f"{problem.filename or 'a file'} cannot be used: {problem.strerror or problem}.")
         code = 1

@@ -51,6 +51,11 @@ class Request:
             settings.append(f'learner="{self.learner}"')
         return load_scenario(self.file, preset=self.preset, settings=settings)
 
+    def folder(self, scenario: Scenario, stem: str) -> RunFolder:
+        """The run folder asked for."""
+        inputs = [file for file in (self.file, scenario.population.file) if file]
+        return RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=inputs)
+
 
 class Stop:
     """Set by the first Ctrl-C (or SIGTERM): finish what is under way and keep it."""
@@ -71,6 +76,8 @@ def stoppable() -> Iterator[Stop]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
+        message = "Stopping: what is under way is finished and kept. Ctrl-C again drops it."
+        print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:

@@ -10,7 +10,6 @@ from noisemarket.mechanisms import MECHANISMS, mechanism
 from noisemarket.negotiation import Negotiation, negotiate, task
 from noisemarket.report.comparison import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
-from noisemarket.runfolder import RunFolder
 
 
 def run(request: Request, learners: str | None) -> None:
@@ -21,10 +20,12 @@ def run(request: Request, learners: str | None) -> None:
         raise BadInput("--learners", str(learners), "name each mechanism once.")
     environment = scenario.environment()
     for name in names:
-        mechanism(name).check(environment, task(scenario))
-    folder = RunFolder.create(
-        request.out, f"{scenario.preset}-compare", overwrite=request.overwrite
-    )
+        try:
+            mechanism(name).check(environment, task(scenario))
+        except BadInput as bad:
+            remedy = f"{bad.remedy[:-1]}, or leave {name} out by --learners."
+            raise BadInput(bad.field, bad.value, remedy) from None
+    folder = request.folder(scenario, f"{scenario.preset}-compare")
     with folder:
         keep_scenario(folder, scenario)
         results: dict[str, Negotiation] = {}

@@ -30,8 +30,7 @@ def run(request: Request, contracts: str | None) -> None:
     environment = scenario.environment()
     chosen.check(environment, task(scenario))
     _check_writable(contracts)
-    stem = f"{scenario.preset}-{scenario.learner}"
-    folder = RunFolder.create(request.out, stem, overwrite=request.overwrite)
+    folder = request.folder(scenario, f"{scenario.preset}-{scenario.learner}")
     with folder:
         keep_scenario(folder, scenario)
         agreement = _play(request, scenario, environment, folder)

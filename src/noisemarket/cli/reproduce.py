@@ -35,7 +35,7 @@ def run(
     """Run all trials, then write figures, numbers and page."""
     if threads is not None and threads < 1:
         raise BadInput("--threads", threads, "give at least 1.")
-    if page is not None and not Path(page).parent.is_dir():
+    if page is not None and (Path(page).is_dir() or not Path(page).parent.is_dir()):
         raise BadInput("--page", page, "name a file in a folder that exists.")
     folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with folder:

@@ -1,7 +1,7 @@
 """Named distributions that a population is drawn from, each given by its quantile function.
 
-Drawing by quantile keeps two promises: the first owners of a larger population are those of a
-smaller one, and a mechanism that may know a distribution (not the draws) can ask for its quantiles.
+Drawing by quantile keeps a promise: the first owners of a larger population are those of a smaller
+one.
 """
 
 from __future__ import annotations
@@ -164,9 +164,7 @@ class Distributions:
             return cls.BY_NAME[str(name)](**settings)
         except TypeError:
             wanted = ", ".join(getattr(cls.BY_NAME[str(name)], "__dataclass_fields__", {}))
-            raise BadInput(
-                where, dict(given), f'distribution "{name}" takes exactly: {wanted}.'
-            ) from None
+            raise BadInput(where, dict(given), f'distribution "{name}" takes: {wanted}.') from None
         except BadInput as bad:
             raise BadInput(f"{where}.{bad.field}", bad.value, bad.remedy) from None
 

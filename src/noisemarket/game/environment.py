@@ -65,6 +65,12 @@ class Environment:
     def __len__(self) -> int:
         return len(self.population)
 
+    def slices(self) -> list[slice]:
+        """All owners, so many at a time that their tables take some tens of megabytes."""
+        savings, payments = self.levels.shape
+        step = max(1, min(4096, 2_000_000 // (savings * payments)))
+        return [slice(at, min(at + step, len(self))) for at in range(0, len(self), step)]
+
     def only(self, phase: int) -> Environment:
         """This environment as if the preferences of one phase held all along."""
         return replace(self, phases=(replace(self.phases[phase], start=0),))

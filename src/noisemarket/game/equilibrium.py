@@ -18,7 +18,8 @@ from noisemarket.game.protocol import Games
 from noisemarket.game.sides import BoolArray
 
 TOLERANCE = 1e-9
-"""Payoffs closer than this count as equal: on a grid, ties are common and rounding blurs them."""
+"""Payoffs closer than this part of the largest count as equal: on a grid, ties are common and
+rounding blurs them."""
 
 _CHUNK = 512
 """Owners solved at once: their tables stay in the cache and memory does not grow with owners."""
@@ -107,7 +108,7 @@ def first_best(games: Games) -> Outcomes:
     payment = np.empty(len(games), dtype=np.int64)
     for part in _chunks(len(games)):
         owner = games.owner_rewards[part]
-        accepted = owner >= owner[:, :1, :1] - TOLERANCE
+        accepted = owner >= owner[:, :1, :1] - _near(owner)
         if games.sees_offer:
             accepted = games.agreed[part].copy()
             accepted[:, 0, 0] = True  # no trade needs no signature
@@ -122,8 +123,8 @@ def _chunks(owners: int) -> Iterator[slice]:
 
 def _mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
     """The cells of every game where neither side gains by moving alone."""
-    owner_content = owner >= owner.max(axis=1, keepdims=True) - TOLERANCE
-    curator_content = curator >= curator.max(axis=2, keepdims=True) - TOLERANCE
+    owner_content = owner >= owner.max(axis=1, keepdims=True) - _near(owner)
+    curator_content = curator >= curator.max(axis=2, keepdims=True) - _near(curator)
     return np.asarray(owner_content & curator_content)
 
 
@@ -136,7 +137,7 @@ def _is_equilibrium(
         return False
     for table, replies in ((owner, owner @ payments), (curator, savings @ curator)):
         regret = replies.max() - savings @ table @ payments
-        if not regret <= TOLERANCE * max(1.0, float(np.abs(table).max())):
+        if not regret <= TOLERANCE * float(np.abs(table).max()):
             return False
     return True
 
@@ -151,4 +152,9 @@ def _best_cell(values: FloatArray, allowed: BoolArray) -> tuple[IntArray, IntArr
 def _first_highest(values: FloatArray) -> IntArray:
     """The first index along the last axis that holds its maximum, rounding aside."""
     highest = values.max(axis=-1, keepdims=True)
-    return np.asarray((values >= highest - TOLERANCE).argmax(axis=-1))
+    return np.asarray((values >= highest - _near(values)).argmax(axis=-1))
+
+
+def _near(values: FloatArray) -> float:
+    """How close two of these payoffs may be to count as equal."""
+    return TOLERANCE * float(np.abs(values[np.isfinite(values)]).max(initial=0.0))

@@ -20,6 +20,9 @@ _LOWEST = {"privacy_cost": (0.0, True), "data_size": (1.0, True), "beta": (0.0, 
            "markup": (0.0, True)}  # fmt: skip
 
 
+_HIGHEST = 1e30
+
+
 @dataclass(frozen=True)
 class DataOwner:
     """One owner: privacy cost and markup are its secrets, beta and data size describe its data."""
@@ -60,13 +63,14 @@ class Population:
         arrays = {name: np.ascontiguousarray(columns[name], dtype=float) for name in FIELDS}
         for name, values in arrays.items():
             low, inclusive = _LOWEST[name]
-            bad = ~np.isfinite(values) | ((values < low) if inclusive else (values <= low))
+            bad = ~(values <= _HIGHEST) | ((values < low) if inclusive else (values <= low))
             if bad.any():
                 first = int(np.flatnonzero(bad)[0])
                 raise BadInput(
                     f"{name} of owner {names[first]}",
                     float(values[first]),
-                    f"give a finite number {'of at least' if inclusive else 'above'} {low:g}.",
+                    f"give a finite number {'of at least' if inclusive else 'above'} {low:g} "
+                    f"and at most {_HIGHEST:g}.",
                 )
         return cls(names=names, key=_keys(names), **arrays)
 
@@ -90,7 +94,7 @@ def _keys(names: Sequence[str] | range) -> NDArray[np.uint64]:
 
 
 def _key(name: str) -> int:
-    if name.isascii() and name.isdigit() and str(int(name)) == name and int(name) < 1 << 63:
+    if len(name) < 19 and name.isascii() and name.isdigit() and str(int(name)) == name:
         return int(name)
     digest = hashlib.blake2b(name.encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") | (1 << 63)

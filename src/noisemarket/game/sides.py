@@ -20,7 +20,8 @@ Payoff = Literal["printed", "privacy_loss"]
 BoolArray = NDArray[np.bool_]
 
 SLACK = 1e-9
-"""Rounding allowance of the signing tests: prices sit exactly on the owner's limit quite often."""
+"""Rounding allowance of the signing tests, as a part of the largest payoff at stake: prices sit
+exactly on the owner's limit quite often."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class OwnerSide:
         loss = self._loss()
         extra = (1.0 + self.markup)[:, None] * (loss - loss[:, :1])
         income = self.payment_value * self.levels.payments
-        return np.asarray(income[None, None, :] >= extra[:, :, None] - SLACK)
+        return np.asarray(income[None, None, :] >= extra[:, :, None] - SLACK * income[-1])
 
 
 @dataclass(frozen=True)
@@ -94,4 +95,5 @@ class CuratorSide:
 
     def signs(self) -> BoolArray:
         """Where the curator signs: the quality bought is worth its price."""
-        return np.asarray(self.gains() >= -SLACK)
+        gains = self.gains()
+        return np.asarray(gains >= -SLACK * np.abs(gains).max(initial=0.0))

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numba.core import config
 from numpy.typing import NDArray
 
+from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Games
 from noisemarket.learning.compiled.loop import play_all
@@ -19,6 +21,9 @@ from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import rule
 
 IntArray = NDArray[np.int64]
+
+LARGEST_REWARD = 1e100
+"""Beyond it, sums of rewards might reach the sentinel that fills unused lanes."""
 
 COMPILED = {"wolf_phc": CLIMBING, "phc": CLIMBING, "q_learning": EXPLORING, "greedy": FIXED}
 """Rules that the compiled loop knows; any other is played by its plain file, only slower."""
@@ -52,15 +57,13 @@ class Batch:
     ``counts`` are sums of level numbers over all pairs, a row per block of iterations: offers,
     quotes, then savings, payments and number of deals really made. ``payoffs`` are the sums of the
     owner's and the curator's rewards. Per pair: ``deals`` (usual saving and payment of late, 0 and
-    0 for none), ``last`` (saving and payment played last), ``recent`` (mean rewards of late) and
-    both final policies, if kept.
+    0 for none), ``last`` (saving and payment played last) and both final policies, if kept.
     """
 
     counts: IntArray
     payoffs: FloatArray
     deals: IntArray
     last: IntArray
-    recent: FloatArray
     owner_policies: FloatArray
     curator_policies: FloatArray
 
@@ -87,13 +90,24 @@ def play_batch(
 ) -> Batch:
     """Play the games of some owners; phase i holds from iteration ``starts[i]`` on."""
     kind = rule(brief.rule)
+    for games in phases:
+        _check_tables(games)
     firsts = first_values(kind, phases[0], brief)
     live = [i for i, start in enumerate(starts) if start < brief.iterations]
     phases = [phases[i] for i in live]
     bounds = np.array([*(starts[i] for i in live), brief.iterations], dtype=np.int64)
-    if brief.compiled and brief.rule in COMPILED:
+    if brief.compiled and brief.rule in COMPILED and not config.DISABLE_JIT:
         return _play_compiled(brief, phases, bounds, keys, firsts)
     return _play_plainly(brief, phases, bounds, keys, firsts)
+
+
+def _check_tables(games: Games) -> None:
+    """Refuse rewards that the compiled tables could not tell from their padding."""
+    tables = (games.owner_rewards, games.curator_rewards, games.owner_hopes, games.curator_hopes)
+    for table in tables:
+        largest = float(np.abs(table).max(initial=0.0))
+        if not largest <= LARGEST_REWARD:
+            raise BadInput("payoffs", largest, f"let no payoff exceed {LARGEST_REWARD:g}.")
 
 
 def _empty(brief: Brief, games: Games) -> Batch:
@@ -104,7 +118,6 @@ def _empty(brief: Brief, games: Games) -> Batch:
         payoffs=np.zeros((brief.blocks, 2)),
         deals=np.zeros((pairs, 2), np.int64),
         last=np.zeros((pairs, 2), np.int64),
-        recent=np.zeros((pairs, 2)),
         owner_policies=np.empty((kept, payments, savings)),
         curator_policies=np.empty((kept, savings, payments)),
     )
@@ -144,7 +157,6 @@ def _play_compiled(
         out.payoffs,
         out.deals,
         out.last,
-        out.recent,
         out.owner_policies,
         out.curator_policies,
         _aligned(width),
@@ -214,10 +226,10 @@ def _record(
     np.add.at(out.payoffs[:, 1], block, history.curator_rewards)
     window = _window(brief, bounds)
     late = slice(len(j) - window, None)
-    out.recent[n] = history.owner_rewards[late].mean(), history.curator_rewards[late].mean()
     out.last[n] = j[-1], k[-1]
     seen = np.zeros(agreed.shape[1:], np.int64)
     np.add.at(seen, (j[late], k[late]), 1)
     seen[~agreed[-1]] = 0
+    seen[0, 0] = 0
     if 2 * seen.sum() >= window:
         out.deals[n] = np.unravel_index(seen.argmax(), seen.shape)

@@ -8,17 +8,20 @@ from typing import TypeVar
 
 Result = TypeVar("Result")
 
-_WORK_PER_BATCH = 4_000_000
+_WORK_PER_BATCH = {True: 4_000_000, False: 20_000}  # pair-iterations, compiled and plain
+_CELLS_PER_BATCH = 1_000_000
 _LARGEST_BATCH = 512
 
 
-def batches(owners: int, iterations: int) -> list[slice]:
-    """Cut the owners into batches of some tenths of a second each.
+def batches(owners: int, iterations: int, cells: int, *, compiled: bool = True) -> list[slice]:
+    """Cut the owners into batches of some tenths of a second and some tens of megabytes each.
 
-    The cut depends on nothing but these two numbers, so that sums over batches come out the same
-    with any number of threads.
+    ``cells`` is the size of a payoff table. The cut depends on nothing but these numbers, so that
+    sums over batches come out the same with any number of threads.
     """
-    size = max(1, min(_LARGEST_BATCH, _WORK_PER_BATCH // iterations, -(-owners // 16)))
+    by_work = _WORK_PER_BATCH[compiled] // iterations
+    by_memory = _CELLS_PER_BATCH // cells
+    size = max(1, min(_LARGEST_BATCH, by_work, by_memory, -(-owners // 16)))
     return [slice(at, min(at + size, owners)) for at in range(0, owners, size)]
 
 

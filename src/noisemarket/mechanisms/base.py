@@ -144,9 +144,8 @@ def same_for_all(owners: int, saving: int, payment: int) -> Contracts:
 
 
 def by_slices(environment: Environment, solve: Callable[[slice], Outcomes]) -> Contracts:
-    """Solve the owners' games some thousand at a time, so that memory stays bounded."""
-    owners, step = len(environment), 4096
-    solved = [Contracts.of(solve(slice(at, at + step))) for at in range(0, owners, step)]
+    """Solve the owners' games some at a time, so that memory stays bounded."""
+    solved = [Contracts.of(solve(some)) for some in environment.slices()]
     return Contracts(
         np.concatenate([part.saving for part in solved]),
         np.concatenate([part.payment for part in solved]),

@@ -18,6 +18,9 @@ BAND = 0.02
 TAIL = 0.1
 """Last part of a run whose mean is the level that it settles at."""
 
+FEWEST_BLOCKS = 10
+"""Blocks of a trace below which nobody can tell whether it has settled."""
+
 RECOVERED = 0.95
 """Part of its former efficiency that a learner must be back at to have recovered."""
 
@@ -30,7 +33,8 @@ class Recovery:
     preferences of the time: its mean over the last tenth before the change, and over the last tenth
     before the next one. ``iterations`` counts from the change until efficiency stays at no less
     than 95 % of what it was (None: it does not); ``settled`` until savings and payments stay where
-    they end up, wherever that is (None: they do not). Without gains from trade in equilibrium there
+    they end up, wherever that is (None: they do not). Levels are None for a change that lies in one
+    block of the trace with the next. Without gains from trade in equilibrium there
     is no efficiency, and to recover is to settle.
     """
 
@@ -39,26 +43,36 @@ class Recovery:
     settled: int | None
     efficiency_before: float | None
     efficiency_after: float | None
-    saving_before: float
-    saving_after: float
-    payment_before: float
-    payment_after: float
+    saving_before: float | None
+    saving_after: float | None
+    payment_before: float | None
+    payment_after: float | None
 
 
 def converged_at(trace: Trace, levels: Levels) -> int | None:
     """The iteration from which mean saving and mean payment stay where they end up.
 
     That is: within 2 % of their whole range of the mean of the last tenth, or within what their
-    noise from block to block explains, where it is more. None if not before that tenth.
+    noise from block to block explains, where it is more. None if not before that tenth, or if the
+    trace has fewer than ten blocks. A run that drifts on for ever settles the later the longer it
+    is: compare times only at equal length.
     """
-    settled = [
-        _settled(trace.saving, levels.sigma_max),
-        _settled(trace.payment, levels.payment_max),
-    ]
-    if any(block is None for block in settled):
+    saving = settled_at(trace.saving, trace.iteration, levels.sigma_max)
+    payment = settled_at(trace.payment, trace.iteration, levels.payment_max)
+    return None if saving is None or payment is None else max(saving, payment)
+
+
+def settled_at(series: FloatArray, iteration: IntArray, full_range: float) -> int | None:
+    """The same for one series, whose blocks end at the given iterations."""
+    if len(series) < FEWEST_BLOCKS:
         return None
-    block = max(block for block in settled if block is not None)
-    return 0 if block == 0 else int(trace.iteration[block - 1])
+    tail = _tail(series)
+    band = max(BAND * full_range, _noise(tail))
+    outside = np.flatnonzero(np.abs(series - tail.mean()) > band)
+    first = 0 if outside.size == 0 else int(outside[-1]) + 1
+    if first > len(series) - len(tail):
+        return None
+    return 0 if first == 0 else int(iteration[first - 1])
 
 
 def recoveries(
@@ -82,26 +96,24 @@ def recoveries(
     out = []
     for i in range(1, len(starts)):
         before, after = parts[i - 1], parts[i]
-        if before.start >= before.stop or after.start >= after.stop:
-            continue
         part = Trace(**{name: getattr(trace, name)[after] for name in Trace.__dataclass_fields__})
         end = converged_at(part, levels)
         settled = None if end is None else max(end - starts[i], 0)
         was, now = efficiency[i - 1], efficiency[i]
         regained = settled
-        if was is not None and now is not None:
+        if was is not None and now is not None and len(was) and len(now):
             regained = _regained(now, RECOVERED * _tail_mean(was), part.iteration, starts[i])
         out.append(
             Recovery(
                 at=starts[i],
                 iterations=regained,
                 settled=settled,
-                efficiency_before=None if was is None else _tail_mean(was),
-                efficiency_after=None if now is None else _tail_mean(now),
-                saving_before=_tail_mean(trace.saving[before]),
-                saving_after=_tail_mean(trace.saving[after]),
-                payment_before=_tail_mean(trace.payment[before]),
-                payment_after=_tail_mean(trace.payment[after]),
+                efficiency_before=None if was is None else _level(was),
+                efficiency_after=None if now is None else _level(now),
+                saving_before=_level(trace.saving[before]),
+                saving_after=_level(trace.saving[after]),
+                payment_before=_level(trace.payment[before]),
+                payment_after=_level(trace.payment[after]),
             )
         )
     return out
@@ -127,6 +139,11 @@ def _tail_mean(series: FloatArray) -> float:
     return float(_tail(series).mean())
 
 
+def _level(series: FloatArray) -> float | None:
+    """Where a part of a trace ends; None for a part without a block of its own."""
+    return _tail_mean(series) if len(series) else None
+
+
 def _noise(tail: FloatArray) -> float:
     """Three standard deviations of the noise between neighbouring blocks.
 
@@ -135,12 +152,3 @@ def _noise(tail: FloatArray) -> float:
     if len(tail) < 3:
         return 0.0
     return float(3.0 * 1.4826 / np.sqrt(2.0) * np.median(np.abs(np.diff(tail))))
-
-
-def _settled(series: FloatArray, full_range: float) -> int | None:
-    """First block from which a series stays in its band; None if that is in its tail."""
-    tail = _tail(series)
-    band = max(BAND * full_range, _noise(tail))
-    outside = np.flatnonzero(np.abs(series - tail.mean()) > band)
-    first = 0 if outside.size == 0 else int(outside[-1]) + 1
-    return None if first > len(series) - len(tail) else first

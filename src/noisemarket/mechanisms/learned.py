@@ -14,12 +14,13 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.learning.batch import Batch, Brief, play_batch
+from noisemarket.learning.batch import COMPILED, Batch, Brief, play_batch
+from noisemarket.learning.compiled.loop import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
 from noisemarket.learning.crew import batches, work_through
 from noisemarket.mechanisms.base import Agreement, Contracts, Mechanism, Progress, Task, Trace
 
-POLICIES_KEPT_UP_TO = 20_000
-"""Owners up to which final policies are kept: 7 kB each."""
+POLICIES_KEPT_UP_TO = 20_000_000
+"""Table cells of all owners up to which final policies are kept, 16 bytes each."""
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,17 @@ class Learned(Mechanism):
     def run(self, environment: Environment, task: Task) -> Agreement:
         owners = len(environment)
         brief = replace(task.brief, rule=self.rule, keep_policies=task.exploitability)
-        keep = task.exploitability and owners <= POLICIES_KEPT_UP_TO
+        savings, payments = environment.levels.shape
+        cells = savings * payments
+        keep = task.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
         contracts = Contracts(
             np.zeros(owners, np.int64), np.zeros(owners, np.int64), np.zeros(owners, bool)
         )
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
         parts: dict[int, Batch] = {}
-        slices = batches(owners, brief.iterations)
+        totals = _Totals(brief)
+        slices = batches(owners, brief.iterations, cells, compiled=self.rule in COMPILED)
         work = work_through(
             slices, lambda some: self._play(environment, brief, some), task.threads, task.stop
         )
@@ -60,13 +64,15 @@ class Learned(Mechanism):
             done[some] = True
             gaps[0, some] = part.owner_exploitability
             gaps[1, some] = part.curator_exploitability
-            parts[number] = part.batch if keep else _without_policies(part.batch)
+            totals.enter(number, part.batch)
+            if keep:
+                parts[number] = part.batch
             task.watch(Progress(some, part.contracts, int(done.sum()), owners))
         ordered = [parts[number] for number in sorted(parts)]
         return Agreement(
             contracts=contracts,
             done=done,
-            trace=_trace(ordered, brief, environment.levels, int(done.sum())),
+            trace=totals.trace(environment.levels, int(done.sum())),
             owner_exploitability=gaps[0] if task.exploitability else None,
             curator_exploitability=gaps[1] if task.exploitability else None,
             owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
@@ -93,31 +99,53 @@ class Learned(Mechanism):
         return _Part(batch, Contracts.of(outcomes), gap.owner, gap.curator)
 
 
-def _without_policies(batch: Batch) -> Batch:
-    none = np.empty((0, 0, 0))
-    return replace(batch, owner_policies=none, curator_policies=none)
-
-
 def _stack(policies: list[FloatArray]) -> FloatArray | None:
     return np.concatenate(policies) if policies else None
 
 
-def _trace(parts: list[Batch], brief: Brief, levels: Levels, owners: int) -> Trace | None:
-    if not parts:
-        return None
-    counts: IntArray = np.sum([part.counts for part in parts], axis=0)
-    payoffs: FloatArray = np.sum([part.payoffs for part in parts], axis=0)
-    ends = np.minimum(np.arange(1, brief.blocks + 1) * brief.trace_every, brief.iterations)
-    plays = np.diff(ends, prepend=0) * owners
-    saving_step, payment_step = levels.savings[1], levels.payments[1]
-    offer, quote, saving, payment, deals = (counts[:, i] / plays for i in range(5))
-    return Trace(
-        iteration=ends,
-        saving=saving * saving_step,
-        payment=payment * payment_step,
-        offer=offer * saving_step,
-        quote=quote * payment_step,
-        signed_share=deals,
-        owner_reward=payoffs[:, 0] / plays,
-        curator_reward=payoffs[:, 1] / plays,
-    )
+class _Totals:
+    """Sums of the batches' counts and payoffs, added in the order of the batches.
+
+    Batches come in as threads finish them. One that is early waits for those before it, so that
+    floating-point sums do not depend on who was faster.
+    """
+
+    def __init__(self, brief: Brief) -> None:
+        self._brief = brief
+        self._counts = np.zeros((brief.blocks, 5), np.int64)
+        self._payoffs = np.zeros((brief.blocks, 2))
+        self._early: dict[int, tuple[IntArray, FloatArray]] = {}
+        self._next = 0
+
+    def enter(self, number: int, batch: Batch) -> None:
+        """Take in the batch of that number."""
+        self._early[number] = (batch.counts, batch.payoffs)
+        while self._next in self._early:
+            self._add(self._next)
+            self._next += 1
+
+    def _add(self, number: int) -> None:
+        counts, payoffs = self._early.pop(number)
+        self._counts += counts
+        self._payoffs += payoffs
+
+    def trace(self, levels: Levels, owners: int) -> Trace | None:
+        """The means over all owners that were finished."""
+        for number in sorted(self._early):
+            self._add(number)
+        if owners == 0:
+            return None
+        brief = self._brief
+        ends = np.minimum(np.arange(1, brief.blocks + 1) * brief.trace_every, brief.iterations)
+        plays = np.diff(ends, prepend=0) * owners
+        saving_step, payment_step = levels.savings[1], levels.payments[1]
+        return Trace(
+            iteration=ends,
+            saving=self._counts[:, SAVINGS] / plays * saving_step,
+            payment=self._counts[:, PAYMENTS] / plays * payment_step,
+            offer=self._counts[:, OFFERS] / plays * saving_step,
+            quote=self._counts[:, QUOTES] / plays * payment_step,
+            signed_share=self._counts[:, DEALS] / plays,
+            owner_reward=self._payoffs[:, 0] / plays,
+            curator_reward=self._payoffs[:, 1] / plays,
+        )

@@ -16,7 +16,7 @@ class PainFL(Direct):
     degrees the menu knows only the spread, so it is made for the mean quality over owners.
     """
 
-    knows = "the distribution of costs and data"
+    knows = "how costs and data are spread among these owners"
 
     def check(self, environment: Environment, task: Task) -> None:
         super().check(environment, task)

@@ -10,8 +10,6 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.sides import BoolArray
 from noisemarket.mechanisms.base import Contracts
 
-_SLICE = 4096
-
 
 @dataclass(frozen=True)
 class Tally:
@@ -42,8 +40,7 @@ def tally(
     owners = len(contracts)
     sums = np.zeros(4)
     counted = np.ones(owners, dtype=bool) if done is None else done
-    for at in range(0, owners, _SLICE):
-        some = slice(at, min(at + _SLICE, owners))
+    for some in environment.slices():
         row = np.arange(some.stop - some.start)
         j, k, keep = contracts.saving[some], contracts.payment[some], counted[some]
         curator = environment.curator_side(phase, some)

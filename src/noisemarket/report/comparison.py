@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from noisemarket.mechanisms import mechanism
@@ -44,7 +45,7 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
     """One record per mechanism; ``recovery`` says how it took each change of preferences."""
     rows = []
     for name, result in results.items():
-        summary = result.summary()
+        summary = result.outcome()
         row: dict[str, object] = {"mechanism": name, "knows": mechanism(name).knows}
         row |= {column: summary[column] for column in COLUMNS[2:-1]}
         row["recovery"] = [vars(recovery) for recovery in result.recoveries]
@@ -53,14 +54,16 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
 
 
 def comparison_table(rows: list[dict[str, object]]) -> Table:
-    """The same for the screen."""
+    """The same for the screen: owner's payoff, curator's gain, quality and signed share in %."""
     changed = any(row["recovery"] for row in rows)
-    table = Table(title="Mechanisms on one population, means per owner", title_justify="left")
-    table.add_column("mechanism")
-    heads = ["saving", "payment", "owner's payoff", "curator's gain", "quality %", "signed %",
-             "settled at", "exploit."]  # fmt: skip
+    title = "Mechanisms on one population, means per owner"
+    table = Table(
+        title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
+    )
+    table.add_column("mechanism", no_wrap=True)
+    heads = ["saving", "payment", "owner", "curator", "quality", "signed", "settled", "exploit."]
     for head in heads + (["recovers in"] if changed else []):
-        table.add_column(head, justify="right")
+        table.add_column(head, justify="right", no_wrap=head != "recovers in")
     for row in rows:
         cells = [
             f"{row['mean_saving']:.3f}",
@@ -76,7 +79,7 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
             times = row["recovery"]
             assert isinstance(times, list)
             cells.append(", ".join(recovered(Recovery(**one)) for one in times) or "-")
-        table.add_row(name_of(str(row["mechanism"])), *cells)
+        table.add_row(str(row["mechanism"]), *cells)
     return table
 
 

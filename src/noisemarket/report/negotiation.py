@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
-from noisemarket.mechanisms import mechanism
+from noisemarket.game.equilibrium import equilibrium
 from noisemarket.mechanisms.base import Contracts
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.tally import Tally
-from noisemarket.negotiation import Negotiation, task
+from noisemarket.negotiation import Negotiation
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import contracts_csv, trace_csv
 from noisemarket.runfolder import RunFolder
@@ -145,32 +145,33 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
 def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
     environment, learner = result.environment, result.scenario.learner
-    exact = mechanism("equilibrium").run(environment, task(result.scenario)).contracts
     cost = environment.phases[-1].privacy_cost
-    some = np.flatnonzero(result.agreement.done)[:_DRAWN_OWNERS]
-    order = some[np.argsort(cost[some])]
+    some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
+    exact = Contracts.of(equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS))))
     canvas, axes = figure(2)
     for axis, title, values, pick in (
         (axes[0][0], "Noise saving", environment.levels.savings, _saving),
         (axes[0][1], "Payment", environment.levels.payments, _payment),
     ):
         reached, equal = values[pick(result.agreement.contracts)], values[pick(exact)]
-        axis.step(
-            cost[order],
-            equal[order],
-            color=colour_of("equilibrium"),
-            linewidth=1,
-            where="mid",
-            label=name_of("equilibrium"),
-        )
         axis.plot(
             cost[some],
-            reached[some],
-            ".",
-            color=colour_of(learner),
-            alpha=0.7,
-            label=name_of(learner),
+            equal[some],
+            "_",
+            color=colour_of("equilibrium"),
+            label=name_of("equilibrium"),
         )
+        for signed, marker, words in ((True, ".", "signed"), (False, "x", "nothing signed")):
+            those = some[result.agreement.contracts.signed[some] == signed]
+            if len(those):
+                axis.plot(
+                    cost[those],
+                    reached[those],
+                    marker,
+                    color=colour_of(learner),
+                    alpha=0.7,
+                    label=f"{name_of(learner)}, {words}",
+                )
         label(axis, title, "privacy cost of the owner", title.lower())
     axes[0][0].legend(frameon=False, fontsize=9)
     return save(canvas, _to(folder), "contracts")

@@ -1,7 +1,13 @@
-"""The paper's claims as testable statements, and what our trials say to each."""
+"""The paper's claims as testable statements, and what our trials say to each.
+
+A page makes some 25 comparisons, so each is decided at 0.05 / 25 (Bonferroni): a verdict is "yes"
+or "no" only where the evidence is that strong, else "not shown". Numbers are shown with plain 95 %
+intervals over seeds. Learners play the same seeds, so all comparisons are paired.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -12,32 +18,31 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.convergence import RECOVERED
 from noisemarket.reproduction.trials import Adaptation, Trials
 
-CONFIDENCE = 0.95
+SHOWN, DECISIVE = 0.95, 1.0 - 0.05 / 25
+HORIZONS = (4, 2, 1)
+"""Speeds are compared after a quarter, a half and all of the run."""
+
+TURN_BACK = 0.05
+"""Part of its way that a series may go back and still "keep increasing"."""
+
+YES, NO, OPPOSITE, OPEN = "yes", "no", "no, the opposite", "not shown"
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean over seeds with its 95 % confidence interval (Student's t)."""
+    """A mean over seeds with its confidence interval (Student's t)."""
 
     mean: float
     half: float
 
     @classmethod
-    def of(cls, values: FloatArray) -> Interval:
+    def of(cls, values: FloatArray, confidence: float = SHOWN) -> Interval:
         """The interval of one value per seed."""
         n = len(values)
-        t = float(stdtrit(n - 1, 0.5 + CONFIDENCE / 2)) if n > 1 else np.inf
-        return cls(float(values.mean()), t * float(values.std(ddof=1)) / np.sqrt(n))
-
-    @property
-    def above_zero(self) -> bool:
-        """Whether the whole interval lies above 0."""
-        return self.mean - self.half > 0
-
-    @property
-    def below_zero(self) -> bool:
-        """Whether the whole interval lies below 0."""
-        return self.mean + self.half < 0
+        if n < 2:
+            return cls(float(values.mean()), math.inf)
+        t = float(stdtrit(n - 1, 0.5 + confidence / 2))
+        return cls(float(values.mean()), t * float(values.std(ddof=1)) / math.sqrt(n))
 
     def shown(self, digits: int) -> str:
         """As text, with the given decimals."""
@@ -54,98 +59,129 @@ class Verdict:
     numbers: str
 
 
-def _seen(*wanted_positive: Interval) -> str:
-    if all(interval.above_zero for interval in wanted_positive):
-        return "yes"
-    if any(interval.below_zero for interval in wanted_positive):
-        return "no, the opposite" if len(wanted_positive) == 1 else "no"
-    return "no difference" if len(wanted_positive) == 1 else "not shown"
+def positive(values: FloatArray) -> str:
+    """Whether the mean of one value per seed is above zero, beyond doubt."""
+    interval = Interval.of(values, DECISIVE)
+    if interval.mean - interval.half > 0:
+        return YES
+    return OPPOSITE if interval.mean + interval.half < 0 else OPEN
 
 
-def _played_and_signed(played: Interval, signed: Interval) -> str:
-    """A verdict on what is played (exploration included) and on what is signed in the end."""
-    first, second = _seen(played), _seen(signed)
-    return first if first == second else f"as played: {first}; as signed: {second}"
+def sooner(first: FloatArray, second: FloatArray) -> str:
+    """Whether the first is sooner, seed by seed: a sign test, in which never is later than any."""
+    wins, losses = int((first < second).sum()), int((first > second).sum())
+    n, best = wins + losses, max(wins, losses)
+    chance = min(1.0, 2 * sum(math.comb(n, k) for k in range(best, n + 1)) / 2**n)
+    if chance > 1.0 - DECISIVE:
+        return OPEN
+    return YES if wins > losses else OPPOSITE
+
+
+def all_of(verdicts: Sequence[str]) -> str:
+    """A claim of several parts: seen if each is, refuted if any is."""
+    if all(verdict == YES for verdict in verdicts):
+        return YES
+    return NO if OPPOSITE in verdicts or NO in verdicts else OPEN
+
+
+def moves(series: FloatArray, sign: int) -> tuple[str, float]:
+    """Whether series (a row per seed) keep moving up (or down), and what part they turn back by."""
+    parts = np.array(
+        [[row[0], *(part.mean() for part in np.array_split(row, 20))] for row in sign * series]
+    )
+    way = parts.max(axis=1) - parts[:, 0]
+    back = float(np.mean((parts.max(axis=1) - parts[:, -1]) / np.where(way > 0, way, 1.0)))
+    seen = positive(parts[:, -1] - parts[:, 0])
+    return ("partly" if seen == YES and back > TURN_BACK else seen), back
 
 
 def judge(trials: Mapping[str, Trials]) -> list[Verdict]:
     """All claims on the trials of one preset, by learner."""
     wolf, q, greedy = (trials[name] for name in ("dypp", "q_learning", "greedy"))
-    preset, last = wolf.preset, wolf.iteration[-1]
-    out = []
+    return [
+        *(_shape(wolf, series, sign) for series, sign in (("saving", 1), ("payment", -1))),
+        _speed("Greedy converges fastest", greedy, [wolf, q]),
+        _quality(greedy, wolf, q),
+        _speed("Q-learning needs the most iterations, WoLF-PHC is faster", wolf, [q]),
+        _utility(wolf, q),
+        _payments(wolf, q),
+        _nash(wolf, q, greedy),
+    ]
 
-    def add(claim: str, seen: str, numbers: str) -> None:
-        out.append(Verdict(claim, preset, seen, numbers))
 
-    for series, claim, sign, digits in (
-        ("saving", "Savings keep increasing, then settle", 1, 3),
-        ("payment", "Payments keep decreasing, then settle", -1, 2),
-    ):
-        start, end = wolf.at_start(series), wolf.at_end(series)
-        change = Interval.of(sign * (end - start))
-        settled = bool((wolf.settled < last).mean() > 0.5)
-        seen = _seen(change)
-        add(
-            claim,
-            seen if settled or seen != "yes" else "yes, but not settled",
-            f"from {Interval.of(start).shown(digits)} to {Interval.of(end).shown(digits)}, "
-            f"settled at {_iterations(wolf, last)}",
-        )
-    speed = (
-        f"settled at {_iterations(greedy, last)} (greedy), {_iterations(wolf, last)} (WoLF-PHC), "
-        f"{_iterations(q, last)} (Q-learning)"
+def _shape(wolf: Trials, series: str, sign: int) -> Verdict:
+    last = int(wolf.iteration[-1])
+    seen, back = moves(getattr(wolf, series), sign)
+    settled = np.isfinite(wolf.settled(last, series))
+    if seen == YES and not settled.all():
+        seen = f"yes, but settled in {int(settled.sum())} of {len(settled)} seeds only"
+    digits = 3 if series == "saving" else 2
+    start, end = (Interval.of(at(series)) for at in (wolf.at_start, wolf.at_end))
+    word = "increasing" if sign > 0 else "decreasing"
+    numbers = f"from {start.shown(digits)} to {end.shown(digits)}"
+    if seen == "partly":
+        numbers += f", having turned back by {100 * back:.0f} % of the way"
+    return Verdict(f"{series.capitalize()}s keep {word}, then settle", wolf.preset, seen, numbers)
+
+
+def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> Verdict:
+    last, verdicts, shown = int(fast.iteration[-1]), [], []
+    for part in HORIZONS:
+        horizon = last // part
+        times = {t.learner: t.settled(horizon, "saving", "payment") for t in (fast, *others)}
+        verdicts.append(all_of([sooner(times[fast.learner], times[t.learner]) for t in others]))
+        medians = ", ".join(f"{_name(name)} {_median(time)}" for name, time in times.items())
+        shown.append(f"after {horizon:,}: {medians}")
+    same = len(set(verdicts)) == 1
+    seen = verdicts[0] if same else "depends on the length of the run"
+    return Verdict(claim, fast.preset, seen, "settled (median) " + "; ".join(shown))
+
+
+def _quality(greedy: Trials, wolf: Trials, q: Trials) -> Verdict:
+    seen = all_of([positive(other.quality - greedy.quality) for other in (wolf, q)])
+    shown = ", ".join(
+        f"{Interval.of(t.quality).shown(1)} % ({_name(t.learner)})" for t in (greedy, wolf, q)
     )
-    add(
-        "Greedy converges fastest",
-        _seen(Interval.of(wolf.settled - greedy.settled), Interval.of(q.settled - greedy.settled)),
-        speed,
+    claim = "Greedy has the worst model performance"
+    return Verdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
+
+
+def _utility(wolf: Trials, q: Trials) -> Verdict:
+    played = positive(wolf.at_end("saving") - q.at_end("saving"))
+    signed = positive(wolf.quality - q.quality)
+    numbers = (
+        f"saving as played {_both(wolf.at_end('saving'), q.at_end('saving'), 3)}; quality of the "
+        f"contracts {_both(wolf.quality, q.quality, 1)} %"
     )
-    quality = (
-        f"quality {Interval.of(greedy.quality).shown(1)} % (greedy), "
-        f"{Interval.of(wolf.quality).shown(1)} % (WoLF-PHC), "
-        f"{Interval.of(q.quality).shown(1)} % (Q-learning)"
+    claim = "WoLF-PHC gives better model utility than Q-learning"
+    return Verdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+
+
+def _payments(wolf: Trials, q: Trials) -> Verdict:
+    played = positive(q.at_end("payment") - wolf.at_end("payment"))
+    signed = positive(q.contract_payment - wolf.contract_payment)
+    numbers = (
+        f"as played {_both(wolf.at_end('payment'), q.at_end('payment'), 2)}; in the contracts "
+        f"{_both(wolf.contract_payment, q.contract_payment, 2)}"
     )
-    add(
-        "Greedy has the worst model performance",
-        _seen(Interval.of(wolf.quality - greedy.quality), Interval.of(q.quality - greedy.quality)),
-        quality,
+    claim = "WoLF-PHC gives lower payments than Q-learning"
+    return Verdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+
+
+def _nash(wolf: Trials, q: Trials, greedy: Trials) -> Verdict:
+    """Equal within 5 % of the equilibrium's gain, or not."""
+    share = wolf.contract_gain / wolf.equilibrium_gain
+    near = positive(np.minimum(share - 0.95, 1.05 - share))
+    exploitable = ", ".join(
+        f"{Interval.of(t.exploitability).shown(3)} ({_name(t.learner)})" for t in (wolf, q, greedy)
     )
-    add(
-        "Q-learning needs the most iterations, WoLF-PHC is faster",
-        _seen(Interval.of(q.settled - wolf.settled)),
-        speed,
-    )
-    add(
-        "WoLF-PHC gives better model utility than Q-learning",
-        _played_and_signed(
-            Interval.of(wolf.at_end("saving") - q.at_end("saving")),
-            Interval.of(wolf.quality - q.quality),
-        ),
-        f"saving as played {_both(wolf, q, 'saving', 3)}; quality of the contracts "
-        f"{Interval.of(wolf.quality).shown(1)} against {Interval.of(q.quality).shown(1)} %",
-    )
-    add(
-        "WoLF-PHC gives lower payments than Q-learning",
-        _played_and_signed(
-            Interval.of(q.at_end("payment") - wolf.at_end("payment")),
-            Interval.of(q.contract_payment - wolf.contract_payment),
-        ),
-        f"as played {_both(wolf, q, 'payment', 2)}; in the contracts "
-        f"{Interval.of(wolf.contract_payment).shown(2)} against "
-        f"{Interval.of(q.contract_payment).shown(2)}",
-    )
-    gap = Interval.of(wolf.equilibrium_gain - wolf.contract_gain)
-    share = Interval.of(100 * wolf.contract_gain / wolf.equilibrium_gain)
-    add(
-        "WoLF-PHC converges to the Nash equilibrium",
-        "no" if gap.above_zero else "yes",
+    numbers = (
         f"curator's gain {Interval.of(wolf.contract_gain).shown(2)}, "
-        f"{share.shown(0)} % of the exact equilibrium's; exploitability "
-        f"{Interval.of(wolf.exploitability).shown(3)} (WoLF-PHC), "
-        f"{Interval.of(q.exploitability).shown(3)} (Q-learning), "
-        f"{Interval.of(greedy.exploitability).shown(3)} (greedy)",
+        f"{Interval.of(100 * share).shown(0)} % of the exact equilibrium's; exploitability "
+        f"{exploitable}"
     )
-    return out
+    claim = "WoLF-PHC converges to the Nash equilibrium"
+    return Verdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
 
 
 def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
@@ -154,12 +190,12 @@ def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
     for change in dict.fromkeys(one.change for one in adaptations):
         by_learner = {one.learner: one for one in adaptations if one.change == change}
         wolf = by_learner["dypp"]
-        seen = _seen(Interval.of(wolf.after - RECOVERED * wolf.before))
+        seen = positive(wolf.after - RECOVERED * wolf.before)
         out.append(
             Verdict(
                 f"WoLF-PHC adapts when all privacy costs {change}",
                 "market",
-                "no" if seen.startswith("no,") else seen,
+                NO if seen == OPPOSITE else seen,
                 "share of the equilibrium's gain before and after: "
                 + ", ".join(_adapted(one) for one in by_learner.values()),
             )
@@ -168,23 +204,27 @@ def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
 
 
 def _adapted(one: Adaptation) -> str:
-    name = {"dypp": "WoLF-PHC", "q_learning": "Q-learning"}[one.learner]
     back = one.iterations[~np.isnan(one.iterations)]
     again = f"{len(back)} of {len(one.after)} seeds recover"
     if len(back):
         again += f", in the median in {np.median(back):,.0f} iterations"
     before, after = Interval.of(100 * one.before), Interval.of(100 * one.after)
-    return f"{before.shown(0)} % and {after.shown(0)} % ({name}; {again})"
+    return f"{before.shown(0)} % and {after.shown(0)} % ({_name(one.learner)}; {again})"
 
 
-def _iterations(trials: Trials, last: float) -> str:
-    settled = trials.settled < last
-    text = Interval.of(trials.settled).shown(0)
-    if settled.all():
-        return text
-    return f"{text} ({int((~settled).sum())} of {len(settled)} seeds had not settled)"
+def _name(learner: str) -> str:
+    return {"dypp": "WoLF-PHC", "q_learning": "Q-learning"}.get(learner, learner)
 
 
-def _both(wolf: Trials, q: Trials, series: str, digits: int) -> str:
-    first, second = Interval.of(wolf.at_end(series)), Interval.of(q.at_end(series))
-    return f"{first.shown(digits)} against {second.shown(digits)}"
+def _median(times: FloatArray) -> str:
+    middle = float(np.sort(times)[len(times) // 2])
+    return "never" if math.isinf(middle) else f"{middle:,.0f}"
+
+
+def _both(first: FloatArray, second: FloatArray, digits: int) -> str:
+    return f"{Interval.of(first).shown(digits)} against {Interval.of(second).shown(digits)}"
+
+
+def _played_and_signed(played: str, signed: str) -> str:
+    """A verdict on what is played (exploration included) and on what is signed in the end."""
+    return played if played == signed else f"as played: {played}; as signed: {signed}"

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.convergence import TAIL
+from noisemarket.game.outcomes import IntArray
+from noisemarket.mechanisms.convergence import TAIL, settled_at
 from noisemarket.negotiation import Negotiation, negotiate
 from noisemarket.scenario import Scenario
 
@@ -22,17 +23,20 @@ ADAPTING = ("dypp", "q_learning")
 
 @dataclass(frozen=True)
 class Trials:
-    """One learner on one preset over all seeds; every array has a row or an entry per seed."""
+    """One learner on one preset over all seeds; every array has a row or an entry per seed.
+
+    ``saving`` and ``payment`` are as played, block by block; quality, payment and gain of the
+    contracts are as signed in the end.
+    """
 
     preset: str
     learner: str
-    iteration: FloatArray
+    owners: int
+    iteration: IntArray
+    ranges: dict[str, float]
     saving: FloatArray
     payment: FloatArray
-    gain: FloatArray
-    settled: FloatArray
     quality: FloatArray
-    contract_saving: FloatArray
     contract_payment: FloatArray
     contract_gain: FloatArray
     exploitability: FloatArray
@@ -46,6 +50,20 @@ class Trials:
         """A series' mean over its last tenth, per seed."""
         values = getattr(self, series)
         return np.asarray(values[:, -max(1, round(TAIL * values.shape[1])) :].mean(axis=1))
+
+    def settled(self, horizon: int, *names: str) -> FloatArray:
+        """Iterations after which all these series stay where they are at the horizon, per seed.
+
+        A longer run extends a shorter one, so the first ``horizon`` iterations are what a run of
+        that length would have been. Infinite where a series has not settled.
+        """
+        blocks = int(np.searchsorted(self.iteration, horizon, side="right"))
+        out = np.zeros(len(self.saving))
+        for name in names:
+            for seed, series in enumerate(getattr(self, name)[:, :blocks]):
+                at = settled_at(series, self.iteration[:blocks], self.ranges[name])
+                out[seed] = max(out[seed], np.inf if at is None else at)
+        return out
 
 
 @dataclass(frozen=True)
@@ -132,17 +150,16 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
     def figure(name: str) -> FloatArray:
         return np.array([getattr(result.learned, name) for result in results])
 
-    last = float(first.iteration[-1])
+    levels = results[0].environment.levels
     return Trials(
         preset=preset,
         learner=learner,
-        iteration=first.iteration.astype(float),
+        owners=len(results[0].environment),
+        iteration=first.iteration,
+        ranges={"saving": levels.sigma_max, "payment": levels.payment_max},
         saving=series("saving"),
         payment=series("payment"),
-        gain=series("curator_reward"),
-        settled=np.array([last if r.converged_at is None else r.converged_at for r in results]),
         quality=figure("mean_quality"),
-        contract_saving=figure("mean_saving"),
         contract_payment=figure("mean_payment"),
         contract_gain=figure("curator_gain"),
         exploitability=np.array([_exploitability(result) for result in results]),

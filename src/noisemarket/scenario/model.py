@@ -35,6 +35,9 @@ class Section(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
+MOST_CELLS = 2_000_000
+"""Pairs of a saving and a payment up to which a game fits into memory."""
+
 _COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
 
 
@@ -47,9 +50,9 @@ class GameSection(Section):
     )
     surface: str = Field("printed", description="loss surface by name")
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
-    saving_levels: int = Field(12, ge=1, description="J: steps of the saving grid")
+    saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
     payment_max: Positive = Field(16.0, description="p_max: highest payment")
-    payment_levels: int = Field(32, ge=1, description="K: steps of the payment grid")
+    payment_levels: int = Field(32, ge=1, le=10_000, description="K: steps of the payment grid")
     quality_weight: float = Field(0.6, ge=0, le=1, description="varpi: curator's weight of quality")
     quality_value: NotNegative = Field(0.2, description="lambda_s: curator's value of quality")
     payment_cost: NotNegative = Field(0.13, description="mu: curator's cost of a payment")
@@ -60,7 +63,7 @@ class GameSection(Section):
 class PopulationSection(Section):
     """Who the owners are: drawn from distributions, or read from a file."""
 
-    owners: int = Field(100, ge=1, description="N: number of data owners")
+    owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="c_n, secret of the owner")
     data_size: Spread = Field(600.0, description="records that an owner holds")
     beta: Spread = Field(1.0, description="non-IID degree of an owner's data")
@@ -69,6 +72,8 @@ class PopulationSection(Section):
 
     def distributions(self) -> dict[str, Distribution]:
         """The distribution of every field."""
+        if isinstance(self.data_size, float) and self.data_size < 1:
+            raise BadInput("population.data_size", self.data_size, "give at least 1 record.")
         return {
             name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
         }
@@ -77,7 +82,7 @@ class PopulationSection(Section):
 class LearningSection(Section):
     """How both sides learn."""
 
-    iterations: int = Field(5000, ge=1, description="interactions of each pair")
+    iterations: int = Field(5000, ge=1, le=10**9, description="interactions of each pair")
     discount: float = Field(0.8, ge=0, lt=1, description="phi: weight of the future")
     learning_rate: float = Field(0.1, gt=0, le=1, description="eta: step of the Q-values")
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
@@ -90,8 +95,10 @@ class LearningSection(Section):
     curator_optimism: NotNegative = Field(
         1.0, description="curator's first Q-value, in its best conceivable payoffs"
     )
-    trace_every: int = Field(50, ge=1, description="iterations per point of the traces")
-    window: int = Field(500, ge=1, description="last iterations that a contract is read from")
+    trace_every: int = Field(50, ge=1, le=10**9, description="iterations per point of the traces")
+    window: int = Field(
+        500, ge=1, le=10**9, description="last iterations that a contract is read from"
+    )
 
     def settings(self) -> Settings:
         """The part that the learning rules read."""
@@ -117,6 +124,12 @@ class ChangeSection(Section):
 
     def change(self) -> Change:
         """The same, as the game knows it."""
+        if not self.scale and not self.set:
+            raise BadInput("changes.at", self.at, "say what changes by scale or by set.")
+        if self.names and (self.share < 1.0 or self.who == "curator"):
+            raise BadInput("changes.names", self.names[0], "drop it, or share and who beside it.")
+        if self.who == "curator" and self.share < 1.0:
+            raise BadInput("changes.share", self.share, "there is one curator: drop it.")
         scale, new = tuple(self.scale.items()), tuple(self.set.items())
         return Change(self.at, self.who, self.share, self.names, scale, new)
 
@@ -140,6 +153,12 @@ class Scenario(Section):
     def environment(self) -> Environment:
         """The game that this scenario describes, with its population drawn or read."""
         g = self.game
+        cells = (g.saving_levels + 1) * (g.payment_levels + 1)
+        if cells > MOST_CELLS:
+            remedy = (
+                f"with {g.saving_levels} saving levels, let no more than {MOST_CELLS:,} pairs be."
+            )
+            raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
         if self.population.file:
             population = read_population(self.population.file, self.population.owners)

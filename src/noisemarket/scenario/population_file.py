@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -30,6 +31,8 @@ def read_population(file: str, owners: int | None = None) -> Population:
             "population.owners", owners, f"{file} has {len(rows)} owners: drop one of the two."
         )
     names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
+    if "" in names:
+        raise BadInput("owner", "", f"give every owner in {file} a name.")
     most_common = Counter(names).most_common(1)[0]
     if most_common[1] > 1:
         raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
@@ -41,13 +44,18 @@ def read_population(file: str, owners: int | None = None) -> Population:
 
 
 def _csv_rows(text: str, file: str) -> list[dict[str, str]]:
-    reader = csv.DictReader(text.splitlines(), skipinitialspace=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
+    if reader.fieldnames and len(reader.fieldnames) == 1 and ";" in reader.fieldnames[0]:
+        raise BadInput("population.file", file, "separate the columns by commas.")
     _check_columns(reader.fieldnames or (), file, "the header")
     rows = []
-    for i, row in enumerate(reader, start=1):
-        if None in row or None in row.values():
-            raise BadInput("population.file", file, f"row {i} must have one value per column.")
-        rows.append(row)
+    try:
+        for i, row in enumerate(reader, start=1):
+            if None in row or None in row.values():
+                raise BadInput("population.file", file, f"row {i} must have one value per column.")
+            rows.append(row)
+    except csv.Error as problem:
+        raise BadInput("population.file", file, f"is not a CSV file: {problem}.") from None
     return rows
 
 

@@ -12,8 +12,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from noisemarket.game.jit import cached
 from noisemarket.learning.compiled.simd import GROUP, LANES, LOWEST, POLICY, TOTAL, pointer
-from noisemarket.learning.compiled.steps import FIXED, MOVING, act, learn, place
+from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, learn, place
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 
 OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
@@ -74,7 +75,7 @@ def _read_policy(family: int, table: Any, best_action: Any, row: int, at: int, o
     groups = (actions + LANES - 1) // LANES
     for state in range(states):
         for action in range(actions):
-            if family == 0:
+            if family == CLIMBING:
                 out[state, action] = table[place(at, action) + POLICY]
             else:
                 out[state, action] = 1.0 if action == best_action[row] else 0.0
@@ -89,7 +90,7 @@ def _usual_deal(seen: Any, agreed: Any, shape: tuple[int, int], window: int) -> 
     for j in range(shape[0]):
         for k in range(shape[1]):
             times = seen[j, k]
-            if times and agreed[j, k]:
+            if times and agreed[j, k] and j + k > 0:
                 deals += times
                 if times > most:
                     most, best_j, best_k = times, j, k
@@ -100,16 +101,17 @@ def _stamp() -> int:
     """A number that changes with the sources that the loop inlines.
 
     Numba's cache looks only at the file of the function it keeps; through this constant an edit of
-    any file of this folder makes a new cache entry.
+    any of them makes a new cache entry.
     """
     digest = hashlib.blake2b(digest_size=7)
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    here = Path(__file__).parent
+    for source in (*sorted(here.glob("*.py")), here.parent / "draws.py"):
         digest.update(source.read_bytes())
     return int.from_bytes(digest.digest(), "big")
 
 
 def _build(stamp: int) -> Any:
-    @njit(nogil=True, cache=True, error_model="numpy")
+    @cached(nogil=True, error_model="numpy")
     def play_all(
         family: int,
         sees_offer: bool,
@@ -133,7 +135,6 @@ def _build(stamp: int) -> Any:
         payoffs: Any,
         deals: Any,
         last: Any,
-        recent: Any,
         owner_policies: Any,
         curator_policies: Any,
         table_memory: Any,
@@ -168,7 +169,7 @@ def _build(stamp: int) -> Any:
             cells = n * phases * savings * payments
             reward_c, win_step_before = 0.0, 0.0
             offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
-            pay_o, pay_c, recent_o, recent_c = 0.0, 0.0, 0.0, 0.0
+            pay_o, pay_c = 0.0, 0.0
             in_block, left, ends = 0, block, starts[1]
             for t in range(iterations + 1):
                 word = s0 + s3
@@ -229,15 +230,13 @@ def _build(stamp: int) -> Any:
                 pay_c += reward_c
                 if t >= iterations - window:
                     seen[j, k] += 1
-                    recent_o += reward_o
-                    recent_c += reward_c
                 left -= 1
                 if left == 0 or t == iterations - 1:
-                    counts[in_block, 0] += offers
-                    counts[in_block, 1] += quotes
-                    counts[in_block, 2] += savings_sum
-                    counts[in_block, 3] += payments_sum
-                    counts[in_block, 4] += deal_sum
+                    counts[in_block, OFFERS] += offers
+                    counts[in_block, QUOTES] += quotes
+                    counts[in_block, SAVINGS] += savings_sum
+                    counts[in_block, PAYMENTS] += payments_sum
+                    counts[in_block, DEALS] += deal_sum
                     payoffs[in_block, 0] += pay_o
                     payoffs[in_block, 1] += pay_c
                     offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
@@ -249,7 +248,6 @@ def _build(stamp: int) -> Any:
             deals[n, 0], deals[n, 1] = _usual_deal(
                 seen, agreed[n, phase], (savings, payments), window
             )
-            recent[n, 0], recent[n, 1] = recent_o / window, recent_c / window
             if owner_policies.shape[0] > 0:
                 _read_policy(family, table, best_action, 0, 0, owner_policies[n])
                 _read_policy(family, table, best_action, rows_o, base_c, curator_policies[n])
@@ -260,5 +258,3 @@ def _build(stamp: int) -> Any:
 
 play_all = _build(_stamp())
 """Plays all pairs; the caller owns every array, results are written into the last ones."""
-
-__all__ = ["DEALS", "FIXED", "OFFERS", "PAYMENTS", "QUOTES", "SAVINGS", "play_all"]

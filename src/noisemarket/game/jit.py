@@ -1,0 +1,20 @@
+"""Compiling with Numba, with a cache on disk where there is a place for one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba import njit
+
+
+def cached(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """``njit`` that keeps compiled code on disk; where nothing can be written, it compiles anew."""
+
+    def compile_it(function: Callable[..., Any]) -> Any:
+        try:
+            return njit(cache=True, **options)(function)
+        except RuntimeError:  # Numba found no folder that it may write to
+            return njit(**options)(function)
+
+    return compile_it
