@@ -80,13 +80,13 @@ export CONSTRAINTS_HEADER
 # One version of torch for all: a free range would bring gigabytes of accelerator libraries.
 TORCH := torch==2.13.0
 
-constraints: ## renew constraints.txt from a fresh install of .[dev,fl]
+constraints: ## renew constraints.txt from a fresh install of .[dev,fl,bench]
 	@$(FIND_PYTHON); \
 	set -e; python=$$(find_python); \
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	"$$python" -m venv "$$fresh/venv"; pip="$$fresh/venv/bin/python -m pip --disable-pip-version-check"; \
 	$$pip install --quiet --upgrade pip; \
-	$$pip install --quiet '$(TORCH)' '.[dev,fl]'; \
+	$$pip install --quiet '$(TORCH)' '.[dev,fl,bench]'; \
 	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > "$$fresh/pins"; \
 	if grep -vE '^[A-Za-z0-9._-]+==[^ +]+$$' "$$fresh/pins"; then \
 		echo "Not plain name==version pins (above): constraints.txt is left as it was." >&2; exit 1; \

@@ -1,7 +1,8 @@
 """How fast the pricing game runs: one script, everything compared within one run.
 
-    python benchmarks/game.py             throughput, exactness, start-up, scaling curve (minutes)
-    python benchmarks/game.py --million   also 1,000,000 owners x 5,000 iterations
+    python benchmarks/game.py                  throughput, exactness, start-up, scaling (1 minute)
+    python benchmarks/game.py --million        also the command with 1,000,000 owners (3 minutes)
+    python benchmarks/game.py --plot FILE.png  also draw the scaling curve
 
 Needs ``pip install 'noisemarket[bench]'`` for the comparison with OpenSpiel. Speeds are per CPU
 second (``time.process_time``), best of several rounds in which both sides take turns.
@@ -189,8 +190,8 @@ def _wall(command: list[str]) -> float:
 def scaling() -> list[dict[str, object]]:
     """CPU seconds over owners and over iterations: both lines should be straight."""
     rows: list[dict[str, object]] = []
-    sizes = [(n, 5_000) for n in (1_000, 3_000, 10_000)]
-    sizes += [(1_000, t) for t in (15_000, 50_000)]
+    sizes = [(n, 5_000) for n in (1_000, 10_000, 100_000)]
+    sizes += [(1_000, t) for t in (20_000, 100_000)]
     for owners, iterations in sizes:
         usage, wall = _negotiate_in_child(owners, iterations)
         rows.append({"owners": owners, "iterations": iterations, "wall_seconds": wall, **usage})
@@ -216,6 +217,51 @@ print(json.dumps({"cpu_seconds": cpu, "wall": wall, "mean_saving": r.learned.mea
 """
 
 
+def million() -> dict[str, object]:
+    """The whole command, run folder and all, for a million owners; its progress is shown."""
+    owners, iterations = 1_000_000, 5_000
+    with tempfile.TemporaryDirectory() as scratch:
+        command = [
+            sys.executable, "-m", "noisemarket", "negotiate", "--json", "--out", f"{scratch}/run",
+            "--set", f"owners={owners}", "--set", f"iterations={iterations}",
+        ]  # fmt: skip
+        start = time.perf_counter()
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
+            assert run.stdout is not None
+            summary = json.loads(run.stdout.read())
+            _, _, usage = os.wait4(run.pid, 0)
+            run.returncode = 0
+        wall = time.perf_counter() - start
+    return {
+        "owners": owners,
+        "iterations": iterations,
+        "wall_seconds": wall,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_gb": usage.ru_maxrss / 2**20,
+        "mean_saving": summary["mean_saving"],
+        "curator_gain": summary["curator_gain"],
+    }
+
+
+def plot(rows: list[dict[str, object]], file: str) -> None:
+    """CPU seconds over pair-iterations, on two logarithmic axes: a straight line is linear cost."""
+    from noisemarket.report.style import figure, label
+
+    canvas, axes = figure(1, size=(5.6, 4.0))
+    axis = axes[0][0]
+    for name, chosen, marker in (
+        ("more owners (5,000 iterations)", [r for r in rows if r["iterations"] == 5_000], "o-"),
+        ("more iterations (1,000 owners)", [r for r in rows if r["owners"] == 1_000], "s--"),
+    ):
+        work = [int(str(r["owners"])) * int(str(r["iterations"])) for r in chosen]
+        axis.plot(work, [float(str(r["cpu_seconds"])) for r in chosen], marker, label=name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.legend(frameon=False, fontsize=9)
+    label(axis, "Cost of a negotiation", "owners x iterations", "CPU seconds")
+    canvas.savefig(file, dpi=150)
+
+
 def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float], float]:
     done = subprocess.run(
         [sys.executable, "-c", _CHILD, str(owners), str(iterations)],
@@ -228,6 +274,7 @@ def _negotiate_in_child(owners: int, iterations: int) -> tuple[dict[str, float],
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--million", action="store_true", help="also 1,000,000 owners x 5,000")
+    parser.add_argument("--plot", metavar="FILE", help="draw the scaling curve")
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
@@ -252,16 +299,17 @@ def main() -> None:
 
     report["scaling"] = rows = scaling()
     if options.million:
-        usage, wall = _negotiate_in_child(1_000_000, 5_000)
-        rows.append({"owners": 1_000_000, "iterations": 5_000, "wall_seconds": wall, **usage})
+        rows.append(million())
     print("\nWhole negotiations (market preset, exploitability included)")
-    print("     owners  iterations      CPU s     wall s   us/owner-kiter   peak GB")
+    print("     owners  iterations      CPU s     wall s    ns/pair-iter   peak GB")
     for row in rows:
         per = 1e9 * float(row["cpu_seconds"]) / (int(row["owners"]) * int(row["iterations"]))
         print(
             f"  {row['owners']:>9,}  {row['iterations']:>10,}  {row['cpu_seconds']:>9.2f}  "
             f"{row['wall_seconds']:>9.2f}  {per:>14.1f}  {row['peak_gb']:>8.2f}"
         )
+    if options.plot:
+        plot(rows, options.plot)
     if options.json:
         Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
 
