@@ -33,6 +33,7 @@ ROOMS_BELOW: dict[str, set[str]] = {
 }
 ROOMS_BELOW["privacy"] = {"errors"}
 ROOMS_BELOW["federated"] = {"errors", "privacy"}
+ROOMS_BELOW["training"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}
 ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
 ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}

@@ -114,6 +114,34 @@ def reproduce(
 
 
 @app.command()
+def train(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    contracts: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Contracts (CSV with owner and sigma).")
+    ] = None,
+    sigma: Annotated[float | None, typer.Option(help="One noise scale for all owners.")] = None,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    resume: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Go on with a run that was stopped.")
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; by default one per core.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Train on MNIST under given contracts, with a privacy statement per owner."""
+    from noisemarket.cli.common import Request
+    from noisemarket.cli.train import run
+
+    request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
+    run(request, contracts, sigma, resume, workers)
+
+
+@app.command()
 def privacy(
     sigma: Annotated[
         float | None, typer.Option(help="Noise on the uploaded model: what does it cost?")

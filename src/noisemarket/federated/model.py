@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
+from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
 from noisemarket.errors import BadInput
@@ -93,6 +95,31 @@ class FlatModel:
         self.gradient.zero_()
         torch.autograd.backward(functional.cross_entropy(self.module(images), labels))
         self.weights.add_(self.gradient, alpha=-rate)
+
+    def clipped_gradient(
+        self, images: torch.Tensor, labels: torch.Tensor, clip: float
+    ) -> torch.Tensor:
+        """The sum over examples of their loss gradients, each cut to norm ``clip``, flat."""
+        parameters = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
+
+        def loss(weights: dict[str, torch.Tensor], image: torch.Tensor, label: torch.Tensor) -> Any:
+            out = functional_call(self.module, weights, (image[None],))
+            return functional.cross_entropy(out, label[None])
+
+        detached = {name: p.detach() for name, p in parameters.items()}
+        each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
+        gradients: dict[str, torch.Tensor] = each(detached, images, labels)
+        squares = [g.flatten(1).square().sum(1) for g in gradients.values()]
+        length = torch.stack(squares).sum(0).sqrt()
+        share = (clip / length.clamp_min(1e-30)).clamp_max(1.0)
+        share = torch.where(length.isfinite(), share, 0.0)  # what is not finite counts for nothing
+        summed = torch.empty_like(self.weights)
+        for (name, here), gradient in zip(self.layers().items(), gradients.values(), strict=True):
+            finite = gradient.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0)
+            _view(summed[here], parameters[name].shape).copy_(
+                torch.tensordot(share, finite, dims=1)
+            )
+        return summed
 
     @torch.no_grad()
     def score(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, float]:

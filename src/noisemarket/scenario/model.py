@@ -25,6 +25,7 @@ def _no_switch(value: object) -> object:
 
 
 Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
+Width = Annotated[int, Field(ge=1, le=10_000)]
 NotNegative = Annotated[float, Field(ge=0, le=1e30)]
 Positive = Annotated[float, Field(gt=0, le=1e30)]
 
@@ -112,6 +113,47 @@ class MenuSection(Section):
     types: int = Field(64, ge=1, le=256, description="owner types that the menu tells apart")
 
 
+class TrainingSection(Section):
+    """Federated training; the defaults are the paper's where it says anything."""
+
+    rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
+    batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
+    local_rate: Positive = Field(0.05, description="step size of the owners' SGD")
+    local_epochs: int = Field(
+        1, ge=1, le=1000, description="passes of an owner over its data a round"
+    )
+    channels: tuple[Width, Width] = Field((16, 32), description="widths of the two convolutions")
+    hidden: Width = Field(128, description="width of the first fully connected layer")
+    weighting: Literal["equal", "data_size"] = Field(
+        "equal", description="weights of the owners' updates: equal or data_size"
+    )
+    averaging: float = Field(
+        0.0, ge=0, lt=1, description="weight of the past in an average of the global models"
+    )
+    data: str = Field("", description="folder of idx files; empty: MNIST of the extra fl")
+
+
+class PrivacySection(Section):
+    """How updates are protected and accounted for."""
+
+    protection: Literal["paper", "sharded", "dp_sgd"] = Field(
+        "sharded", description="what an owner does to its update: paper, sharded or dp_sgd"
+    )
+    clip: Positive = Field(1.0, description="norm to which an update or a gradient is cut")
+    shards: int = Field(
+        64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
+    )
+    shard_steps: int = Field(2, ge=1, le=10_000, description="sharded: steps of SGD of each shard")
+    shard_rate: Positive = Field(0.2, description="sharded: step size of a shard's SGD")
+    neighbours: Literal["replace_one", "zero_out"] = Field(
+        "replace_one", description="what a record is replaced by: replace_one or zero_out"
+    )
+    delta: float = Field(1e-5, gt=0, lt=1, description="delta of (epsilon, delta)")
+    noise: Literal["secure", "simulated"] = Field(
+        "secure", description="secure, or simulated from the seed, which is not private"
+    )
+
+
 class ChangeSection(Section):
     """Preferences that change while the game is played."""
 
@@ -146,6 +188,8 @@ class Scenario(Section):
     population: PopulationSection = PopulationSection()
     learning: LearningSection = LearningSection()
     menu: MenuSection = MenuSection()
+    training: TrainingSection = TrainingSection()
+    privacy: PrivacySection = PrivacySection()
     changes: tuple[ChangeSection, ...] = Field(
         (), description="preferences that change on the way, one [[changes]] table each"
     )

@@ -11,6 +11,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "protocol": "simultaneous",
         "owner_optimism": 0.0,
         "curator_optimism": 0.0,
+        "protection": "paper",
     },
 }
 

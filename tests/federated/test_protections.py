@@ -1,0 +1,319 @@
+"""What an owner uploads: the plain update without noise, and bounds that no record can break."""
+
+from __future__ import annotations
+
+import math
+from itertools import pairwise
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from noisemarket.federated.model import CNN, FlatModel
+from noisemarket.federated.protections import (
+    DPSGD,
+    PROTECTIONS,
+    Paper,
+    Protection,
+    Records,
+    Sharded,
+)
+from noisemarket.privacy.noise import GRID, SecureNoise, SimulatedNoise, rounding_reach
+from noisemarket.privacy.zcdp import Neighbours
+
+SIDE = 6
+HUGE = float(np.finfo(np.float32).max)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread():  # type: ignore[no-untyped-def]
+    """As in a worker; threads only slow so small a model down."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def linear() -> FlatModel:
+    torch.manual_seed(5)
+    return FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4)))
+
+
+def records(count: int = 40, seed: int = 0) -> Records:
+    made = torch.Generator().manual_seed(seed)
+    images = torch.randn(count, 1, SIDE, SIDE, generator=made)
+    return Records(images, torch.randint(0, 4, (count,), generator=made))
+
+
+def replaced(old: Records, place: int, image: torch.Tensor, label: int) -> Records:
+    images, labels = old.images.clone(), old.labels.clone()
+    images[place], labels[place] = image, label
+    return Records(images, labels)
+
+
+def upload(
+    protection: Protection, held: Records, sigma: float = 0.0, seed: int = 1, key: int = 0
+) -> np.ndarray:
+    model = linear()
+    made = protection.upload(
+        model,
+        model.weights.clone(),
+        held,
+        sigma,
+        SimulatedNoise(seed).stream(key),
+        np.random.default_rng(9),
+    )
+    assert made.dtype == np.float32
+    assert made.shape == (len(model),)
+    return made.astype(np.float64)
+
+
+def one_pixel(value: float) -> torch.Tensor:
+    image = torch.zeros(1, SIDE, SIDE)
+    image[0, 0, 0] = value
+    return image
+
+
+ADVERSARIAL = {
+    "large": torch.full((1, SIDE, SIDE), 1e4),
+    "huge": torch.full((1, SIDE, SIDE), 1e30),
+    "largest pixel": one_pixel(HUGE),
+    "lowest pixel": one_pixel(-HUGE),
+    "all largest": torch.full((1, SIDE, SIDE), HUGE),
+    "infinite": torch.full((1, SIDE, SIDE), math.inf),
+    "NaN": one_pixel(math.nan),
+    "zero": torch.zeros(1, SIDE, SIDE),
+}
+
+
+def test_names() -> None:
+    assert {name: kind.name for name, kind in PROTECTIONS.items()} == {
+        name: name for name in ("paper", "sharded", "dp_sgd")
+    }
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_paper_without_noise_is_plain_local_sgd(epochs: int) -> None:
+    held, model = records(), linear()
+    start, rng = model.weights.clone(), np.random.default_rng(9)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4))
+    plain.load_state_dict(model.module.state_dict())
+    steps = torch.optim.SGD(plain.parameters(), lr=0.2)
+    for _ in range(epochs):
+        order = rng.permutation(len(held))
+        for at in range(0, len(held), 16):
+            some = order[at : at + 16]
+            steps.zero_grad()
+            nn.functional.cross_entropy(plain(held.images[some]), held.labels[some]).backward()
+            steps.step()
+    expected = torch.cat([p.data.flatten() for p in plain.parameters()]) - start
+    made = upload(Paper(16, 0.2, epochs), held)
+    assert np.abs(made - expected.numpy()).max() < 1e-6 + GRID
+
+
+class TestSharded:
+    protection = Sharded(shards=8, clip=0.5, steps=2, rate=0.3)
+
+    def test_without_clipping_it_is_the_mean_of_the_shards(self) -> None:
+        protection, held = Sharded(shards=4, clip=1e6, steps=3, rate=0.3), records(10)
+        mean = np.zeros(len(linear()))
+        for shard in range(4):
+            model = linear()
+            start = model.weights.clone()
+            for _ in range(3):
+                model.descend(held.images[shard::4], held.labels[shard::4], 0.3)
+            mean += (model.weights - start).numpy() / 4
+        assert np.abs(upload(protection, held) - mean).max() < 1e-6
+
+    @pytest.mark.parametrize("name", ADVERSARIAL)
+    @pytest.mark.parametrize("place", [0, 13, 39])
+    def test_one_record_moves_the_upload_within_the_sensitivity(
+        self, name: str, place: int
+    ) -> None:
+        held = records()
+        before = upload(self.protection, held)
+        reach = self.protection.sensitivity(before.size, 40, Neighbours.REPLACE_ONE)
+        for label in range(4):
+            after = upload(self.protection, replaced(held, place, ADVERSARIAL[name], label))
+            assert np.isfinite(after).all()
+            assert np.linalg.norm(after - before) <= reach
+
+    @pytest.mark.parametrize("name", ADVERSARIAL)
+    @pytest.mark.parametrize("rate", [0.3, 1.0])
+    def test_one_shard_alone_stays_within_its_share(self, name: str, rate: float) -> None:
+        """A single record in a shard of its own; every other shard is empty."""
+        for shards, steps in ((1, 1), (64, 1), (64, 3)):
+            protection = Sharded(shards, clip=0.5, steps=steps, rate=rate)
+            alone = replaced(records(1), 0, ADVERSARIAL[name], 2)
+            made = upload(protection, alone)
+            assert np.linalg.norm(made) <= 0.5 / shards + rounding_reach(made.size) / 2
+
+    def test_two_opposite_records_use_up_the_bound(self) -> None:
+        """The sensitivity is no larger than it has to be."""
+        held, protection = records(8), Sharded(shards=8, clip=0.01, steps=1, rate=0.3)
+        image = torch.ones(1, SIDE, SIDE)
+        ends = [upload(protection, replaced(held, 0, way * image, 1)) for way in (1, -1)]
+        assert np.linalg.norm(ends[0] - ends[1]) > 0.8 * 2 * 0.01 / 8
+
+    def test_a_record_moves_its_own_shard_only(self) -> None:
+        held, protection = records(), Sharded(shards=8, clip=1e-3, steps=1, rate=0.3)
+        before = upload(protection, held)
+        after = upload(protection, replaced(held, 3, torch.ones(1, SIDE, SIDE), 0))
+        assert 0 < np.linalg.norm(after - before) <= 2e-3 / 8 + rounding_reach(before.size)
+
+    def test_fewer_records_than_shards_keep_the_denominator(self) -> None:
+        held = records(3)
+        eight, three = (upload(Sharded(k, 0.5, 2, 0.3), held) for k in (8, 3))
+        assert np.abs(eight * 8 - three * 3).max() < 1e-5
+        assert np.linalg.norm(eight) <= 3 * 0.5 / 8 + rounding_reach(eight.size)
+
+    @pytest.mark.parametrize("value", [math.nan, math.inf])
+    def test_a_shard_that_is_not_finite_counts_for_nothing(self, value: float) -> None:
+        spoilt = replaced(records(8), 7, torch.full((1, SIDE, SIDE), value), 0)
+        model = linear()
+        fewer = Records(spoilt.images[:7], spoilt.labels[:7])
+        assert np.array_equal(upload(self.protection, spoilt), upload(self.protection, fewer))
+        assert not upload(Sharded(1, 0.5, 2, 0.3), spoilt).any()
+        assert len(model) == upload(self.protection, spoilt).size
+
+    def test_no_records_are_noise_alone(self) -> None:
+        assert not upload(self.protection, records(0)).any()
+        assert upload(self.protection, records(0), 0.5).std() == pytest.approx(0.5, rel=0.3)
+
+    def test_the_batch_order_does_not_matter(self) -> None:
+        model, held = linear(), records()
+        start = model.weights.clone()
+        made = [
+            self.protection.upload(
+                model, start, held, 0.0, SecureNoise(), np.random.default_rng(seed)
+            )
+            for seed in (1, 2)
+        ]
+        assert np.array_equal(*made)
+
+    def test_one_shard_hides_the_owner(self) -> None:
+        assert Sharded(shards=1).whole_owner
+        assert not Sharded(shards=2).whole_owner
+        assert not Paper().whole_owner
+        assert not DPSGD().whole_owner
+
+
+class TestDPSGD:
+    protection = DPSGD(batch=16, rate=0.3, clip=0.7)
+
+    @pytest.mark.parametrize("name", ["large", "zero"])
+    def test_one_step_moves_within_the_sensitivity(self, name: str) -> None:
+        held = records(16)
+        before = upload(self.protection, held)
+        reach = self.protection.sensitivity(before.size, 16, Neighbours.REPLACE_ONE)
+        assert np.linalg.norm(before) <= 0.3 * 0.7 * (1 + 1e-5) + rounding_reach(before.size)
+        for label in range(4):
+            after = upload(self.protection, replaced(held, 3, ADVERSARIAL[name], label))
+            assert np.linalg.norm(after - before) <= reach * (1 + 1e-5)
+
+    @pytest.mark.parametrize(
+        "name", ["huge", "largest pixel", "lowest pixel", "all largest", "infinite", "NaN"]
+    )
+    def test_an_extreme_record_neither_breaks_the_bound_nor_the_job(self, name: str) -> None:
+        held = records(16)
+        before = upload(self.protection, held)
+        reach = self.protection.sensitivity(before.size, 16, Neighbours.REPLACE_ONE)
+        for label in range(4):
+            after = upload(self.protection, replaced(held, 3, ADVERSARIAL[name], label))
+            assert np.linalg.norm(after - before) <= reach * (1 + 1e-5)
+
+    def test_a_part_batch_keeps_the_denominator(self) -> None:
+        made = upload(self.protection, records(3))
+        assert np.linalg.norm(made) <= 0.3 * 0.7 * 3 / 16 * (1 + 1e-5) + rounding_reach(made.size)
+
+    def test_records_beyond_the_last_full_batch_sit_out(self) -> None:
+        held = records(20)
+        order = np.random.default_rng(9).permutation(20)
+        changed = replaced(held, int(order[-1]), torch.ones(1, SIDE, SIDE), 0)
+        assert np.array_equal(upload(self.protection, held), upload(self.protection, changed))
+
+    def test_steps_are_those_of_clipped_descent(self) -> None:
+        held, model = records(32), linear()
+        start, order = model.weights.clone(), np.random.default_rng(9).permutation(32)
+        for some in (order[:16], order[16:]):
+            summed = model.clipped_gradient(held.images[some], held.labels[some], 0.7)
+            model.weights.sub_(summed, alpha=0.3 / 16)
+        expected = (model.weights - start).numpy()
+        assert np.abs(upload(self.protection, held) - expected).max() < 1e-6
+
+
+class TestSensitivities:
+    @pytest.mark.parametrize(("relation", "reach"), [("replace_one", 2.0), ("zero_out", 1.0)])
+    def test_formulas(self, relation: str, reach: float) -> None:
+        neighbours, extra = Neighbours(relation), rounding_reach(1000)
+        sharded = Sharded(shards=16, clip=3.0).sensitivity(1000, 500, neighbours)
+        assert sharded == pytest.approx(reach * 3.0 / 16 + extra, rel=1e-12)
+        dp_sgd = DPSGD(batch=50, rate=0.1, clip=3.0)
+        for count, steps in ((500, 10), (549, 10), (50, 1), (7, 1)):
+            expected = (reach * 0.1 * 3.0 / 50 + extra) * math.sqrt(steps)
+            assert dp_sgd.sensitivity(1000, count, neighbours) == pytest.approx(expected, rel=1e-12)
+        assert Paper().sensitivity(1000, 500, neighbours) == math.inf
+
+    def test_costs(self) -> None:
+        assert Paper(epochs=3).passes(100) == 3.0
+        assert Sharded(steps=4).passes(100) == 4.0
+        assert DPSGD().passes(100) == 1.0
+
+
+EACH = [Paper(16, 0.1, 1), Sharded(8, 0.5, 1, 0.1), DPSGD(16, 0.1, 0.5)]
+
+
+@pytest.mark.parametrize("protection", EACH, ids=lambda p: p.name)
+class TestNoise:
+    def test_its_variance_is_sigma_squared(self, protection: Protection) -> None:
+        sigma, held = 0.3, Records(records(64).images, records(64).labels)
+        if protection.name == "dp_sgd":  # later steps start from noisy weights: compare batches
+            held = Records(torch.zeros(64, 1, SIDE, SIDE), held.labels)
+        quiet = upload(protection, held)
+        noise = np.stack([upload(protection, held, sigma, key=k) - quiet for k in range(60)])
+        if protection.name == "dp_sgd":
+            noise = noise[:, : 4 * SIDE * SIDE]  # on black images only biases have gradients
+        assert noise.size > 8000
+        assert noise.var() == pytest.approx(sigma**2, rel=0.06)
+        assert abs(noise.mean()) < 5 * sigma / math.sqrt(noise.size)
+        assert max(abs(np.corrcoef(a, b)[0, 1]) for a, b in pairwise(noise)) < 0.5
+
+    def test_the_same_stream_repeats_and_secure_noise_does_not(
+        self, protection: Protection
+    ) -> None:
+        held = records()
+        first, again, other = (upload(protection, held, 0.2, key=k) for k in (1, 1, 2))
+        assert np.array_equal(first, again)
+        assert (first != other).mean() > 0.9
+        model = linear()
+        start = model.weights.clone()
+        secure = [
+            protection.upload(model, start, held, 0.2, SecureNoise(), np.random.default_rng(1))
+            for _ in range(2)
+        ]
+        assert (secure[0] != secure[1]).mean() > 0.9
+
+    def test_the_global_model_is_left_alone(self, protection: Protection) -> None:
+        model = linear()
+        start = model.weights.clone()
+        kept = start.clone()
+        protection.upload(model, start, records(), 0.1, SecureNoise(), np.random.default_rng(1))
+        assert torch.equal(start, kept)
+
+
+def test_sharded_bounds_a_convolutional_model_too() -> None:
+    torch.manual_seed(1)
+    model = FlatModel(CNN((2, 3), 8))
+    start, images = model.weights.clone(), torch.randn(12, 1, 28, 28)
+    labels = torch.arange(12) % 10
+    protection = Sharded(shards=4, clip=0.1, steps=2, rate=0.5)
+    ends = []
+    for value in (0.0, 1e5, -1e20):
+        images[5] = value
+        rng = np.random.default_rng(1)
+        held = Records(images, labels)
+        ends.append(protection.upload(model, start, held, 0.0, SecureNoise(), rng))
+    reach = protection.sensitivity(len(model), 12, Neighbours.REPLACE_ONE)
+    for end in ends[1:]:
+        assert np.linalg.norm(end - ends[0]) <= reach

@@ -1,0 +1,284 @@
+"""The rounds: charged before they are trained, screened, aggregated, and resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.model import CNN
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import Sharded, Upload
+from noisemarket.federated.training import Checkpoint, Plan, State, aggregate, screen, train
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.statement import PrivacyBudget
+
+OWNERS, SIZE = 4, 6
+
+
+def job(noise: str = "simulated") -> Job:
+    images, labels = np.zeros((8, 28, 28), np.uint8), np.arange(8) % 2
+    data = Dataset.of(images, labels, images, labels)
+    parts = Partition(tuple(np.split(np.arange(8), OWNERS)), np.full((OWNERS, 2), 0.5))
+    return Job(data, parts, CNN, Sharded(), np.full(OWNERS, 0.5), 3, noise)  # type: ignore[arg-type]
+
+
+def budgets(caps: Sequence[float] = (np.inf,) * OWNERS) -> list[PrivacyBudget]:
+    return [PrivacyBudget(i, "sharded", 0.5, 0.1 * (i + 1), rho_cap=cap)
+            for i, cap in enumerate(caps)]  # fmt: skip
+
+
+class Fake(Engine):
+    """Moves every owner by its own number plus the round's; records what it was asked."""
+
+    def __init__(self, accountant: Accountant | None = None, bad: object = None) -> None:
+        self.asked: list[tuple[int, list[int]]] = []
+        self.paid: list[int] = []
+        self.accountant, self.bad = accountant, bad
+
+    @property
+    def dimension(self) -> int:
+        return SIZE
+
+    def first_weights(self) -> Weights:
+        return np.zeros(SIZE)
+
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        self.asked.append((round_number, list(owners)))
+        if self.accountant is not None:
+            self.paid.append(len(self.accountant.charges))
+        made: dict[int, Upload | None] = {
+            owner: np.full(SIZE, owner + round_number, np.float32) for owner in owners
+        }
+        if self.bad is not None:
+            made[1] = self.bad  # type: ignore[assignment]
+        return made
+
+    def score(self, weights: Weights) -> Score:
+        return Score(float(weights[0]), 0.0)
+
+    def close(self) -> None:
+        pass
+
+
+def fresh() -> State:
+    return State(0, np.zeros(SIZE), np.zeros(SIZE))
+
+
+def plan(rounds: int = 3, averaging: float = 0.0) -> Plan:
+    return Plan(rounds, np.ones(OWNERS), averaging)
+
+
+class TestCharges:
+    @pytest.mark.parametrize("noise", ["simulated", "secure"])
+    def test_once_per_owner_and_round_before_training(self, noise: str) -> None:
+        accountant = Accountant(budgets())
+        engine = Fake(accountant)
+        results = list(train(engine, job(noise), accountant, plan(), fresh()))
+        assert [result.number for result in results] == [1, 2, 3]
+        assert engine.paid == [4, 8, 12]
+        assert {(c.owner, c.round) for c in accountant.charges} == {
+            (owner, number) for owner in range(OWNERS) for number in range(3)
+        }
+        for budget in budgets():
+            owner = budget.owner
+            assert accountant.spent(owner) == pytest.approx(3 * budget.rho_per_round)
+            assert budget.rho_per_round == pytest.approx(budget.sensitivity**2 / 0.5)
+            assert accountant.statement(owner).rounds == 3
+
+    def test_nothing_is_charged_before_a_round_is_asked_for(self) -> None:
+        accountant = Accountant(budgets())
+        rounds = train(Fake(), job(), accountant, plan(), fresh())
+        assert not accountant.charges
+        next(rounds)
+        assert len(accountant.charges) == OWNERS
+
+    def test_owners_beyond_their_cap_sit_out_and_training_ends(self) -> None:
+        cost = [budget.rho_per_round for budget in budgets()]
+        caps = [2 * cost[0], 0.0, 1.5 * cost[2], 2 * cost[3]]
+        accountant = Accountant(budgets(caps))
+        engine, state = Fake(accountant), fresh()
+        results = list(train(engine, job(), accountant, plan(10), state))
+        assert engine.asked == [(0, [0, 2, 3]), (1, [0, 3])]
+        assert [result.owners for result in results] == [3, 2]
+        assert state.round_number == 2
+        for owner, cap in enumerate(caps):
+            assert accountant.spent(owner) <= cap * (1 + 1e-9)
+
+    def test_a_round_run_again_costs_nothing_if_its_bits_are_the_same(self) -> None:
+        for noise, releases in (("simulated", 1), ("secure", 2)):
+            accountant = Accountant(budgets())
+            for _ in range(2):
+                next(train(Fake(), job(noise), accountant, plan(), fresh()))
+            assert accountant.statement(0).releases == releases
+            assert accountant.statement(0).rounds == 1
+
+    def test_a_round_already_paid_for_is_trained_although_the_cap_is_reached(self) -> None:
+        caps = [budget.rho_per_round for budget in budgets()]
+        accountant = Accountant(budgets(caps))
+        for _ in range(2):
+            engine = Fake()
+            assert len(list(train(engine, job(), accountant, plan(), fresh()))) == 1
+            assert engine.asked == [(0, [0, 1, 2, 3])]
+
+    def test_a_failing_engine_has_been_charged_for(self, tmp_path: Path) -> None:
+        class Broken(Fake):
+            def train(self, *_: object) -> dict[int, Upload | None]:  # type: ignore[override]
+                raise RuntimeError("gone")
+
+        with JournalledAccountant(tmp_path / "j", budgets()) as accountant:
+            with pytest.raises(RuntimeError, match="gone"):
+                next(train(Broken(), job(), accountant, plan(), fresh()))
+            assert len(accountant.charges) == OWNERS
+        with JournalledAccountant(tmp_path / "j", budgets()) as accountant:
+            assert len(accountant.charges) == OWNERS
+
+
+class TestScreen:
+    @pytest.mark.parametrize(
+        ("bad", "why"),
+        [
+            (np.zeros(SIZE + 1, np.float32), "wrong shape"),
+            (np.zeros((1, SIZE), np.float32), "wrong shape"),
+            (np.zeros(SIZE, np.int32), "wrong shape"),
+            (np.full(SIZE, np.nan, np.float32), "not finite"),
+            (np.array([0, 0, np.inf, 0, 0, 0], np.float32), "not finite"),
+            (np.array([0, 0, -np.inf, 0, 0, 0], np.float32), "not finite"),
+        ],
+    )
+    def test_malformed_uploads_move_nothing_and_are_reported(
+        self, bad: np.ndarray, why: str
+    ) -> None:
+        state = fresh()
+        (result,) = train(Fake(bad=bad), job(), Accountant(budgets()), plan(1), state)
+        assert result.refused == ((1, why),)
+        assert result.owners == 3
+        assert state.weights == pytest.approx(np.full(SIZE, 5 / 3))
+
+    def test_missing(self) -> None:
+        good, refused = screen({2: None, 0: np.zeros(SIZE, np.float32)}, SIZE)
+        assert set(good) == {0}
+        assert refused == ((2, "missing"),)
+        assert screen({}, SIZE) == ({}, ())
+
+
+class TestAggregate:
+    def test_it_is_the_weighted_mean_of_those_present(self) -> None:
+        shares = np.array([1.0, 2.0, 5.0, 0.0])
+        uploads = {0: np.full(3, 3, np.float32), 1: np.full(3, 6, np.float32)}
+        assert aggregate(np.ones(3), uploads, shares) == pytest.approx(np.full(3, 6.0))
+
+    def test_its_bits_do_not_depend_on_the_order_of_answers(self) -> None:
+        rng = np.random.default_rng(4)
+        uploads = {i: rng.normal(size=50).astype(np.float32) for i in range(20)}
+        shares, start = rng.random(20), rng.normal(size=50)
+        kept = start.copy()
+        first = aggregate(start, uploads, shares)
+        for _ in range(5):
+            order = rng.permutation(20)
+            other = aggregate(start, {int(i): uploads[int(i)] for i in order}, shares)
+            assert np.array_equal(first, other)
+        assert np.array_equal(start, kept)
+
+    @pytest.mark.parametrize("uploads", [{}, {3: np.ones(3, np.float32)}])
+    def test_nothing_usable_moves_nothing(self, uploads: dict[int, Upload]) -> None:
+        shares = np.array([1.0, 1.0, 1.0, 0.0])
+        assert np.array_equal(aggregate(np.arange(3.0), uploads, shares), np.arange(3.0))
+
+
+def test_averaging_is_an_exponential_average_of_the_models() -> None:
+    state = fresh()
+    models = []
+    for result in train(Fake(), job(), Accountant(budgets()), plan(4, 0.6), state):
+        models.append(state.weights.copy())
+        expected = models[0]
+        for model in models[1:]:
+            expected = 0.6 * expected + 0.4 * model
+        assert state.averaged == pytest.approx(expected)
+        assert result.averaged is not None
+        assert result.averaged.accuracy == pytest.approx(float(expected[0]))
+    assert np.array_equal(state.averaged, state.averaged)
+
+
+def test_without_averaging_the_model_itself_is_released() -> None:
+    state = fresh()
+    for result in train(Fake(), job(), Accountant(budgets()), plan(2), state):
+        assert result.averaged is None
+        assert np.array_equal(state.averaged, state.weights)
+
+
+class TestCheckpoint:
+    def saved(self, folder: Path) -> Checkpoint:
+        made = Checkpoint(folder / "checkpoint.npz", "abc")
+        made.save(State(3, np.random.default_rng(1).normal(size=SIZE), np.arange(float(SIZE))))
+        return made
+
+    def test_round_trip(self, tmp_path: Path) -> None:
+        assert Checkpoint(tmp_path / "none.npz", "abc").load() is None
+        state = self.saved(tmp_path).load()
+        assert state is not None
+        assert state.round_number == 3
+        assert np.array_equal(state.weights, np.random.default_rng(1).normal(size=SIZE))
+        assert np.array_equal(state.averaged, np.arange(float(SIZE)))
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
+
+    def test_another_job(self, tmp_path: Path) -> None:
+        path = self.saved(tmp_path).path
+        with pytest.raises(BadInput, match="another scenario"):
+            Checkpoint(path, "abd").load()
+
+    @pytest.mark.parametrize("part", [0.0, 0.01, 0.3, 0.7, 0.99])
+    def test_truncated(self, tmp_path: Path, part: float) -> None:
+        checkpoint = self.saved(tmp_path)
+        content = checkpoint.path.read_bytes()
+        checkpoint.path.write_bytes(content[: int(part * len(content))])
+        with pytest.raises(BadInput, match="cannot be read"):
+            checkpoint.load()
+
+    @pytest.mark.parametrize("at", [60, 300, 700])
+    def test_damaged(self, tmp_path: Path, at: int) -> None:
+        """A flipped byte is refused, or it did not matter; never a traceback."""
+        checkpoint = self.saved(tmp_path)
+        content = bytearray(checkpoint.path.read_bytes())
+        content[at] ^= 0xFF
+        expected = checkpoint.load()
+        checkpoint.path.write_bytes(content)
+        try:
+            state = checkpoint.load()
+        except BadInput:
+            return
+        assert state is not None
+        assert expected is not None
+        assert np.array_equal(state.weights, expected.weights)
+        assert np.array_equal(state.averaged, expected.averaged)
+
+    def test_not_an_archive(self, tmp_path: Path) -> None:
+        path = tmp_path / "checkpoint.npz"
+        for content in (b"hello", b"PK\x03\x04hello"):
+            path.write_bytes(content)
+            with pytest.raises(BadInput, match="cannot be read"):
+                Checkpoint(path, "abc").load()
+
+    def test_going_on_ends_where_going_through_does(self, tmp_path: Path) -> None:
+        whole = fresh()
+        list(train(Fake(), job(), Accountant(budgets()), plan(5, 0.5), whole))
+        accountant, checkpoint = Accountant(budgets()), Checkpoint(tmp_path / "c.npz", "x")
+        rounds = train(Fake(), job(), accountant, plan(5, 0.5), fresh(), checkpoint)
+        next(rounds)
+        next(rounds)
+        state = checkpoint.load()
+        assert state is not None
+        assert state.round_number == 2
+        rest = list(train(Fake(), job(), accountant, plan(5, 0.5), state, checkpoint))
+        assert [result.number for result in rest] == [3, 4, 5]
+        assert np.array_equal(state.weights, whole.weights)
+        assert np.array_equal(state.averaged, whole.averaged)
+        assert len(accountant.charges) == 5 * OWNERS
