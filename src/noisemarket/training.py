@@ -10,25 +10,19 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.errors import BadInput
 from noisemarket.federated.data import load_mnist
+from noisemarket.federated.engine import Job
+from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import dirichlet_partition
+from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
+from noisemarket.federated.training import Plan
 from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario, dump_scenario
-
-try:
-    from noisemarket.federated.engine import Job
-    from noisemarket.federated.model import CNN
-    from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
-    from noisemarket.federated.training import Plan
-except ModuleNotFoundError as missing:  # torch
-    raise MissingExtra("Training", "fl") from missing
-
-FloatArray = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -80,8 +74,23 @@ def order(scenario: Scenario, environment: Environment, sigma: FloatArray) -> Or
         )
     shares = partition.sizes.astype(float) if training.weighting == "data_size" else np.ones(owners)
     plan = Plan(training.rounds, shares, training.averaging)
-    text = dump_scenario(scenario) + ",".join(float(s).hex() for s in sigma)
-    return Order(job, plan, tuple(budgets), hashlib.sha256(text.encode()).hexdigest())
+    return Order(job, plan, tuple(budgets), fingerprint(scenario, environment, sigma))
+
+
+def fingerprint(scenario: Scenario, environment: Environment, sigma: FloatArray) -> str:
+    """What tells this job from any other: its settings, its owners and their contracts.
+
+    Owners count by what they are, not by the file they were read from: a run folder holds a copy.
+    """
+    population = environment.population
+    settings = scenario.population.model_copy(update={"file": ""})
+    digest = hashlib.sha256(
+        dump_scenario(scenario.model_copy(update={"population": settings})).encode()
+    )
+    digest.update("\n".join(map(str, population.names)).encode())
+    for values in (population.beta, population.data_size, sigma):
+        digest.update(np.ascontiguousarray(values, dtype=float).tobytes())
+    return digest.hexdigest()
 
 
 def protection_of(scenario: Scenario) -> Protection:

@@ -303,3 +303,38 @@ def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> No
     assert done.returncode == 2
     assert_sentence(done.stderr)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_missing_torch_is_named_with_its_extra(tmp_path: Path) -> None:
+    code = (
+        "import sys\nsys.modules['torch'] = None\n"
+        "from noisemarket.cli import main\nmain(['train', '--sigma', '0.1'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert done.stderr.strip().splitlines() == [
+        "noisemarket: Training needs an extra: pip install 'noisemarket[fl]'."
+    ]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> None:
+    """A resumed run reads the copy in its folder, and knows it for the same owners."""
+    rows = "".join(f"o{i},1,{100 + i},1,0.2\n" for i in range(4))
+    (tmp_path / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
+    given = [word for word in words(images, "file=people.csv", rounds=1) if word != "owners=4"]
+    given = [word for i, word in enumerate(given) if given[i : i + 2] != ["--set", "--set"]]
+    done = call(*given, "--sigma", "0.1", "--out", "r", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    (tmp_path / "people.csv").unlink()
+    again = call("train", "--resume", "r", "--json", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout) == json.loads(done.stdout)
+    inside = call(
+        *words(images, rounds=1), "--contracts", "r/contracts.csv", "--out", "r", "--overwrite",
+        cwd=tmp_path,
+    )  # fmt: skip
+    assert inside.returncode == 2
+    assert (tmp_path / "r" / "contracts.csv").exists()

@@ -51,9 +51,9 @@ class Request:
             settings.append(f'learner="{self.learner}"')
         return load_scenario(self.file, preset=self.preset, settings=settings)
 
-    def folder(self, scenario: Scenario, stem: str) -> RunFolder:
+    def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
         """The run folder asked for."""
-        inputs = [file for file in (self.file, scenario.population.file) if file]
+        inputs = [file for file in (self.file, scenario.population.file, *more_inputs) if file]
         return RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=inputs)
 
 

@@ -49,7 +49,7 @@ def run(
         else:
             noise = read_contracts(str(contracts), environment)
         made = order(scenario, environment, noise)
-        folder = request.folder(scenario, f"{scenario.preset}-train")
+        folder = request.folder(scenario, f"{scenario.preset}-train", contracts)
         keep_scenario(folder, scenario)
         names = environment.population.names
         rows = "".join(f"{name},{float(s)!r}\n" for name, s in zip(names, noise, strict=True))

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import torch
-from torch import nn
-from torch.func import functional_call, grad, vmap
-from torch.nn import functional
+from noisemarket.errors import BadInput, MissingExtra
 
-from noisemarket.errors import BadInput
+try:
+    import torch
+    from torch import nn
+    from torch.func import functional_call, grad, vmap
+    from torch.nn import functional
+except ModuleNotFoundError as missing:
+    raise MissingExtra("Training", "fl") from missing
 
 ModelMaker = Callable[[], nn.Module]
 
