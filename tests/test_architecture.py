@@ -24,15 +24,16 @@ PUBLIC_NAMES = "__init__"
 
 ROOMS_BELOW: dict[str, set[str]] = {
     "errors": set(),
+    "cores": set(),
     "game": {"errors"},
     "runfolder": {"errors"},
     "learning": {"errors", "game"},
     "mechanisms": {"errors", "game", "learning"},
     "scenario": {"errors", "game", "learning"},
-    "negotiation": {"errors", "game", "learning", "mechanisms", "scenario"},
+    "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
 }
 ROOMS_BELOW["privacy"] = {"errors"}
-ROOMS_BELOW["federated"] = {"errors", "privacy"}
+ROOMS_BELOW["federated"] = {"cores", "errors", "privacy"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}
 ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 
+from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import Brief
@@ -26,27 +26,33 @@ class Negotiation:
     scenario: Scenario
     environment: Environment
     agreement: Agreement
+    _exact: dict[tuple[str, int], Tally] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
 
     @cached_property
     def learned(self) -> Tally:
         """What the contracts are worth."""
         return tally(self.environment, self.agreement.contracts, self.agreement.done)
 
-    @cached_property
+    @property
     def equilibrium(self) -> Tally:
         """The same for the exact equilibrium of the game."""
         return self.exactly("equilibrium")
 
-    @cached_property
+    @property
     def first_best(self) -> Tally:
         """The same for what a curator who knew everything would sign."""
         return self.exactly("first_best")
 
     def exactly(self, name: str, phase: int = -1) -> Tally:
         """What a mechanism that needs no play would reach under the preferences of a phase."""
-        environment = self.environment.only(phase)
-        exact = mechanism(name).run(environment, task(self.scenario))
-        return tally(environment, exact.contracts, self.agreement.done)
+        key = (name, phase % len(self.environment.phases))
+        if key not in self._exact:
+            environment = self.environment.only(phase)
+            exact = mechanism(name).run(environment, task(self.scenario))
+            self._exact[key] = tally(environment, exact.contracts, self.agreement.done)
+        return self._exact[key]
 
     @cached_property
     def converged_at(self) -> int | None:
@@ -141,8 +147,7 @@ def task(
         trace_every=learning.trace_every,
         window=learning.window,
     )
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Task(brief, scenario.menu.types, threads or cores or 1, watch=watch, stop=stop)
+    return Task(brief, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop)
 
 
 def _mean(values: np.ndarray | None) -> float | None:

@@ -681,3 +681,19 @@ class TestTallies:
         figures = tally(environment, agreement.contracts, done)
         assert figures.mean_payment == pytest.approx(payments[:4].mean())
         assert figures.total_payment == pytest.approx(payments[:4].sum())
+
+
+def test_each_exact_answer_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    scenario = Scenario.from_preset("market", owners=3, iterations=50)
+    result, solved = negotiate(scenario), []
+    run = type(MECHANISMS["equilibrium"]).run
+
+    def counted(self: object, *given: object) -> object:
+        solved.append(self)
+        return run(self, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(MECHANISMS["equilibrium"]), "run", counted)
+    for _ in range(3):
+        assert result.equilibrium == result.exactly("equilibrium", 0)
+        result.summary()
+    assert len(solved) == 1

@@ -10,7 +10,7 @@ from noisemarket.cli.common import Request, console, keep_scenario, progress, st
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import mechanism
-from noisemarket.mechanisms.base import Agreement
+from noisemarket.mechanisms.base import Agreement, Mechanism
 from noisemarket.mechanisms.base import Progress as Done
 from noisemarket.negotiation import Negotiation, task
 from noisemarket.report.negotiation import summary_table, write_run
@@ -33,7 +33,7 @@ def run(request: Request, contracts: str | None) -> None:
     folder = request.folder(scenario, f"{scenario.preset}-{scenario.learner}")
     with folder:
         keep_scenario(folder, scenario)
-        agreement = _play(request, scenario, environment, folder)
+        agreement = _play(chosen, request, scenario, environment, folder)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
         figures = write_run(folder, result) if done else []
@@ -52,7 +52,11 @@ def run(request: Request, contracts: str | None) -> None:
 
 
 def _play(
-    request: Request, scenario: Scenario, environment: Environment, folder: RunFolder
+    chosen: Mechanism,
+    request: Request,
+    scenario: Scenario,
+    environment: Environment,
+    folder: RunFolder,
 ) -> Agreement:
     """Run the mechanism; a long run saves finished owners on the way, lest it be killed."""
     finished: list[Done] = []
@@ -80,7 +84,6 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        chosen = mechanism(scenario.learner)
         return chosen.run(environment, task(scenario, request.threads, watch, stop))
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.cores import available_cores
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.data import Images
 from noisemarket.federated.engine import Engine, Job, Noise, Score, Weights
@@ -59,12 +60,11 @@ class LocalEngine(Engine):
     """Trains on this machine with a number of worker processes (by default one per core)."""
 
     def __init__(self, job: Job, workers: int | None = None) -> None:
-        cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         self._job = job
         self._memories: list[shared_memory.SharedMemory] = []
         self._workers: list[Any] = []
         self._pipes: list[connection.Connection] = []
-        count = max(1, min(workers or cores or 1, len(job)))
+        count = max(1, min(workers or available_cores(), len(job)))
         try:
             self._start(count)
         except BaseException:

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
 from noisemarket.game.protocol import Games
 from noisemarket.learning.compiled.loop import play_all
-from noisemarket.learning.compiled.simd import GROUP, LANES
+from noisemarket.learning.compiled.simd import GROUP
 from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
 from noisemarket.learning.draws import Stream
+from noisemarket.learning.lanes import LANES
 from noisemarket.learning.play import History, play_pair
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import rule
-
-IntArray = NDArray[np.int64]
 
 LARGEST_REWARD = 1e100
 """Beyond it, sums of rewards might reach the sentinel that fills unused lanes."""

@@ -17,7 +17,15 @@ from noisemarket.game.outcomes import IntArray, Outcomes
 from noisemarket.learning.batch import COMPILED, Batch, Brief, play_batch
 from noisemarket.learning.compiled.loop import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
 from noisemarket.learning.crew import batches, work_through
-from noisemarket.mechanisms.base import Agreement, Contracts, Mechanism, Progress, Task, Trace
+from noisemarket.mechanisms.base import (
+    Agreement,
+    Contracts,
+    Mechanism,
+    Progress,
+    Task,
+    Trace,
+    same_for_all,
+)
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -45,9 +53,7 @@ class Learned(Mechanism):
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = task.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
-        contracts = Contracts(
-            np.zeros(owners, np.int64), np.zeros(owners, np.int64), np.zeros(owners, bool)
-        )
+        contracts = same_for_all(owners, 0, 0)
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
         parts: dict[int, Batch] = {}

@@ -13,9 +13,10 @@ import numpy as np
 from numba import njit
 
 from noisemarket.game.jit import cached
-from noisemarket.learning.compiled.simd import GROUP, LANES, LOWEST, POLICY, TOTAL, pointer
+from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
 from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, learn, place
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
+from noisemarket.learning.lanes import LANES
 
 OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
 """Columns of the counts that a trace holds per block of iterations."""
@@ -105,7 +106,8 @@ def _stamp() -> int:
     """
     digest = hashlib.blake2b(digest_size=7)
     here = Path(__file__).parent
-    for source in (*sorted(here.glob("*.py")), here.parent / "draws.py"):
+    outside = (here.parent / name for name in ("draws.py", "lanes.py"))
+    for source in (*sorted(here.glob("*.py")), *outside):
         digest.update(source.read_bytes())
     return int.from_bytes(digest.digest(), "big")
 

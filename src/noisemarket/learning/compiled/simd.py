@@ -20,7 +20,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-LANES = 8
+from noisemarket.learning.lanes import LANES
+
 GROUP = 3 * LANES
 Q, POLICY, TOTAL = 0, LANES, 2 * LANES
 LOWEST = -1e300

@@ -14,7 +14,6 @@ from numba import njit
 
 from noisemarket.learning.compiled.simd import (
     GROUP,
-    LANES,
     POLICY,
     TOTAL,
     add_and_gain,
@@ -25,6 +24,7 @@ from noisemarket.learning.compiled.simd import (
     set_value,
     take_from_all,
 )
+from noisemarket.learning.lanes import LANES
 
 inlined = njit(nogil=True, error_model="numpy", forceinline=True)
 """Compiles a function into its callers: a call with this many arguments costs more than it does."""
