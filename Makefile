@@ -26,10 +26,10 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types bench reproduce constraints clean
+.PHONY: help venv demo test lint format types bench bench-fl bench-ledger reproduce constraints clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: $(VENV)/.installed ## make .venv and install the package in it with its pinned dependencies
 
@@ -41,11 +41,24 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		"$$python" -m venv --clear "$(VENV)"; \
 	}
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[dev,fl]' --constraint constraints.txt
+	@$(PIP) install --editable '.[dev,fl,flower,postgres]' --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
 	@$(PIP) install --editable '.[bench]' --constraint constraints.txt
+	@touch $@
+
+# Peers of the training half, in an environment of their own: Flower asks for older versions than ours.
+PEERS := .cache/bench-fl
+PEERS_PIP := $(PEERS)/bin/python -m pip --disable-pip-version-check --quiet
+
+$(PEERS)/.installed: pyproject.toml
+	@$(FIND_PYTHON); \
+	python=$$(find_python) && \
+	echo "Making $(PEERS) with $$python (once; takes two minutes) ..." && \
+	"$$python" -m venv --clear "$(PEERS)"
+	@$(PEERS_PIP) install --upgrade pip
+	@$(PEERS_PIP) install '$(TORCH)' --editable '.[fl,bench-fl]'
 	@touch $@
 
 demo: $(VENV)/.installed ## negotiate the market preset into runs/demo
@@ -68,6 +81,12 @@ types: $(VENV)/.installed ## check types, strictly
 bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
 	$(BIN)/python benchmarks/game.py $(ARGS)
 
+bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research and Opacus (15 minutes)
+	$(PEERS)/bin/python benchmarks/federated.py $(ARGS)
+
+bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
+	$(BIN)/python benchmarks/ledger.py $(ARGS)
+
 reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/reproduction
 	$(BIN)/noisemarket reproduce --out docs/reproduction --page docs/reproduction.md --overwrite $(ARGS)
 
@@ -80,13 +99,13 @@ export CONSTRAINTS_HEADER
 # One version of torch for all: a free range would bring gigabytes of accelerator libraries.
 TORCH := torch==2.13.0
 
-constraints: ## renew constraints.txt from a fresh install of .[dev,fl,bench]
+constraints: ## renew constraints.txt from a fresh install of all extras but bench-fl
 	@$(FIND_PYTHON); \
 	set -e; python=$$(find_python); \
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	"$$python" -m venv "$$fresh/venv"; pip="$$fresh/venv/bin/python -m pip --disable-pip-version-check"; \
 	$$pip install --quiet --upgrade pip; \
-	$$pip install --quiet '$(TORCH)' '.[dev,fl,bench]'; \
+	$$pip install --quiet '$(TORCH)' '.[dev,fl,flower,postgres,bench]'; \
 	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > "$$fresh/pins"; \
 	if grep -vE '^[A-Za-z0-9._-]+==[^ +]+$$' "$$fresh/pins"; then \
 		echo "Not plain name==version pins (above): constraints.txt is left as it was." >&2; exit 1; \

@@ -1,0 +1,372 @@
+"""``noisemarket ledger``: what was agreed, delivered and paid. Reads only, and makes no ledger."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from noisemarket.ledger.queries import Account
+    from noisemarket.ledger.store import Ledger
+
+ledger_app = typer.Typer(
+    help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+
+Where = Annotated[
+    str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
+@ledger_app.command("ls")
+def ls(
+    where: Where,
+    job: Annotated[str | None, typer.Option(help="Only the contracts of this job.")] = None,
+    as_json: Json = False,
+) -> None:
+    """List jobs and contracts."""
+    from noisemarket.ledger import queries
+
+    with _reading(where) as ledger:
+        jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
+        if job is not None and not jobs:
+            raise _bad("--job", job, "is not in this ledger.")
+        rows = (queries.row(each) for each in queries.contracts(ledger, job))
+        if as_json:
+            document = {
+                "jobs": [_money(vars(each)) for each in jobs],
+                "contracts": list(rows),
+            }
+            print(json.dumps(document))
+            return
+        _list(jobs, rows)
+
+
+@ledger_app.command("show")
+def show(
+    where: Where,
+    contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Id, or how it begins.")],
+    as_json: Json = False,
+) -> None:
+    """Show one contract in full, with all that became of it."""
+    from noisemarket.ledger import queries
+
+    with _reading(where) as ledger:
+        account = queries.account(ledger, queries.find_contract(ledger, contract))
+    document = _account(account)
+    if as_json:
+        print(json.dumps(document, ensure_ascii=False))
+        return
+    _facts(document.pop("terms"), "Agreed")
+    rounds = document.pop("each_round")
+    _facts(document, "What became of it")
+    _rounds(rounds)
+
+
+@ledger_app.command("verify")
+def verify_command(
+    where: Where,
+    head: Annotated[
+        str | None, typer.Option(help="Head that was noted earlier: count:hash, or the hash.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Check every hash, signature, state and payment; name the first entry that is wrong."""
+    from noisemarket.cli.common import console, progress
+    from noisemarket.ledger.errors import LedgerBroken
+    from noisemarket.ledger.money import format_micro
+    from noisemarket.ledger.verification import verify
+
+    with _reading(where) as ledger, progress("entries") as bar:
+        task = bar.add_task("Verifying", total=None)
+        try:
+            found = verify(
+                ledger, head, lambda done, of: bar.update(task, completed=done, total=of)
+            )
+        except LedgerBroken as problem:
+            if not as_json:
+                raise
+            print(json.dumps({"sound": False, "entry": problem.seq, "problem": problem.reason}))
+            raise typer.Exit(1) from None
+    if as_json:
+        document = {"sound": True, **_money(vars(found)), "head": str(found.head)}
+        print(json.dumps(document))
+        return
+    console().print(
+        f"Sound: {found.entries} entries, {found.jobs} jobs ({found.jobs_settled} settled), "
+        f"{found.contracts} contracts ({found.contracts_paid} paid, {found.contracts_broken} "
+        f"broken), {format_micro(found.paid)} paid in all."
+    )
+    print(f"Head to note elsewhere: {found.head}")
+
+
+@ledger_app.command("export")
+def export(
+    where: Where,
+    csv: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Contracts, one a row, to this CSV.")
+    ] = None,
+    json_file: Annotated[
+        str | None, typer.Option("--json", metavar="FILE", help="All entries, to this JSON.")
+    ] = None,
+) -> None:
+    """Write contracts to a CSV file, or the whole chain to a JSON file."""
+    from noisemarket.cli.ledger_export import write_csv, write_json
+
+    if csv is None and json_file is None:
+        raise _bad("export", "nothing", "name a file: --csv FILE or --json FILE.")
+    with _reading(where) as ledger:
+        for file, write in ((csv, write_csv), (json_file, write_json)):
+            if file is not None:
+                write(ledger, file)
+
+
+@ledger_app.command("statement")
+def statement(
+    where: Where,
+    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Name of the owner.")],
+    as_json: Json = False,
+) -> None:
+    """Say what an owner sold, what that cost it in privacy, and what it was paid."""
+    from noisemarket.ledger import queries
+
+    with _reading(where) as ledger:
+        ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
+        if not ids:
+            raise _bad("owner", owner, "has no contract in this ledger.")
+        accounts = [queries.account(ledger, contract) for contract in ids]
+    document = {
+        "owner": owner,
+        "contracts": [_statement(account) for account in accounts],
+        "paid_micro": sum(account.paid or 0 for account in accounts),
+    }
+    if as_json:
+        print(json.dumps(document, ensure_ascii=False))
+    else:
+        _print_statement(document)
+
+
+@contextmanager
+def _reading(where: str) -> Iterator[Ledger]:
+    """The ledger asked for, which must be there; what is damaged is said in a sentence."""
+    from pathlib import Path
+
+    from noisemarket.ledger.database import LEDGER_FILE
+    from noisemarket.ledger.errors import LedgerError
+    from noisemarket.ledger.store import open_ledger
+
+    if "://" not in where and not (Path(where) / LEDGER_FILE).is_file():
+        if Path(where).is_dir():
+            raise _bad("ledger", where, f"this folder holds no {LEDGER_FILE}.")
+        if not Path(where).is_file():
+            raise _bad("ledger", where, "is not there: name a run folder or a URL.")
+    with open_ledger(where, create=False) as ledger:
+        try:
+            yield ledger
+        except (KeyError, TypeError, ValueError, IndexError):
+            raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
+
+
+def _statement(account: Account) -> dict[str, Any]:
+    """What a contract cost its owner and brought it, as plain values; what is infinite is null."""
+    import math
+
+    from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
+    from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
+
+    contract = account.contract
+    total = math.fsum(each.rho for each in account.rounds)
+    return {
+        "contract": contract.id,
+        "job": contract.job,
+        "state": account.state,
+        "saving": contract.saving,
+        "sigma": contract.sigma,
+        "protection": contract.protection,
+        "neighbours": contract.neighbours,
+        "protects": contract.protects,
+        "whole_owner": contract.whole_owner,
+        "simulated": contract.simulated,
+        "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
+        "delta": contract.delta,
+        "rho_per_round": _finite(contract.rho_per_round),
+        "epsilon_per_round": _finite(gaussian_epsilon(contract.rho_per_round, contract.delta)),
+        "rho_cap": _finite(contract.rho_cap),
+        "epsilon_agreed": _finite(contract.epsilon),
+        "rounds": contract.rounds,
+        "delivered": account.count(DELIVERED),
+        "missed": account.count(MISSED),
+        "refused": account.count(REFUSED),
+        "rho_total": _finite(total),
+        "epsilon": _finite(gaussian_epsilon(total, contract.delta)),
+        "epsilon_general": _finite(zcdp_epsilon(total, contract.delta)),
+        "payment_micro": contract.payment,
+        "paid_micro": account.paid,
+        "kept": account.kept,
+        "evidence": account.evidence,
+        "each_round": [
+            {
+                "round": each.round,
+                "outcome": each.outcome,
+                "rho": _finite(each.rho),
+                "epsilon": _finite(gaussian_epsilon(each.rho, contract.delta)),
+                "reason": each.reason,
+            }
+            for each in account.rounds
+        ],
+    }
+
+
+def _account(account: Account) -> dict[str, Any]:
+    said = _statement(account)
+    kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
+    return {
+        **{name: said[name] for name in kept},
+        "recorded_offer": account.offered_at,
+        "recorded_signatures": account.signed_at,
+        "recorded_closing": account.closed_at,
+        "owner_signature": account.owner_signature,
+        "curator_signature": account.curator_signature,
+        "kept": account.kept,
+        "paid_micro": account.paid,
+        "evidence": account.evidence,
+        "each_round": said["each_round"],
+        "terms": account.contract.to_dict(),
+    }
+
+
+def _print_statement(document: dict[str, Any]) -> None:
+    from noisemarket.cli.common import console
+    from noisemarket.ledger.money import format_micro
+
+    out = console()
+    out.print(f"Owner {document['owner']}", style="bold", markup=False)
+    for said in document["contracts"]:
+        kept = {True: "kept", False: "broken", None: "not judged yet"}[said["kept"]]
+        paid = said["paid_micro"]
+        lines = [
+            f"Contract {said['contract'][:12]} of job {said['job']}: {said['state']}.",
+            f"Sold: {said['saving']:g} of its noise; it added sigma {said['sigma']:g} "
+            f"({said['protection']}).",
+        ]
+        if said["rho_per_round"] is None or said["rho_total"] is None:
+            lines.append("Nothing is guaranteed: the noise bounds nothing that could be told.")
+        else:
+            lines += [
+                f"Hidden: {said['protects']} (neighbours: {said['neighbours']}).",
+                f"A round costs rho {said['rho_per_round']:.4g}: epsilon "
+                f"{said['epsilon_per_round']:.4g} at delta {said['delta']:g}.",
+                f"The job cost rho {said['rho_total']:.4g}: epsilon {said['epsilon']:.4g} at "
+                f"delta {said['delta']:g}; at most {said['epsilon_general']:.4g} by the bound for "
+                "any zCDP mechanism.",
+            ]
+        if said["simulated"]:
+            lines.append("NOT PRIVATE: the noise came from a fixed seed.")
+        lines += [
+            f"Rounds: {said['delivered']} of {said['rounds']} delivered, {said['missed']} missed, "
+            f"{said['refused']} refused.",
+            f"The contract is {kept}. Agreed: {format_micro(said['payment_micro'])}; paid: "
+            f"{'nothing yet' if paid is None else format_micro(paid)}.",
+        ]
+        if said["kept"] is False and said["evidence"]:
+            lines.append(f"Evidence: {json.dumps(said['evidence'], ensure_ascii=False)}")
+        out.print("")
+        for line in lines:
+            out.print(line, markup=False)
+        _rounds(said["each_round"])
+    if len(document["contracts"]) > 1:
+        out.print(f"Paid in all: {format_micro(document['paid_micro'])}.")
+
+
+def _list(jobs: list[Any], rows: Iterator[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from noisemarket.cli.common import console
+    from noisemarket.ledger.money import format_micro
+
+    out = console()
+    for job in jobs:
+        state = "settled" if job.settled else "open"
+        out.print(
+            f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
+            f"{job.broken} broken), {format_micro(job.paid)} paid of {format_micro(job.budget)}.",
+            markup=False,
+        )
+    table = Table(box=None, pad_edge=False)
+    for name in ("contract", "owner", "state"):
+        table.add_column(name)
+    for name in ("sigma", "saving", "payment", "rounds", "paid"):
+        table.add_column(name, justify="right")
+    for row in rows:
+        paid = row["paid_micro"]
+        table.add_row(
+            *(row["contract"][:12], row["owner"].replace("[", "\\["), row["state"]),
+            *(f"{row['sigma']:g}", f"{row['saving']:g}", format_micro(row["payment_micro"])),
+            f"{row['delivered']}/{row['rounds']}",
+            "-" if paid is None else format_micro(paid),
+        )
+    out.print(table)
+
+
+def _facts(facts: dict[str, Any], title: str) -> None:
+    from rich.table import Table
+
+    from noisemarket.cli.common import console
+    from noisemarket.ledger.money import format_micro
+
+    out = console()
+    out.print(title, style="bold")
+    table = Table(box=None, pad_edge=False, show_header=False)
+    for name, value in facts.items():
+        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        if name in ("payment", "paid_micro") and value is not None:
+            name, shown = name.removesuffix("_micro"), format_micro(value)
+        table.add_row(name.replace("_", " "), shown.replace("[", "\\["))
+    out.print(table)
+
+
+def _rounds(rounds: list[dict[str, Any]]) -> None:
+    from rich.table import Table
+
+    from noisemarket.cli.common import console
+
+    if not rounds:
+        return
+    table = Table(box=None, pad_edge=False)
+    for name in ("round", "rho", "epsilon"):
+        table.add_column(name, justify="right")
+    for name in ("outcome", "reason"):
+        table.add_column(name)
+    for each in rounds:
+        numbers = (each["rho"], each["epsilon"])
+        shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
+        reason = (each["reason"] or "").replace("[", "\\[")
+        table.add_row(str(each["round"]), *shown, each["outcome"], reason)
+    console().print(table)
+
+
+def _money(values: dict[str, Any]) -> dict[str, Any]:
+    """Amounts under names that say their unit."""
+    return {
+        f"{name}_micro" if name in ("paid", "budget") else name: value
+        for name, value in values.items()
+    }
+
+
+def _finite(value: float) -> float | None:
+    import math
+
+    return value if math.isfinite(value) else None
+
+
+def _bad(field: str, value: object, remedy: str) -> Exception:
+    from noisemarket.errors import BadInput
+
+    return BadInput(field, value, remedy)

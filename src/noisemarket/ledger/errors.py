@@ -1,0 +1,39 @@
+"""What can go wrong with contracts and the ledger.
+
+NoisemarketError
+`-- LedgerError          the ledger cannot be reached, read or written
+    |-- BadSignature     a contract is not signed by whom it should be
+    |-- LedgerConflict   an entry contradicts what the ledger holds already
+    |   `-- OverBudget   a contract or payment would pass the job's budget
+    `-- LedgerBroken     verification failed: names the first bad entry
+"""
+
+from __future__ import annotations
+
+from noisemarket.errors import NoisemarketError
+
+
+class LedgerError(NoisemarketError):
+    """The ledger cannot be reached, read or written."""
+
+
+class BadSignature(LedgerError):
+    """A contract is not signed by whom it should be."""
+
+
+class LedgerConflict(LedgerError):
+    """An entry contradicts what the ledger holds already; nothing was written."""
+
+
+class OverBudget(LedgerConflict):
+    """A contract or a payment would pass the job's budget; nothing was written."""
+
+
+class LedgerBroken(LedgerError):
+    """Verification failed. ``seq`` is the first bad entry; None where no single one is to blame."""
+
+    def __init__(self, seq: int | None, reason: str) -> None:
+        self.seq = seq
+        self.reason = reason
+        place = "the ledger" if seq is None else f"entry {seq}"
+        super().__init__(f"verification failed: {place} {reason}")

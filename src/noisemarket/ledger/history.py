@@ -1,0 +1,278 @@
+"""Which entries may follow which: the sense of a job's history.
+
+    opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
+               -> paid | broken)* -> settled
+
+The same rules refuse a senseless entry when it is recorded and find it when the ledger is verified.
+What is kept is one small record per open contract, with one bit a round: a closed contract and a
+settled job are forgotten. (That none of them is opened twice is for the store to see.)
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger.canonical import parse, read_number
+from noisemarket.ledger.contracts import Contract, moment, owed
+from noisemarket.ledger.entries import (
+    BROKEN,
+    CLOSED_ONCE,
+    DELIVERED,
+    MISSED,
+    OFFERED,
+    OPENED,
+    PAID,
+    REFUSED,
+    ROUND_KINDS,
+    SETTLED,
+    SIGNED,
+    VERIFIED,
+)
+from noisemarket.ledger.errors import BadSignature
+from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.money import checked
+
+
+class Senseless(Exception):
+    """An entry that cannot follow what came before; says why, to go on after its number."""
+
+
+class TooDear(Senseless):
+    """An entry that would pass the job's budget."""
+
+
+class _Open:
+    """What has to be remembered of a contract until it is closed."""
+
+    __slots__ = ("contract", "delivered", "kept", "rounds", "seen", "stage", "terms")
+
+    def __init__(self, contract: Contract) -> None:
+        self.contract: Contract | None = contract  # until it is signed
+        self.terms = (
+            *(contract.payment, contract.rounds),
+            *(contract.missed_rounds, contract.minimum_share),
+        )
+        self.rounds = contract.rounds
+        self.stage = OFFERED
+        self.seen = 0  # one bit a round
+        self.delivered = 0
+        self.kept = False
+
+
+class History:
+    """One job, as far as it has been told."""
+
+    def __init__(self) -> None:
+        self.stage = ""
+        self.budget = 0
+        self.curator_key = ""
+        self.owner_keys: dict[str, str] | None = None
+        self.open: dict[str, _Open] = {}
+        self.signed = 0  # contracts that are signed and not closed
+        self.committed = 0  # what these may cost at most
+        self.paid = 0
+        self.contracts = 0
+        self.contracts_paid = 0
+        self.contracts_broken = 0
+
+    def tell(
+        self,
+        kind: str,
+        contract: str | None,
+        once: str | None,
+        body: str,
+        recorded_at: str,
+        *,
+        check_signatures: bool = True,
+    ) -> None:
+        """Take in the next entry; raise Senseless if it cannot be."""
+        try:
+            content = parse(body)
+            if not isinstance(content, dict):
+                raise ValueError
+        except (ValueError, TypeError):
+            raise Senseless("has a body that is no canonical JSON object.") from None
+        try:
+            time = moment("recorded_at", recorded_at)
+            self._tell(kind, contract, once, content, time, check_signatures)
+        except (KeyError, TypeError, ValueError, AttributeError) as problem:
+            raise Senseless(f"does not say what a {kind!r} entry says ({problem}).") from None
+        except BadInput as problem:
+            raise Senseless(f"says what cannot be: {problem}") from None
+
+    def _tell(
+        self,
+        kind: str,
+        contract: str | None,
+        once: str | None,
+        content: dict[str, Any],
+        time: datetime,
+        check_signatures: bool,
+    ) -> None:
+        if kind == OPENED:
+            self._opened(contract, once, content)
+            return
+        if not self.stage:
+            raise Senseless("belongs to a job that was not opened, or is settled.")
+        if self.stage == SETTLED:
+            raise Senseless("comes after its job was settled.")
+        if kind == SETTLED:
+            self._settled(contract, once, content)
+            return
+        if not isinstance(contract, str):
+            raise Senseless("names no contract.")
+        if kind == OFFERED:
+            self._offered(contract, once, content)
+            return
+        held = self.open.get(contract)
+        if held is None:
+            raise Senseless("is about a contract that was not offered, or is closed.")
+        if kind == SIGNED:
+            _expect(once, f"{SIGNED}:{contract}")
+            self._signed(held, content, time, check_signatures)
+        elif kind in ROUND_KINDS:
+            _round(held, kind, contract, once, content)
+        elif kind == VERIFIED:
+            _expect(once, f"{VERIFIED}:{contract}")
+            _verified(held, content)
+        elif kind in (PAID, BROKEN):
+            _expect(once, f"{CLOSED_ONCE}:{contract}")
+            self._closed(held, kind, content)
+            del self.open[contract]
+        else:
+            raise Senseless("is of no known kind.")
+
+    def _opened(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
+        if self.stage:
+            raise Senseless("opens a job a second time.")
+        if contract is not None:
+            raise Senseless("opens a job and names a contract.")
+        _expect(once, OPENED)
+        _keys(content, {"budget", "curator_key", "owner_keys", "about"})
+        owner_keys = content["owner_keys"]
+        if owner_keys is not None and not isinstance(owner_keys, dict):
+            raise Senseless("has owner keys that are no table.")
+        self.budget = checked(content["budget"], "budget")
+        self.curator_key, self.owner_keys = content["curator_key"], owner_keys
+        self.stage = OPENED
+
+    def _offered(self, contract: str, once: str | None, content: dict[str, Any]) -> None:
+        _expect(once, f"{OFFERED}:{contract}")
+        _keys(content, {"contract"})
+        document = Contract.from_dict(content["contract"])
+        if document.id != contract:
+            raise Senseless("holds another contract than it names.")
+        if contract in self.open:
+            raise Senseless("offers a contract a second time.")
+        if document.curator_key != self.curator_key:
+            raise Senseless("holds a contract with a curator's key that is not the job's.")
+        keys = self.owner_keys
+        if keys is not None and keys.get(document.owner) != document.owner_key:
+            raise Senseless("holds a contract with an owner's key that is not that owner's.")
+        self.open[contract] = _Open(document)
+        self.contracts += 1
+
+    def _signed(
+        self, held: _Open, content: dict[str, Any], time: datetime, check_signatures: bool
+    ) -> None:
+        _keys(content, {"owner_signature", "curator_signature"})
+        document = held.contract
+        if held.stage != OFFERED or document is None:
+            raise Senseless("signs a contract a second time.")
+        if check_signatures:
+            try:
+                SignedContract(document, **content).verify(document.owner_key, self.curator_key)
+            except BadSignature as problem:
+                raise Senseless(f"has a signature that does not hold: {problem}") from None
+        if time > moment("expires_at", document.expires_at):
+            raise Senseless(f"signs a contract that expired at {document.expires_at}.")
+        if self.committed + self.paid + document.payment > self.budget:
+            raise TooDear("signs a contract that the job's budget cannot pay.")
+        self.committed += document.payment
+        self.signed += 1
+        held.stage, held.contract = SIGNED, None
+
+    def _closed(self, held: _Open, kind: str, content: dict[str, Any]) -> None:
+        if held.stage != VERIFIED:
+            raise Senseless(f"closes a contract that is {held.stage}, not {VERIFIED}.")
+        amount = 0
+        if kind == PAID:
+            _keys(content, {"amount"})
+            amount = checked(content["amount"], "amount")
+            if not held.kept:
+                raise Senseless("pays for a contract that was found broken.")
+            if amount != (due := owed(*held.terms, delivered=held.delivered)):
+                raise Senseless(f"pays {amount} micro-units where the contract says {due}.")
+            self.contracts_paid += 1
+        else:
+            _keys(content, {"evidence"})
+            if held.kept:
+                raise Senseless("breaks a contract that was found kept.")
+            self.contracts_broken += 1
+        self.committed -= held.terms[0]
+        self.signed -= 1
+        self.paid += amount
+        if self.paid > self.budget:
+            raise TooDear("pays more than the job's budget.")
+
+    def _settled(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
+        _expect(once, SETTLED)
+        if contract is not None:
+            raise Senseless("settles a job and names a contract.")
+        if self.signed:
+            raise Senseless(f"settles a job with contracts still open: {self.signed}.")
+        said = {
+            "total": self.paid,
+            "contracts_paid": self.contracts_paid,
+            "contracts_broken": self.contracts_broken,
+        }
+        if content != said:
+            raise Senseless("settles a job for another sum than was paid.")
+        self.stage = SETTLED
+        self.open.clear()
+
+
+def _round(
+    held: _Open, kind: str, contract: str, once: str | None, content: dict[str, Any]
+) -> None:
+    if held.stage != SIGNED:
+        raise Senseless(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
+    number = content["round"]
+    if isinstance(number, bool) or not isinstance(number, int):
+        raise Senseless("has a round that is no whole number.")
+    if not 1 <= number <= held.rounds:
+        raise Senseless(f"has round {number} of a contract of {held.rounds} rounds.")
+    _expect(once, f"round:{contract}:{number}")
+    if not read_number(content["rho"]) >= 0.0:
+        raise Senseless("has a negative rho.")
+    if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
+        raise Senseless("gives no reason.")
+    if held.seen >> number & 1:
+        raise Senseless(f"has round {number} a second time.")
+    held.seen |= 1 << number
+    held.delivered += kind == DELIVERED
+
+
+def _verified(held: _Open, content: dict[str, Any]) -> None:
+    _keys(content, {"kept", "delivered", "evidence"})
+    if held.stage != SIGNED:
+        raise Senseless(f"verifies a contract that is {held.stage}, not {SIGNED}.")
+    if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
+        raise Senseless("does not say whether the contract was kept.")
+    if content["delivered"] != held.delivered:
+        raise Senseless(
+            f"counts {content['delivered']} rounds as delivered where there are {held.delivered}."
+        )
+    held.stage, held.kept = VERIFIED, content["kept"]
+
+
+def _expect(once: str | None, key: str) -> None:
+    if once != key:
+        raise Senseless("has not the key that lets it happen only once.")
+
+
+def _keys(content: dict[str, Any], expected: set[str]) -> None:
+    if set(content) != expected:
+        raise Senseless(f"does not say exactly: {', '.join(sorted(expected))}.")

@@ -1,0 +1,165 @@
+"""Ed25519: keys that stay in their owner's folder, and the two signatures under a contract."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import stat
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.errors import BadSignature
+
+KEY_FILE = "signing-key.pem"
+OWNER = "owner"
+CURATOR = "curator"
+_DOMAIN = b"noisemarket contract v1\0"
+
+
+class KeyPair:
+    """One party's key. It is never printed, pickled or written anywhere but its folder."""
+
+    def __init__(self, private: Ed25519PrivateKey) -> None:
+        self._private = private
+        self.public_hex = private.public_key().public_bytes_raw().hex()
+
+    @classmethod
+    def create(cls, folder: str | Path) -> KeyPair:
+        """Make a new key in a folder that only its owner may enter; never over another key."""
+        place = Path(folder) / KEY_FILE
+        private = Ed25519PrivateKey.generate()
+        text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            _refuse_open(place.parent, place.parent.stat())
+            _write_new(place, text)
+        except FileExistsError:
+            raise BadInput("key", str(place), "is there already: load it.") from None
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise BadInput("key", str(place), f"cannot be written ({reason}).") from None
+        return cls(private)
+
+    @classmethod
+    def load(cls, folder: str | Path) -> KeyPair:
+        """The key in a folder, unless others could have read it."""
+        place = Path(folder) / KEY_FILE
+        try:
+            _refuse_open(place.parent, place.parent.stat())
+            file = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            with os.fdopen(file, "rb") as stream:
+                _refuse_open(place, os.fstat(stream.fileno()))
+                text = stream.read(10_000)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise BadInput("key", str(place), f"cannot be read ({reason}).") from None
+        try:
+            private = load_pem_private_key(text, password=None)
+        except (ValueError, TypeError):
+            private = None
+        if not isinstance(private, Ed25519PrivateKey):
+            raise BadInput("key", str(place), "is no Ed25519 key.")
+        return cls(private)
+
+    @classmethod
+    def obtain(cls, folder: str | Path) -> KeyPair:
+        """The key in a folder; a new one if there is none yet."""
+        if (Path(folder) / KEY_FILE).exists():
+            return cls.load(folder)
+        return cls.create(folder)
+
+    def sign(self, role: str, contract: Contract) -> str:
+        """This party's signature, in hexadecimal, as owner or as curator of this contract."""
+        key = {OWNER: contract.owner_key, CURATOR: contract.curator_key}.get(role)
+        if key is None:
+            raise BadInput("role", role, f"choose one of: {OWNER}, {CURATOR}.")
+        if key != self.public_hex:
+            raise BadSignature(f"this key is not the {role}'s of contract {contract.id[:12]}.")
+        return self._private.sign(_message(role, contract)).hex()
+
+    def __repr__(self) -> str:
+        return f"KeyPair({self.public_hex})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        raise TypeError("a private key does not leave its owner's process")
+
+
+@dataclass(frozen=True)
+class SignedContract:
+    """A contract with both signatures, which ``verify`` believes only when they hold."""
+
+    contract: Contract
+    owner_signature: str
+    curator_signature: str
+
+    def verify(self, expected_owner_key: str, expected_curator_key: str) -> None:
+        """Raise BadSignature unless exactly these two keys signed exactly this contract."""
+        contract = self.contract
+        for role, expected, named, signature in (
+            (OWNER, expected_owner_key, contract.owner_key, self.owner_signature),
+            (CURATOR, expected_curator_key, contract.curator_key, self.curator_signature),
+        ):
+            if named != expected:
+                raise BadSignature(
+                    f"contract {contract.id[:12]} names another key as the {role}'s: {named[:16]}."
+                )
+            if not holds(role, contract, signature):
+                raise BadSignature(f"contract {contract.id[:12]} is not signed by its {role}.")
+
+
+def holds(role: str, contract: Contract, signature: str) -> bool:
+    """Whether this is the signature of the contract by the key that it names for this role."""
+    key = contract.owner_key if role == OWNER else contract.curator_key
+    try:
+        if signature != signature.lower() or len(signature) != 128:
+            return False
+        public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
+        public.verify(bytes.fromhex(signature), _message(role, contract))
+    except (InvalidSignature, ValueError, TypeError, AttributeError):
+        return False
+    return True
+
+
+def _message(role: str, contract: Contract) -> bytes:
+    """What is signed: no other kind of document, role or version can have the same bytes."""
+    return _DOMAIN + role.encode() + b"\0" + contract.bytes()
+
+
+def _refuse_open(path: Path, status: os.stat_result) -> None:
+    if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
+        mode = "700" if stat.S_ISDIR(status.st_mode) else "600"
+        raise BadInput("key", str(path), f"others may read it: make a new key, or chmod {mode}.")
+
+
+def _write_new(place: Path, text: bytes) -> None:
+    """Write a new file with owner-only permission, whole or not at all, over nothing."""
+    beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(file, "wb") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.link(beside, place)  # fails where a key is: a rename would replace it
+    finally:
+        with contextlib.suppress(OSError):
+            beside.unlink()
+    if sys.platform != "win32":
+        folder = os.open(place.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)

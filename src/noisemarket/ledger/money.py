@@ -1,0 +1,60 @@
+"""Money as whole micro-units. Nothing here, and nothing in the ledger, is a float."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
+
+from noisemarket.errors import BadInput
+
+MICRO = 1_000_000
+"""Micro-units in one unit of money."""
+
+MOST = 2**53 - 1
+"""The largest amount: what every JSON reader still holds exactly."""
+
+_DIGITS = 1000
+_EXACT = Context(prec=_DIGITS + 10, rounding=ROUND_HALF_EVEN)
+
+
+def to_micro(value: str | int | float | Decimal, field: str = "amount") -> int:
+    """An amount in units, as micro-units: the nearest, and the even one of two equally near.
+
+    A float counts as the decimal number that it is printed as, so 0.1 is exactly a tenth.
+    """
+    try:
+        if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
+            raise ValueError
+        exact = Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+        if not exact.is_finite():
+            raise ValueError
+    except (ValueError, InvalidOperation):
+        raise BadInput(field, value, "give a finite amount of money.") from None
+    if exact < 0:
+        raise BadInput(field, value, "give an amount that is not negative.")
+    if exact > MOST // MICRO + 1:
+        raise _too_large(field, value)
+    if len(exact.as_tuple().digits) > _DIGITS:
+        raise BadInput(field, value, f"give at most {_DIGITS} digits.")
+    return checked(int(_EXACT.to_integral_value(_EXACT.multiply(exact, MICRO))), field)
+
+
+def checked(amount: object, field: str = "amount") -> int:
+    """The amount in micro-units itself, if it is a whole number from 0 to ``MOST``."""
+    if isinstance(amount, bool) or not isinstance(amount, int):
+        raise BadInput(field, amount, "give a whole number of micro-units.")
+    if amount < 0:
+        raise BadInput(field, amount, "give an amount that is not negative.")
+    if amount > MOST:
+        raise _too_large(field, amount)
+    return amount
+
+
+def format_micro(amount: int) -> str:
+    """Micro-units as units, all that is there and at least two places: ``12.54``."""
+    units, rest = divmod(abs(amount), MICRO)
+    places = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if amount < 0 else ''}{units}.{places}"
+
+
+def _too_large(field: str, value: object) -> BadInput:
+    return BadInput(field, value, f"give at most {format_micro(MOST)}.")

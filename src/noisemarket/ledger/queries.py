@@ -1,0 +1,245 @@
+"""Questions to a ledger: which contracts there are, how they stand, who was paid what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import func, select
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger.canonical import read_number
+from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.entries import (
+    BROKEN,
+    DELIVERED,
+    MISSED,
+    OFFERED,
+    OPENED,
+    PAID,
+    REFUSED,
+    SETTLED,
+    SIGNED,
+    VERIFIED,
+    Entry,
+)
+from noisemarket.ledger.errors import LedgerError
+from noisemarket.ledger.migrations import ENTRIES
+from noisemarket.ledger.store import Ledger
+
+_SOME = 500  # contracts at a time
+_STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A contract and how it stands, in numbers. ``paid`` is None until it is closed."""
+
+    contract: Contract
+    state: str
+    delivered: int
+    missed: int
+    refused: int
+    kept: bool | None
+    paid: int | None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What became of one round: delivered, missed or refused; what it cost the owner; and why."""
+
+    round: int
+    outcome: str
+    rho: float
+    reason: str | None
+
+
+@dataclass(frozen=True)
+class Account:
+    """All that the ledger holds about one contract."""
+
+    contract: Contract
+    state: str
+    offered_at: str
+    signed_at: str | None
+    closed_at: str | None
+    owner_signature: str | None
+    curator_signature: str | None
+    rounds: tuple[Round, ...]
+    kept: bool | None
+    paid: int | None
+    evidence: dict[str, Any] = field(default_factory=dict)
+
+    def count(self, outcome: str) -> int:
+        """How many rounds came to this."""
+        return sum(entry.outcome == outcome for entry in self.rounds)
+
+
+@dataclass(frozen=True)
+class JobStanding:
+    """A job and how it stands."""
+
+    job: str
+    opened_at: str
+    budget: int
+    contracts: int
+    signed: int
+    paid: int
+    broken: int
+    settled: bool
+
+
+def jobs(ledger: Ledger) -> Iterator[JobStanding]:
+    """All jobs, in the order in which they were opened."""
+    for entry in ledger.entries(kinds=[OPENED]):
+        with ledger.reading() as connection:
+            query = select(ENTRIES.c.kind, func.count()).where(ENTRIES.c.job == entry.job)
+            rows = connection.execute(query.group_by(ENTRIES.c.kind)).all()
+        counts = {str(kind): int(number) for kind, number in rows}
+        yield JobStanding(
+            job=entry.job,
+            opened_at=entry.recorded_at,
+            budget=entry.content()["budget"],
+            contracts=counts.get(OFFERED, 0),
+            signed=counts.get(SIGNED, 0),
+            paid=sum(e.content()["amount"] for e in ledger.entries(entry.job, kinds=[PAID])),
+            broken=counts.get(BROKEN, 0),
+            settled=SETTLED in counts,
+        )
+
+
+def documents(ledger: Ledger, job: str | None = None) -> Iterator[Contract]:
+    """The contracts that were offered, of one job or of all, in the order of their offers."""
+    for entry in ledger.entries(job, kinds=[OFFERED]):
+        yield _document(entry)
+
+
+def signed_ids(ledger: Ledger, job: str) -> list[str]:
+    """The ids of a job's signed contracts, in the order of their signing."""
+    return [str(entry.contract) for entry in ledger.entries(job, kinds=[SIGNED])]
+
+
+def contracts(
+    ledger: Ledger, job: str | None = None, *, owner: str | None = None
+) -> Iterator[Standing]:
+    """Contracts with how they stand, in the order of their offers; read some at a time."""
+    some: list[Contract] = []
+    for contract in documents(ledger, job):
+        if owner is None or contract.owner == owner:
+            some.append(contract)
+        if len(some) == _SOME:
+            yield from _standings(ledger, some)
+            some = []
+    if some:
+        yield from _standings(ledger, some)
+
+
+def find_contract(ledger: Ledger, prefix: str) -> str:
+    """The one contract whose id begins so."""
+    if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
+        raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
+    with ledger.reading() as connection:
+        of = ENTRIES.c.contract
+        query = select(of).where(ENTRIES.c.kind == OFFERED, of.startswith(prefix))
+        found = [str(name) for name in connection.execute(query.distinct().limit(2)).scalars()]
+    if not found:
+        raise BadInput("contract", prefix, "no contract in this ledger has an id that begins so.")
+    if len(found) > 1:
+        raise BadInput("contract", prefix, "more than one contract begins so: give more digits.")
+    return found[0]
+
+
+def account(ledger: Ledger, contract: str) -> Account:
+    """All about one contract, by its full id."""
+    document: Contract | None = None
+    about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
+    about |= {"owner_signature": None, "curator_signature": None}
+    rounds: list[Round] = []
+    for entry in ledger.entries(contract=contract):
+        content = entry.content()
+        if entry.kind == OFFERED:
+            document = _document(entry)
+            about |= {"state": OFFERED, "offered_at": entry.recorded_at}
+        elif entry.kind == SIGNED:
+            about |= {"state": SIGNED, "signed_at": entry.recorded_at, **content}
+        elif entry.kind in (DELIVERED, MISSED, REFUSED):
+            cost, reason = read_number(content["rho"]), content.get("reason")
+            rounds.append(Round(content["round"], entry.kind, cost, reason))
+        elif entry.kind == VERIFIED:
+            about |= {"state": VERIFIED, "kept": content["kept"], "evidence": content["evidence"]}
+        elif entry.kind in (PAID, BROKEN):
+            amount = content.get("amount", 0)
+            about |= {"state": entry.kind, "closed_at": entry.recorded_at, "paid": amount}
+    if document is None:
+        raise BadInput("contract", contract, "is not in this ledger.")
+    rounds.sort(key=lambda one: one.round)
+    return Account(contract=document, rounds=tuple(rounds), **about)
+
+
+def balances(ledger: Ledger, job: str | None = None) -> dict[str, int]:
+    """What each owner was paid in all, in micro-units; owners in the order of their first offer."""
+    sums: dict[str, int] = {}
+    for standing in contracts(ledger, job):
+        owner = standing.contract.owner
+        sums[owner] = sums.get(owner, 0) + (standing.paid or 0)
+    return sums
+
+
+def row(standing: Standing) -> dict[str, Any]:
+    """A contract as a row of plain values: what was agreed, delivered and paid."""
+    contract = standing.contract
+    return {
+        "contract": contract.id,
+        "job": contract.job,
+        "owner": contract.owner,
+        "state": standing.state,
+        "saving": contract.saving,
+        "sigma": contract.sigma,
+        "payment_micro": contract.payment,
+        "protection": contract.protection,
+        "rounds": contract.rounds,
+        "delivered": standing.delivered,
+        "missed": standing.missed,
+        "refused": standing.refused,
+        "kept": standing.kept,
+        "paid_micro": standing.paid,
+    }
+
+
+def _standings(ledger: Ledger, some: list[Contract]) -> Iterator[Standing]:
+    counts: dict[tuple[str, str], int] = {}
+    closing: dict[tuple[str, str], Any] = {}
+    chosen = ENTRIES.c.contract.in_([contract.id for contract in some])
+    with ledger.reading() as connection:
+        query = select(ENTRIES.c.contract, ENTRIES.c.kind, func.count()).where(chosen)
+        for name, kind, number in connection.execute(
+            query.group_by(ENTRIES.c.contract, ENTRIES.c.kind)
+        ):
+            counts[name, kind] = number
+        said = select(ENTRIES.c.contract, ENTRIES.c.kind, ENTRIES.c.body)
+        for name, kind, body in connection.execute(
+            said.where(chosen, ENTRIES.c.kind.in_([VERIFIED, PAID]))
+        ):
+            closing[name, kind] = json.loads(body)
+    for contract in some:
+        name = contract.id
+        state = [stage for stage in _STAGES if (name, stage) in counts][-1]
+        verified, paid = closing.get((name, VERIFIED)), closing.get((name, PAID))
+        yield Standing(
+            contract=contract,
+            state=state,
+            delivered=counts.get((name, DELIVERED), 0),
+            missed=counts.get((name, MISSED), 0),
+            refused=counts.get((name, REFUSED), 0),
+            kept=None if verified is None else verified["kept"],
+            paid=paid["amount"] if paid else 0 if state == BROKEN else None,
+        )
+
+
+def _document(entry: Entry) -> Contract:
+    try:
+        return Contract.from_dict(entry.content()["contract"])
+    except (BadInput, KeyError, TypeError, ValueError):
+        raise LedgerError(f"entry {entry.seq} holds no contract: verify the ledger.") from None

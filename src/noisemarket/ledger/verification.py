@@ -1,0 +1,174 @@
+"""Reads the whole ledger again and believes none of it.
+
+Every hash is computed anew, every signature checked, every job's history told from its beginning.
+Entries are read in pages and forgotten; what is kept is what ``History`` keeps of open contracts
+and open jobs. Time is linear in the length of the ledger, and memory does not grow with it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger.entries import FIRST, OFFERED, OPENED, SETTLED, Entry, Head, entry_hash
+from noisemarket.ledger.errors import LedgerBroken
+from noisemarket.ledger.history import History, Senseless
+from noisemarket.ledger.migrations import ENTRIES, HEAD
+from noisemarket.ledger.store import Ledger
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What a sound ledger holds. Note ``head`` elsewhere: it pins everything up to here."""
+
+    entries: int
+    head: Head
+    jobs: int
+    jobs_settled: int
+    contracts: int
+    contracts_paid: int
+    contracts_broken: int
+    paid: int
+
+
+def verify(
+    ledger: Ledger,
+    expected_head: Head | str | None = None,
+    watch: Callable[[int, int], None] | None = None,
+) -> Verified:
+    """Check everything; raise LedgerBroken at the first entry that is wrong.
+
+    ``expected_head`` was noted elsewhere, as ``count:hash`` or the hash alone: the ledger may have
+    grown since, but must still hold that entry. Without it, nobody can tell that the last entries
+    were cut off together with the head, or that all was written anew. ``watch`` is told now and
+    then how many entries of how many have been read.
+    """
+    noted = _noted(expected_head)
+    with ledger.reading() as connection:
+        row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
+    if row is None:
+        raise LedgerBroken(None, "has lost its head.")
+    length, final = row.length, row.hash
+    found = noted == Head(0, FIRST)
+    seq, last = 0, FIRST
+    tally = _Tally()
+    for entry in ledger.entries(until=length):
+        if entry.seq != seq + 1:
+            raise LedgerBroken(seq + 1, "is missing.")
+        seq += 1
+        _chained(entry, last)
+        last = entry.hash
+        tally.tell(entry)
+        found = found or (noted is not None and noted.hash == last and noted.count in (seq, -1))
+        if noted is not None and noted.count == seq and not found:
+            raise LedgerBroken(seq, "is not the one whose hash was noted.")
+        if watch is not None and seq % 5000 == 0:
+            watch(seq, length)
+    if seq != length:
+        raise LedgerBroken(seq + 1, f"is missing: the head counts {length} entries.")
+    if last != final:
+        raise LedgerBroken(seq or None, "does not end in the hash that the head holds.")
+    if noted is not None and not found:
+        said = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
+        raise LedgerBroken(None, f"does not hold {said}: entries were cut off or replaced.")
+    _nothing_beside(ledger)
+    return Verified(
+        entries=seq,
+        head=Head(seq, last),
+        jobs=tally.jobs,
+        jobs_settled=tally.jobs_settled,
+        contracts=tally.contracts,
+        contracts_paid=tally.contracts_paid,
+        contracts_broken=tally.contracts_broken,
+        paid=tally.paid,
+    )
+
+
+class _Tally:
+    """The histories of the jobs that are open, and the sums over those that are settled."""
+
+    def __init__(self) -> None:
+        self.open: dict[str, History] = {}
+        self.jobs = self.jobs_settled = 0
+        self.contracts = self.contracts_paid = self.contracts_broken = self.paid = 0
+
+    def tell(self, entry: Entry) -> None:
+        history = self.open.get(entry.job)
+        if history is None:
+            history = History()
+        before = (history.contracts, history.contracts_paid, history.contracts_broken, history.paid)
+        try:
+            history.tell(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
+        except Senseless as problem:
+            raise LedgerBroken(entry.seq, f"({_short(entry)}) {problem}") from None
+        self.contracts += history.contracts - before[0]
+        self.contracts_paid += history.contracts_paid - before[1]
+        self.contracts_broken += history.contracts_broken - before[2]
+        self.paid += history.paid - before[3]
+        if entry.kind == OPENED:
+            self.jobs += 1
+            self.open[entry.job] = history
+        elif entry.kind == SETTLED:
+            self.jobs_settled += 1
+            del self.open[entry.job]
+
+
+def _chained(entry: Entry, last: str) -> None:
+    """Check that the entry is what was hashed, and follows the one before it."""
+    if entry.previous != last:
+        raise LedgerBroken(entry.seq, f"({_short(entry)}) does not follow the entry before it.")
+    try:
+        computed = entry_hash(
+            *(entry.seq, entry.job, entry.kind, entry.contract, entry.once),
+            *(entry.body, entry.recorded_at, entry.previous),
+        )
+    except (TypeError, ValueError):
+        computed = None  # not even text
+    if entry.hash != computed:
+        raise LedgerBroken(entry.seq, f"({_short(entry)}) was changed: its hash is another.")
+
+
+def _nothing_beside(ledger: Ledger) -> None:
+    """What cannot be seen entry by entry, because closed contracts and jobs are forgotten."""
+    with ledger.reading() as connection:
+        length, first, last = connection.execute(
+            select(
+                select(HEAD.c.length).scalar_subquery(),
+                select(func.min(ENTRIES.c.seq)).scalar_subquery(),
+                select(func.max(ENTRIES.c.seq)).scalar_subquery(),
+            )
+        ).one()
+        if last is not None and (first < 1 or last > length):
+            stray = first if first < 1 else length + 1
+            raise LedgerBroken(stray, "is there, but the head does not count it.")
+        for kind, what in ((OFFERED, ENTRIES.c.contract), (OPENED, ENTRIES.c.job)):
+            again = (
+                select(func.max(ENTRIES.c.seq))
+                .where(ENTRIES.c.kind == kind)
+                .group_by(what)
+                .having(func.count() > 1)
+                .limit(1)
+            )
+            seq = connection.execute(again).scalar()
+            if seq is not None:
+                raise LedgerBroken(seq, f"({kind}) happens a second time.")
+
+
+def _noted(head: Head | str | None) -> Head | None:
+    """The head that was noted; one without a count has -1."""
+    if head is None or isinstance(head, Head):
+        return head
+    text = head.strip().lower()
+    count, colon, digest = text.rpartition(":")
+    if not re.fullmatch(r"([0-9]{1,18}:)?[0-9a-f]{64}", text):
+        raise BadInput("head", head, "give count:hash as verify printed it, or the hash.")
+    return Head(int(count) if colon else -1, digest)
+
+
+def _short(entry: Entry) -> str:
+    kind = str(entry.kind)[:20]
+    return kind if entry.contract is None else f"{kind}, contract {str(entry.contract)[:12]}"

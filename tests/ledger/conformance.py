@@ -1,0 +1,640 @@
+"""What a ledger must hold on any database. A test module gets it by saying where one is::
+
+class TestSQLite(LedgerConformance):
+    @pytest.fixture
+    def place(self, sqlite_place): return sqlite_place
+"""
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.ledger import processes
+from tests.ledger.common import NOW, Job, contract, key, sign
+from tests.ledger.tampering import (
+    COLUMNS,
+    Rows,
+    change_body,
+    execute,
+    first,
+    read,
+    rewrite,
+    tamper,
+    write,
+)
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger import entries, queries
+from noisemarket.ledger.entries import FIRST, Head
+from noisemarket.ledger.errors import LedgerBroken, LedgerConflict, LedgerError, OverBudget
+from noisemarket.ledger.keys import CURATOR, OWNER, SignedContract
+from noisemarket.ledger.migrations import MIGRATIONS, Migration
+from noisemarket.ledger.settlement import Verdict, settle
+from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.ledger.verification import verify
+
+TABLE = "noisemarket_entries"
+
+
+def opened(place: str, **options: Any) -> Ledger:
+    return open_ledger(place, clock=lambda: NOW, **options)
+
+
+class LedgerConformance:
+    """One suite for every database."""
+
+    @pytest.fixture
+    def place(self) -> str:
+        raise NotImplementedError
+
+    @pytest.fixture
+    def ledger(self, place: str) -> Iterator[Ledger]:
+        with opened(place) as ledger:
+            yield ledger
+
+    @pytest.fixture
+    def job(self, ledger: Ledger) -> Job:
+        """A whole job, settled; the last owner missed a round and the first broke its contract."""
+        job = Job.of(["north", "east", "south"])
+        job.begin(ledger)
+        settle(ledger, job.name, job.verdicts(broken=["north"]))
+        return job
+
+    # Appending
+
+    def test_a_new_ledger_is_empty_and_sound(self, ledger: Ledger) -> None:
+        assert ledger.head() == Head(0, FIRST)
+        assert verify(ledger).entries == 0
+        assert verify(ledger, Head(0, FIRST)).entries == 0
+        assert list(ledger.entries()) == []
+
+    def test_what_is_appended_is_there_in_order_and_chained(self, ledger: Ledger) -> None:
+        job = Job.of()
+        given = [*job.opening(), *job.signing(), *job.rounds()]
+        recorded = ledger.append(given)
+        assert [entry.seq for entry in recorded] == list(range(1, len(given) + 1))
+        assert all(entry.says(new) for entry, new in zip(recorded, given, strict=True))
+        assert [entry.previous for entry in recorded] == [
+            FIRST,
+            *(entry.hash for entry in recorded[:-1]),
+        ]
+        assert tuple(ledger.entries()) == recorded
+        assert ledger.head() == Head(len(given), recorded[-1].hash)
+
+    def test_it_is_all_there_when_opened_again(self, place: str, ledger: Ledger) -> None:
+        Job.of().begin(ledger)
+        with opened(place) as again:
+            assert list(again.entries()) == list(ledger.entries())
+            assert verify(again, ledger.head()).contracts == 2
+
+    def test_the_same_once_key_records_nothing_new(self, ledger: Ledger) -> None:
+        job = Job.of()
+        first = ledger.append([*job.opening(), *job.signing()])
+        again = ledger.append([*job.signing(), *job.rounds()])
+        assert again[:4] == first[1:]
+        assert ledger.head().count == len(first) + len(job.rounds())
+
+    def test_twice_in_one_batch_counts_once(self, ledger: Ledger) -> None:
+        job = Job.of()
+        one, two = ledger.append([*job.opening(), *job.opening()])
+        assert one == two
+        assert ledger.head().count == 1
+
+    def test_another_body_under_a_once_key_is_a_conflict(self, ledger: Ledger) -> None:
+        job = Job.of()
+        job.begin(ledger)
+        head = ledger.head()
+        other = entries.delivered(job.contracts[0], 1, statistic=99.0)
+        with pytest.raises(LedgerConflict, match="something else"):
+            ledger.append([other])
+        with pytest.raises(LedgerConflict, match="something else"):
+            ledger.append([entries.missed(job.contracts[0], 1, "no upload")])
+        assert ledger.head() == head
+
+    def test_all_or_nothing(self, ledger: Ledger) -> None:
+        job = Job.of()
+        ledger.append([*job.opening(), *job.signing()])
+        head = ledger.head()
+        good, bad = job.rounds()[0], entries.delivered(job.contracts[0], 99)
+        with pytest.raises(LedgerConflict, match="round 99"):
+            ledger.append([good, bad])
+        assert ledger.head() == head
+        assert verify(ledger).entries == head.count
+        assert ledger.append([good])[0].seq == head.count + 1
+
+    def test_the_ledger_follows_what_others_append(self, place: str, ledger: Ledger) -> None:
+        job = Job.of()
+        ledger.append([*job.opening(), *job.signing()])
+        with opened(place) as other:
+            other.append(job.rounds()[:3])
+        ledger.append(job.rounds()[3:])
+        with pytest.raises(LedgerConflict, match="counts 0 rounds"):
+            ledger.append([entries.verified(job.contracts[0], True, 0)])
+        assert settle(ledger, job.name, job.verdicts()).new
+        verify(ledger)
+
+    def test_a_large_batch(self, ledger: Ledger) -> None:
+        """More once keys than one query asks for, more entries than one page has."""
+        owners = 520
+        job = Job.of([f"o{number}" for number in range(owners)], rounds=1, payment=0)
+        ledger.append([*job.opening(), *job.signing()])
+        ledger.append([entries.delivered(one, 1) for one in job.contracts])
+        settle(ledger, job.name, [Verdict(one.id, True, 1) for one in job.contracts])
+        assert len(list(queries.contracts(ledger))) == owners
+        assert verify(ledger).contracts_paid == owners
+
+    # Sense
+
+    def test_nothing_comes_before_the_offer_nor_before_the_signatures(self, ledger: Ledger) -> None:
+        job = Job.of(["north"])
+        one = job.contracts[0]
+        early = [
+            entries.delivered(one, 1),
+            entries.verified(one, True, 0),
+            entries.paid(one, 0),
+            entries.broken(one),
+        ]
+        ledger.append(job.opening())
+        for entry in (entries.signed(sign(one)), *early):
+            with pytest.raises(LedgerConflict, match="not offered"):
+                ledger.append([entry])
+        ledger.append([entries.offered(one)])
+        for entry in early:
+            with pytest.raises(LedgerConflict, match="that is offered"):
+                ledger.append([entry])
+
+    def test_no_job_without_opening_it(self, ledger: Ledger) -> None:
+        with pytest.raises(LedgerConflict, match="not opened"):
+            ledger.append(Job.of().signing())
+
+    def test_nothing_is_paid_that_was_not_verified(self, ledger: Ledger) -> None:
+        job = Job.of()
+        job.begin(ledger)
+        with pytest.raises(LedgerConflict, match="that is signed, not verified"):
+            ledger.append([entries.paid(job.contracts[0], 3)])
+
+    def test_paid_and_broken_exclude_each_other(self, ledger: Ledger) -> None:
+        job = Job.of(["north"])
+        ledger.append([*job.opening(), *job.signing()])
+        one = job.contracts[0]
+        ledger.append([entries.verified(one, True, 0), entries.paid(one, 0)])
+        with pytest.raises(LedgerConflict, match="something else"):
+            ledger.append([entries.broken(one)])
+
+    @pytest.mark.parametrize("kind", ["paid", "broken"])
+    def test_the_closing_follows_the_finding(self, ledger: Ledger, kind: str) -> None:
+        job = Job.of(["north"])
+        one = job.contracts[0]
+        ledger.append([*job.opening(), *job.signing(), entries.verified(one, kind == "broken", 0)])
+        with pytest.raises(LedgerConflict, match="found"):
+            ledger.append([entries.paid(one, 0) if kind == "paid" else entries.broken(one)])
+
+    def test_a_payment_that_is_not_the_contracts(self, ledger: Ledger) -> None:
+        job = Job.of(["north"])
+        ledger.append([*job.opening(), *job.signing()])
+        one = job.contracts[0]
+        ledger.append([entries.delivered(one, number) for number in (1, 2, 3)])
+        ledger.append([entries.verified(one, True, 3)])
+        right = entries.paid(one, 3)
+        for amount in (-1, 9_999_999, 10_000_001, 2**53, 2**70, 1.5, True, "1", None):
+            with pytest.raises(LedgerConflict):
+                ledger.append([replace(right, body=f'{{"amount":{json.dumps(amount)}}}')])
+        assert ledger.append([right])[0].content() == {"amount": 10_000_000}
+
+    def test_the_budget_is_a_hard_limit(self, ledger: Ledger) -> None:
+        job = replace(Job.of(["north", "east", "south"]), budget=25_000_000)
+        ledger.append(job.opening())
+        ledger.append([entries.offered(one) for one in job.contracts])
+        first, second, third = (entries.signed(sign(one)) for one in job.contracts)
+        ledger.append([first, second])
+        with pytest.raises(OverBudget, match="budget"):
+            ledger.append([third])
+        # What a closed contract leaves over is free again.
+        one = job.contracts[0]
+        ledger.append([entries.verified(one, False, 0), entries.broken(one)])
+        ledger.append([third])
+        verify(ledger)
+
+    def test_an_expired_contract_is_not_signed(self, ledger: Ledger) -> None:
+        job = Job.of(["north"])
+        ledger.append([*job.opening(), entries.offered(job.contracts[0])])
+        late = "2030-02-01T00:00:00.001+00:00"
+        with pytest.raises(LedgerConflict, match="expired"):
+            ledger.append([entries.signed(sign(job.contracts[0]))], at=late)
+
+    # Signatures
+
+    def test_a_forged_or_replayed_signature_is_refused(self, ledger: Ledger) -> None:
+        one, other = contract(nonce="1"), contract(nonce="2")
+        ledger.append([*Job((one,)).opening(), entries.offered(one), entries.offered(other)])
+        good, replayed = sign(one), sign(other)
+        for forged in (
+            replace(good, owner_signature=good.curator_signature),
+            replace(good, curator_signature=good.owner_signature),
+            replace(good, owner_signature=replayed.owner_signature),
+            replace(good, curator_signature=replayed.curator_signature),
+            replace(good, owner_signature="00" * 64),
+            replace(good, owner_signature=""),
+            replace(good, owner_signature=good.owner_signature.upper()),
+        ):
+            with pytest.raises(LedgerConflict, match="signature"):
+                ledger.append([entries.signed(forged)])
+        ledger.append([entries.signed(good)])
+
+    def test_a_contract_with_the_wrong_key_is_refused(self, ledger: Ledger) -> None:
+        ledger.append(Job.of(["north"]).opening())
+        for name in ("owner_key", "curator_key"):
+            with pytest.raises(LedgerConflict, match=name.partition("_")[0]):
+                ledger.append([entries.offered(contract(**{name: key("mallory").public_hex}))])
+        with pytest.raises(LedgerConflict, match="owner's key"):
+            ledger.append([entries.offered(contract("stranger"))])
+
+    # Settling
+
+    def test_settling_pays_by_the_rule(self, ledger: Ledger, job: Job) -> None:
+        assert queries.balances(ledger) == {"north": 0, "east": 10_000_000, "south": 6_666_666}
+        assert [each.state for each in queries.contracts(ledger)] == ["broken", "paid", "paid"]
+        (standing,) = queries.jobs(ledger)
+        assert (standing.paid, standing.broken, standing.settled) == (16_666_666, 1, True)
+
+    def test_a_second_settlement_changes_nothing(self, ledger: Ledger, job: Job) -> None:
+        head = ledger.head()
+        again = settle(ledger, job.name, job.verdicts(broken=["north"]), batch=1)
+        assert (again.total, again.new) == (16_666_666, False)
+        assert ledger.head() == head
+
+    @pytest.mark.parametrize("batch", [None, 1])
+    def test_a_second_settlement_with_other_verdicts_is_a_conflict(
+        self, ledger: Ledger, job: Job, batch: int | None
+    ) -> None:
+        head = ledger.head()
+        for broken in ([], ["north", "east"]):
+            with pytest.raises(LedgerConflict):
+                settle(ledger, job.name, job.verdicts(broken), batch=batch)
+        assert ledger.head() == head
+
+    def test_nothing_follows_the_settlement(self, ledger: Ledger, job: Job) -> None:
+        late = contract(nonce="late")
+        for entry in (entries.offered(late), entries.delivered(late, 1)):
+            with pytest.raises(LedgerConflict, match="settled"):
+                ledger.append([entry])
+
+    def test_verdicts_are_for_all_signed_contracts_and_no_others(self, ledger: Ledger) -> None:
+        job = Job.of()
+        job.begin(ledger)
+        lapsed = contract(nonce="never signed")
+        ledger.append([entries.offered(lapsed)])
+        good = job.verdicts()
+        for wrong, said in (
+            (good[:1], "every signed"),
+            ([*good, good[0]], "one verdict"),
+            ([*good, Verdict(lapsed.id, True, 0)], "no such"),
+        ):
+            with pytest.raises(BadInput, match=said):
+                settle(ledger, job.name, wrong)
+        with pytest.raises(LedgerConflict, match="counts 1 rounds"):
+            settle(ledger, job.name, [replace(good[0], delivered=1), good[1]])
+        settle(ledger, job.name, good)
+        assert [each.state for each in queries.contracts(ledger)] == ["paid", "paid", "offered"]
+        verify(ledger)
+
+    def test_a_job_is_not_closed_while_contracts_are_open(self, ledger: Ledger) -> None:
+        job = Job.of()
+        job.begin(ledger)
+        with pytest.raises(LedgerConflict, match="still open"):
+            ledger.append([entries.settled(job.name, 0, 0, 0)])
+
+    def test_several_jobs_in_one_ledger(self, ledger: Ledger) -> None:
+        jobs = [Job.of(job=f"job-{number}") for number in range(3)]
+        for job in jobs:
+            job.begin(ledger)
+        for job in reversed(jobs):
+            settle(ledger, job.name, job.verdicts())
+        found = verify(ledger)
+        assert (found.jobs, found.jobs_settled, found.contracts_paid) == (3, 3, 6)
+        assert found.paid == 3 * 16_666_666
+        assert len(list(queries.contracts(ledger, "job-1"))) == 2
+
+    # Guards, and what is found when they are gone
+
+    def test_the_database_refuses_changes(self, place: str, ledger: Ledger, job: Job) -> None:
+        for statement in (
+            f"UPDATE {TABLE} SET body = '{{}}' WHERE seq = 2",
+            f"DELETE FROM {TABLE} WHERE seq = 3",
+            f"DELETE FROM {TABLE}",
+            "UPDATE noisemarket_head SET length = length - 1",
+            "DELETE FROM noisemarket_head",
+        ):
+            with pytest.raises(Exception, match="only grows"):
+                execute(place, statement)
+        verify(ledger)
+
+    @pytest.mark.parametrize("which", ["first", "middle", "last"])
+    def test_an_edited_field_or_a_deleted_entry_is_found(
+        self, place: str, ledger: Ledger, job: Job, which: str
+    ) -> None:
+        count = ledger.head().count
+        seq = {"first": 1, "middle": count // 2, "last": count}[which]
+        kept = read(place)
+        for column in COLUMNS[1:]:
+            other = f"coalesce({column}, '') || '0'"
+            tamper(place, f"UPDATE {TABLE} SET {column} = {other} WHERE seq = {seq}")
+            with pytest.raises(LedgerBroken) as found:
+                verify(ledger)
+            assert found.value.seq == seq, column
+            write(place, kept)
+        tamper(place, f"DELETE FROM {TABLE} WHERE seq = {seq}")
+        with pytest.raises(LedgerBroken, match="missing") as found:
+            verify(ledger)
+        assert found.value.seq == seq
+        write(place, kept)
+        verify(ledger)
+
+    def test_all_deleted_is_found(self, place: str, ledger: Ledger, job: Job) -> None:
+        tamper(place, f"DELETE FROM {TABLE}")
+        with pytest.raises(LedgerBroken, match="entry 1 is missing"):
+            verify(ledger)
+
+    def test_reordered_entries_are_found(self, place: str, ledger: Ledger, job: Job) -> None:
+        tamper(
+            place,
+            f"UPDATE {TABLE} SET seq = -1 WHERE seq = 4",
+            f"UPDATE {TABLE} SET seq = 4 WHERE seq = 5",
+            f"UPDATE {TABLE} SET seq = 5 WHERE seq = -1",
+        )
+        with pytest.raises(LedgerBroken, match="entry 4"):
+            verify(ledger)
+
+    @pytest.mark.parametrize("seq", ["0", "(SELECT length + 1 FROM noisemarket_head)"])
+    def test_an_inserted_entry_is_found(
+        self, place: str, ledger: Ledger, job: Job, seq: str
+    ) -> None:
+        tamper(
+            place,
+            f"INSERT INTO {TABLE} SELECT {seq}, job, kind, contract, 'x', body, recorded_at, "
+            f"previous, hash FROM {TABLE} WHERE seq = 3",
+        )
+        with pytest.raises(LedgerBroken, match="does not count it"):
+            verify(ledger)
+
+    def test_a_lost_or_changed_head_is_found(self, place: str, ledger: Ledger, job: Job) -> None:
+        tamper(place, f"UPDATE noisemarket_head SET hash = '{'0' * 64}'")
+        with pytest.raises(LedgerBroken, match="head"):
+            verify(ledger)
+        tamper(place, "DELETE FROM noisemarket_head")
+        with pytest.raises(LedgerBroken, match="head"):
+            verify(ledger)
+        for use in (ledger.head, lambda: ledger.append(Job.of(job="other").opening())):
+            with pytest.raises(LedgerError, match="lost its head"):
+                use()
+
+    @pytest.mark.parametrize("form", [lambda head: head, str, lambda head: head.hash])
+    def test_a_noted_head_finds_what_was_cut_off(
+        self, place: str, ledger: Ledger, job: Job, form: Any
+    ) -> None:
+        noted = form(ledger.head())
+        verify(ledger, noted)
+        rewrite(place, lambda rows: rows.pop())
+        verify(ledger)  # in itself it is sound again: it ends before the job was settled
+        with pytest.raises(LedgerBroken, match="cut off"):
+            verify(ledger, noted)
+
+    def test_a_noted_head_holds_after_growth_and_finds_a_rewritten_past(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        noted = ledger.head()
+        Job.of(job="later").begin(ledger)
+        verify(ledger, noted)
+        verify(ledger, noted.hash)
+
+        def other_statistic(rows: Rows) -> None:
+            row = first(rows, "delivered")
+            change_body(row, statistic=0.0)
+
+        rewrite(place, other_statistic)
+        verify(ledger)  # nobody can see it from inside
+        with pytest.raises(LedgerBroken, match=f"entry {noted.count} is not the one"):
+            verify(ledger, noted)
+
+    def test_a_head_that_is_none(self, ledger: Ledger) -> None:
+        for head in ("", "abc", "x:" + "0" * 64, "1:" + "g" * 64):
+            with pytest.raises(BadInput):
+                verify(ledger, head)
+
+    # A chain that was made to fit again is still held against its own sense.
+
+    def test_a_forged_signature_in_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        def forge(rows: Rows) -> None:
+            row = first(rows, "signed")
+            change_body(row, owner_signature="ab" * 64)
+
+        rewrite(place, forge)
+        with pytest.raises(LedgerBroken, match="signature"):
+            verify(ledger)
+
+    def test_a_sweeter_contract_in_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        """The payment is raised everywhere, and the id with it; only the signatures are not."""
+        old = job.contracts[1]
+        new = replace(old, payment=2 * old.payment)
+
+        def sweeten(rows: Rows) -> None:
+            for row in rows:
+                for name in ("contract", "once"):
+                    row[name] = row[name] and row[name].replace(old.id, new.id)
+                if row["contract"] == new.id and row["kind"] == "offered":
+                    row["body"] = entries.offered(new).body
+                if row["contract"] == new.id and row["kind"] == "paid":
+                    change_body(row, amount=new.payment)
+                if row["kind"] == "settled":
+                    change_body(row, total=16_666_666 + old.payment)
+
+        rewrite(place, sweeten)
+        with pytest.raises(LedgerBroken, match="not signed by its owner"):
+            verify(ledger)
+
+    def test_a_changed_sense_in_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        kept = read(place)
+        attacks: list[tuple[str, dict[str, Any], str]] = [
+            ("paid", {"amount": 10_000_001}, "where the contract says"),
+            ("paid", {"amount": -1}, "not negative"),
+            ("paid", {"amount": 2**80}, "at most"),
+            ("opened", {"budget": 100}, "budget"),
+            ("verified", {"delivered": 2}, "counts 2"),
+            ("verified", {"kept": True}, "found kept"),
+            ("settled", {"total": 1}, "another sum"),
+            ("delivered", {"round": 9}, "round 9"),
+            ("delivered", {"rho": -1.0}, "negative rho"),
+            ("missed", {"reason": None}, "no reason"),
+            ("offered", {"extra": 1}, "exactly"),
+        ]
+        for kind, changes, said in attacks:
+            write(place, kept)
+            rewrite(place, lambda rows, k=kind, c=changes: change_body(first(rows, k), **c))
+            with pytest.raises(LedgerBroken, match=said):
+                verify(ledger)
+
+    def test_an_entry_taken_out_of_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        kept = read(place)
+        for kind, said in (
+            ("opened", "not opened"),
+            ("offered", "not offered"),
+            ("signed", "not signed"),
+            ("delivered", "counts 3"),
+            ("verified", "not verified"),
+            ("paid", "still open"),
+        ):
+            write(place, kept)
+            rewrite(place, lambda rows, k=kind: rows.remove(first(rows, k)))
+            with pytest.raises(LedgerBroken, match=said):
+                verify(ledger)
+
+    def test_a_second_payment_in_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        def pay_again(rows: Rows) -> None:
+            number = next(i for i, row in enumerate(rows) if row["kind"] == "paid")
+            rows.insert(number + 1, {**rows[number], "once": "again"})
+
+        rewrite(place, pay_again)
+        with pytest.raises(LedgerBroken, match="closed"):
+            verify(ledger)
+
+    def test_the_same_contract_twice_in_a_rewritten_chain(
+        self, place: str, ledger: Ledger, job: Job
+    ) -> None:
+        """Its whole story again, after it was closed: the state machine alone would believe it."""
+        of = job.contracts[1].id
+
+        def again(rows: Rows) -> None:
+            story = [dict(row) for row in rows if row["contract"] == of]
+            rows[-1:-1] = story
+            change_body(rows[-1], total=26_666_666, contracts_paid=3)
+
+        if "://" in place:
+            execute(place, f"ALTER TABLE {TABLE} DROP CONSTRAINT {TABLE}_job_once_key")
+            rewrite(place, again)
+            with pytest.raises(LedgerBroken, match="second time"):
+                verify(ledger)
+        else:  # SQLite cannot drop the constraint without a new table: it refuses
+            with pytest.raises(Exception, match="UNIQUE"):
+                rewrite(place, again)
+
+    # Processes
+
+    def test_processes_that_settle_at_once_pay_once(self, place: str, ledger: Ledger) -> None:
+        job = processes.job()
+        job.begin(ledger)
+        assert processes.run("race", place, "same") == f"{processes.WRITERS}\n"
+        found = verify(ledger)
+        assert found.contracts_paid == len(job.contracts)
+        alone = self._settled_alone(job)
+        assert ledger.head() == alone
+
+    def test_processes_with_different_verdicts_do_not_mix(self, place: str, ledger: Ledger) -> None:
+        """One contract is settled in one way, by whoever came first; nobody is paid twice."""
+        job = processes.job()
+        job.begin(ledger)
+        assert int(processes.run("race", place, "different")) <= 1
+        found = verify(ledger)
+        assert found.contracts_paid + found.contracts_broken <= len(job.contracts)
+
+    def test_killed_in_the_middle_of_a_settlement(self, place: str, ledger: Ledger) -> None:
+        job = processes.job()
+        job.begin(ledger)
+        before = ledger.head()
+        assert int(processes.run("kill", place, "1")) >= 5
+        verify(ledger, before)  # sound, however far it came
+        settle(ledger, job.name, job.verdicts(), batch=1)
+        assert verify(ledger).contracts_paid == len(job.contracts)
+        assert ledger.head() == self._settled_alone(job)
+
+    @staticmethod
+    def _settled_alone(job: Job) -> Head:
+        """Where the chain ends when one process does everything, undisturbed."""
+        with tempfile.TemporaryDirectory() as folder, opened(f"{folder}/alone.sqlite") as ledger:
+            job.begin(ledger)
+            settle(ledger, job.name, job.verdicts())
+            return ledger.head()
+
+    # Schema
+
+    def test_an_older_ledger_is_migrated(self, place: str) -> None:
+        with opened(place, migrations=MIGRATIONS[:1]) as old:
+            Job.of().begin(old)
+            head = old.head()
+        assert execute(place, "SELECT max(version) FROM noisemarket_schema") == [(1,)]
+        with opened(place, create=False) as reader:  # reading works, and migrates nothing
+            assert verify(reader).head == head
+        assert execute(place, "SELECT max(version) FROM noisemarket_schema") == [(1,)]
+        with opened(place) as new:
+            assert verify(new).head == head
+            settle(new, "job-1", Job.of().verdicts())
+        assert execute(place, "SELECT version FROM noisemarket_schema ORDER BY version") == [
+            (each.version,) for each in MIGRATIONS
+        ]
+
+    @pytest.mark.parametrize("create", [True, False])
+    def test_a_newer_ledger_is_refused(self, place: str, create: bool) -> None:
+        last = MIGRATIONS[-1].version
+        newer = (*MIGRATIONS, Migration(last + 1, (), ()))
+        opened(place, migrations=newer).close()
+        with pytest.raises(BadInput, match=f"has schema {last + 1} and this .* knows {last}"):
+            opened(place, create=create)
+
+    def test_a_migration_that_fails_leaves_nothing(self, place: str) -> None:
+        opened(place).close()
+        last = MIGRATIONS[-1].version
+        half = ("CREATE TABLE half_done (id INTEGER)", "SELECT * FROM there_is_no_such_table")
+        with pytest.raises(LedgerError, match=r"no.such.table"):
+            opened(place, migrations=(*MIGRATIONS, Migration(last + 1, half, half)))
+        with pytest.raises(Exception, match="half_done"):
+            execute(place, "SELECT * FROM half_done")
+        opened(place).close()
+
+    # Questions
+
+    def test_an_account_has_everything(self, ledger: Ledger, job: Job) -> None:
+        south = job.contracts[2]
+        found = queries.account(ledger, queries.find_contract(ledger, south.id[:10]))
+        assert found.contract == south
+        SignedContract(south, found.owner_signature or "", found.curator_signature or "").verify(
+            key("south").public_hex, key("curator").public_hex
+        )
+        assert [(each.round, each.outcome, each.rho, each.reason) for each in found.rounds] == [
+            (1, "delivered", 0.002, None),
+            (2, "missed", 0.0, "no upload"),
+            (3, "delivered", 0.002, None),
+        ]
+        assert (found.state, found.kept, found.paid) == ("paid", True, 6_666_666)
+        north = queries.account(ledger, job.contracts[0].id)
+        assert (north.state, north.kept, north.paid) == ("broken", False, 0)
+        assert north.evidence == {"p_value": 0.25}
+
+    def test_a_contract_is_found_by_the_beginning_of_its_id(self, ledger: Ledger, job: Job) -> None:
+        for wrong, said in (("", "hexadecimal"), ("xyz", "hexadecimal"), ("%", "hexadecimal")):
+            with pytest.raises(BadInput, match=said):
+                queries.find_contract(ledger, wrong)
+        with pytest.raises(BadInput, match="no contract"):
+            queries.find_contract(ledger, "0" * 64)
+        many = Job.of([f"o{number}" for number in range(20)], job="many")
+        ledger.append([*many.opening(), *many.signing()])
+        shared = next(
+            d for d in "0123456789abcdef" if sum(c.id[0] == d for c in many.contracts) > 1
+        )
+        with pytest.raises(BadInput, match="more than one"):
+            queries.find_contract(ledger, shared)
+
+    def test_signatures_of_both_roles_differ(self) -> None:
+        both = contract(owner_key=key("curator").public_hex)
+        assert key("curator").sign(OWNER, both) != key("curator").sign(CURATOR, both)

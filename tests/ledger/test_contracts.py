@@ -1,0 +1,232 @@
+"""The document, its one form, its rule of payment, and money."""
+
+import json
+import math
+import pickle
+from dataclasses import FrozenInstanceError, replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.ledger.common import contract
+
+from noisemarket.errors import BadInput
+from noisemarket.ledger.canonical import canonical, parse
+from noisemarket.ledger.contracts import ALL_ROUNDS, Contract
+from noisemarket.ledger.money import MICRO, MOST, checked, format_micro, to_micro
+
+TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)
+AMOUNT = st.integers(0, MOST)
+NUMBER = st.floats(0, allow_nan=False, allow_infinity=False)
+MAY_BE_INFINITE = st.floats(0, allow_nan=False)
+SCALAR = st.none() | st.booleans() | st.integers(-(2**53) + 1, 2**53 - 1) | TEXT
+SCALAR |= st.floats(allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def contracts(draw: st.DrawFn) -> Contract:
+    return contract(
+        owner=draw(TEXT),
+        job=draw(TEXT),
+        nonce=draw(TEXT),
+        protects=draw(TEXT),
+        saving=draw(NUMBER),
+        sigma=draw(NUMBER),
+        payment=draw(AMOUNT),
+        rounds=draw(st.integers(1, 1000)),
+        rho_per_round=draw(MAY_BE_INFINITE),
+        rho_cap=draw(MAY_BE_INFINITE),
+        epsilon=draw(MAY_BE_INFINITE),
+        delta=draw(st.floats(0, 1, exclude_min=True, exclude_max=True)),
+        clip=draw(st.none() | NUMBER),
+        shards=draw(st.none() | st.integers(1, 1000)),
+        settings=draw(st.dictionaries(TEXT, SCALAR | st.lists(SCALAR, max_size=3), max_size=4)),
+        whole_owner=draw(st.booleans()),
+        minimum_share=draw(st.floats(0, 1)),
+    )
+
+
+@given(contracts())
+def test_a_contract_comes_back_from_its_bytes(one: Contract) -> None:
+    again = Contract.from_bytes(one.bytes())
+    assert again == one
+    assert (again.bytes(), again.id, hash(again)) == (one.bytes(), one.id, hash(one))
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(st.characters(exclude_categories=["Cs"]))
+    | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=4)
+    | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(JSON)
+def test_canonical_json_comes_back(document: Any) -> None:
+    text = canonical(document)
+    assert parse(text) == parse(text.encode()) == document
+    assert canonical(parse(text)) == text
+
+
+@given(st.dictionaries(TEXT, st.integers(), min_size=2))
+def test_the_order_of_keys_does_not_matter(document: dict[str, int]) -> None:
+    assert canonical(dict(reversed(list(document.items())))) == canonical(document)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"a": 1}', '{"b":1,"a":1}', '{"a":1,"a":1}', "1.0e0", "NaN", "Infinity", "1e999", '"\\u0041"',
+     " 1", "", "{", "[" * 100_000, b"\xff"],
+)  # fmt: skip
+def test_what_is_not_canonical_is_refused(text: str | bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011
+        parse(text)
+
+
+def test_canonical_json_has_no_nan() -> None:
+    for value in (math.nan, math.inf, {"a": -math.inf}):
+        with pytest.raises(ValueError, match="JSON"):
+            canonical(value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda values: {**values, "extra": 1},
+        lambda values: {name: value for name, value in values.items() if name != "sigma"},
+        lambda values: {**values, "version": 2},
+        lambda values: {**values, "saving": 0},
+        lambda values: {**values, "epsilon": "-inf"},
+        lambda values: {**values, "epsilon": "nan"},
+        lambda values: {**values, "sigma": "inf"},
+        lambda values: {**values, "payment": 1.0},
+        lambda values: {**values, "settings": {"deep": {"er": 1}}},
+        lambda values: [values],
+    ],
+)
+def test_bytes_that_are_no_contract_are_refused(change: Any) -> None:
+    values = json.loads(contract().bytes())
+    with pytest.raises(BadInput):
+        Contract.from_bytes(canonical(change(values)).encode())
+
+
+def test_bytes_with_another_form_are_refused() -> None:
+    text = contract().bytes().decode()
+    for other in (text.replace(":", ": ", 1), text + "\n", text.replace('"0"', '"\\u0030"')):
+        with pytest.raises(BadInput):
+            Contract.from_bytes(other.encode())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("payment", -1), ("payment", MOST + 1), ("payment", 2**64), ("payment", 1.0),
+        ("payment", True), ("payment", None), ("payment", "1"),
+        ("rounds", 0), ("rounds", -1), ("rounds", 1.0), ("rounds", True), ("rounds", 10**7),
+        ("sigma", -0.1), ("sigma", math.nan), ("sigma", math.inf), ("sigma", "0.1"),
+        ("sigma", 10**400), ("saving", -1e-9), ("rho_per_round", math.nan), ("rho_cap", -1.0),
+        ("delta", 0.0), ("delta", 1.0), ("clip", math.inf), ("shards", 0),
+        ("minimum_share", 1.1), ("false_alarm", -0.1), ("owner", ""), ("owner", "a\nb"),
+        ("owner", "\ud800"), ("owner", 3), ("owner", "x" * 1001), ("job", "\x00"),
+        ("owner_key", "00"), ("owner_key", "G" * 64), ("curator_key", "A" * 64),
+        ("missed_rounds", "maybe"), ("offered_at", "today"), ("offered_at", "2030-01-01"),
+        ("offered_at", "2030-01-01T00:00:00+02:00"), ("expires_at", "2029-01-01T00:00:00+00:00"),
+        ("expires_at", 5), ("whole_owner", 1), ("simulated", "no"), ("version", 2),
+        ("settings", {"a": math.nan}), ("settings", {"a": object()}), ("settings", [1]),
+        ("settings", {1: 2}), ("settings", {"a": 2**60}), ("settings", {"a": {"b": 1}}),
+    ],
+)  # fmt: skip
+def test_what_no_contract_may_say(field: str, value: Any) -> None:
+    with pytest.raises(BadInput):
+        contract(**{field: value})
+
+
+def test_a_contract_cannot_be_changed() -> None:
+    one = contract()
+    with pytest.raises(FrozenInstanceError):
+        one.payment = 1  # type: ignore[misc]
+    with pytest.raises(TypeError):
+        one.settings["steps"] = 3  # type: ignore[index]
+    given_settings = {"steps": 2}
+    kept = contract(settings=given_settings)
+    given_settings["steps"] = 99
+    assert kept.settings["steps"] == 2
+
+
+def test_infinite_costs_can_be_said() -> None:
+    one = contract(protection="paper", rho_per_round=math.inf, rho_cap=math.inf, epsilon=math.inf)
+    assert json.loads(one.bytes())["epsilon"] == "inf"
+    assert Contract.from_bytes(one.bytes()).epsilon == math.inf
+
+
+def test_every_field_is_in_the_id() -> None:
+    one = contract()
+    assert len({replace(one, **{name: value}).id for name, value in (
+        ("job", "x"), ("owner", "x"), ("sigma", 0.25), ("payment", 1), ("rounds", 4),
+        ("rho_cap", math.inf), ("missed_rounds", ALL_ROUNDS), ("settings", {}), ("nonce", "x"),
+        ("expires_at", "2030-02-02T00:00:00+00:00"), ("simulated", True), ("clip", None),
+    )} | {one.id}) == 13  # fmt: skip
+
+
+def test_a_contract_goes_through_pickle() -> None:
+    assert pickle.loads(pickle.dumps(contract())) == contract()
+
+
+@given(AMOUNT, st.integers(1, 1000), st.data())
+def test_pro_rata_is_rounded_down_and_never_above_the_payment(
+    payment: int, rounds: int, data: st.DataObject
+) -> None:
+    delivered = data.draw(st.integers(0, rounds))
+    one = contract(payment=payment, rounds=rounds, minimum_share=0.0)
+    paid = one.owed(delivered)
+    assert Fraction(payment * delivered, rounds) - 1 < paid <= Fraction(payment * delivered, rounds)
+    assert one.owed(rounds) == payment
+    assert replace(one, missed_rounds=ALL_ROUNDS).owed(delivered) == (
+        payment if delivered == rounds else 0
+    )
+
+
+def test_the_minimum_share_counts_as_it_is_printed() -> None:
+    """0.1 times 30 is a little more than 3 as a float; 3 of 30 rounds are a tenth all the same."""
+    one = contract(rounds=30, minimum_share=0.1, payment=30)
+    assert [one.owed(delivered) for delivered in (0, 2, 3, 30)] == [0, 0, 3, 30]
+    for wrong in (-1, 31):
+        with pytest.raises(BadInput):
+            one.owed(wrong)
+
+
+@pytest.mark.parametrize(
+    ("given", "micro"),
+    [("12.54", 12_540_000), (0.1, 100_000), (3, 3_000_000), (Decimal("0.0000005"), 0),
+     ("0.0000015", 2), ("1e-6", 1), (0, 0), ("9007199254.740991", MOST), (-0.0, 0)],
+)  # fmt: skip
+def test_money_in_units(given: Any, micro: int) -> None:
+    assert to_micro(given) == micro
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["", "ten", None, True, math.nan, math.inf, "-0.000001", -1, "9007199254.740992", 1e300,
+     "1e999999", "0." + "1" * 2000, Decimal("sNaN")],
+)  # fmt: skip
+def test_money_that_is_none(wrong: Any) -> None:
+    with pytest.raises(BadInput):
+        to_micro(wrong)
+
+
+@given(AMOUNT)
+def test_money_comes_back_from_its_text(amount: int) -> None:
+    assert to_micro(format_micro(amount)) == amount
+
+
+def test_money_as_text() -> None:
+    assert [format_micro(value) for value in (0, 1, 12_540_000, 10 * MICRO, -1_500_000)] == [
+        "0.00", "0.000001", "12.54", "10.00", "-1.50",
+    ]  # fmt: skip
+    for wrong in (-1, MOST + 1, 1.0, True, "1"):
+        with pytest.raises(BadInput):
+            checked(wrong)
