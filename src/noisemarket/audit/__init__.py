@@ -1,0 +1,20 @@
+"""The audit: attack the protection that really runs, and hold what leaks against the claim."""
+
+from __future__ import annotations
+
+from noisemarket.audit.attack import Target, audit, controls
+from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
+from noisemarket.audit.result import AuditResult, Control, Finding, NoiseCheck
+
+__all__ = [
+    "BUGS",
+    "AuditResult",
+    "Buggy",
+    "Control",
+    "Finding",
+    "NoiseCheck",
+    "Target",
+    "audit",
+    "bugs_of",
+    "controls",
+]

@@ -1,0 +1,193 @@
+"""Protections with a bug each, on purpose: negative controls that an audit has to catch.
+
+Never train with them. Each is made out of the right protection through its public interface, and
+claims what the right one claims.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import torch
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.model import FlatModel
+from noisemarket.federated.protections import DPSGD, Protection, Records, Sharded, Upload
+from noisemarket.privacy.noise import NoiseSource, add_noise
+from noisemarket.privacy.zcdp import Neighbours
+
+_NEVER = 1e18  # no update is so long
+
+
+@dataclass(frozen=True)
+class Task:
+    """The arguments of ``Protection.upload``."""
+
+    model: FlatModel
+    start: torch.Tensor
+    records: Records
+    sigma: float
+    noise: NoiseSource
+    rng: np.random.Generator
+
+    def by(self, protection: Protection) -> Upload:
+        """What that protection uploads for it."""
+        return protection.upload(
+            self.model, self.start, self.records, self.sigma, self.noise, self.rng
+        )
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is wrong, in words and in code, and which protections it makes a difference to."""
+
+    meaning: str
+    upload: Callable[[Protection, Task], Upload]
+    touches: Callable[[Protection], bool]
+
+
+@dataclass(frozen=True)
+class Buggy(Protection):
+    """A right protection with one bug in it; what it claims is what the right one claims."""
+
+    right: Protection
+    bug: str
+    name: str = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.bug not in BUGS:
+            raise BadInput("--bug", self.bug, f"choose one of: {', '.join(BUGS)}.")
+        if not BUGS[self.bug].touches(self.right):
+            raise BadInput("--bug", self.bug, f"changes nothing in {self.right}: choose another.")
+        object.__setattr__(self, "name", self.right.name)
+
+    @property
+    def whole_owner(self) -> bool:
+        """As the right protection says."""
+        return self.right.whole_owner
+
+    def upload(
+        self,
+        model: FlatModel,
+        start: torch.Tensor,
+        records: Records,
+        sigma: float,
+        noise: NoiseSource,
+        rng: np.random.Generator,
+    ) -> Upload:
+        task = Task(model, start, records, sigma, noise, rng)
+        return BUGS[self.bug].upload(self.right, task)
+
+    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
+        return self.right.sensitivity(dimension, records, neighbours)
+
+    def passes(self, records: int) -> float:
+        return self.right.passes(records)
+
+
+def bugs_of(protection: Protection) -> tuple[str, ...]:
+    """The bugs that make a difference to this protection."""
+    return tuple(name for name, bug in BUGS.items() if bug.touches(protection))
+
+
+def _less_noise(right: Protection, task: Task) -> Upload:
+    return replace(task, sigma=0.8 * task.sigma).by(right)
+
+
+def _unclipped(right: Protection) -> Protection:
+    if not isinstance(right, Sharded | DPSGD):
+        raise TypeError(f"{right.name} has no clip")
+    return replace(right, clip=_NEVER)
+
+
+def _no_clipping(right: Protection, task: Task) -> Upload:
+    return task.by(_unclipped(right))
+
+
+def _batch_clipping(right: Protection, task: Task) -> Upload:
+    """The mean is clipped, not what it is the mean of."""
+    if isinstance(right, Sharded):
+        mean = replace(task, sigma=0.0).by(_unclipped(right))
+        return add_noise(_cut(mean, right.clip), task.sigma, task.noise)
+    assert isinstance(right, DPSGD)
+    steps, here = _steps(right, task), task.start.clone()
+    order = torch.from_numpy(task.rng.permutation(len(task.records)))
+    for step in range(steps):
+        some = order[step * right.batch : (step + 1) * right.batch]
+        batch = Records(task.records.images[some], task.records.labels[some])
+        mean = replace(task, start=here, records=batch, sigma=0.0).by(_unclipped(right))
+        move = _cut(mean, right.rate * right.clip)
+        here += torch.from_numpy(add_noise(move, task.sigma / math.sqrt(steps), task.noise))
+    moved: Upload = (here - task.start).numpy()
+    return moved
+
+
+def _wrong_denominator(right: Protection, task: Task) -> Upload:
+    """The number of shards or records that are there, not the number that was agreed."""
+    there = len(task.records)
+    if isinstance(right, Sharded):
+        return task.by(replace(right, shards=min(right.shards, there)))
+    assert isinstance(right, DPSGD)
+    return task.by(replace(right, batch=min(right.batch, there)))
+
+
+def _noise_over_steps(right: Protection, task: Task) -> Upload:
+    """Sharded: sigma / steps once. DP-SGD: sigma / T on each of T steps, not sigma / sqrt(T)."""
+    if isinstance(right, Sharded):
+        return replace(task, sigma=task.sigma / right.steps).by(right)
+    assert isinstance(right, DPSGD)
+    return replace(task, sigma=task.sigma / math.sqrt(_steps(right, task))).by(right)
+
+
+def _bare_layer(right: Protection, task: Task) -> Upload:
+    """The smallest layer, the hardest to see, leaves without noise."""
+    plain = replace(task, sigma=0.0, rng=copy.deepcopy(task.rng)).by(right).copy()
+    noisy = task.by(right).copy()
+    layers = task.model.layers().values()
+    smallest = min(layers, key=lambda here: here.stop - here.start)
+    noisy[smallest] = plain[smallest]
+    return noisy
+
+
+def _steps(right: DPSGD, task: Task) -> int:
+    return max(1, len(task.records) // right.batch)
+
+
+def _cut(update: Upload, clip: float) -> Upload:
+    length = float(np.linalg.norm(update.astype(np.float64)))
+    return update * np.float32(min(1.0, clip / length)) if length > 0.0 else update
+
+
+def _clips(right: Protection) -> bool:
+    return isinstance(right, Sharded | DPSGD)
+
+
+def _averages(right: Protection) -> bool:
+    if isinstance(right, Sharded):
+        return right.shards > 1
+    return isinstance(right, DPSGD) and right.batch > 1
+
+
+def _has_steps(right: Protection) -> bool:
+    return isinstance(right, DPSGD) or (isinstance(right, Sharded) and right.steps > 1)
+
+
+BUGS = {
+    "less_noise": Bug("20 % too little noise", _less_noise, lambda right: True),
+    "no_clipping": Bug("nothing is clipped", _no_clipping, _clips),
+    "batch_clipping": Bug(
+        "the mean is clipped, not each shard or example", _batch_clipping, _averages
+    ),
+    "wrong_denominator": Bug(
+        "divided by the shards or records that are there, not by the agreed number",
+        _wrong_denominator,
+        _averages,
+    ),
+    "noise_over_steps": Bug("noise divided by the number of steps", _noise_over_steps, _has_steps),
+    "bare_layer": Bug("one layer leaves without noise", _bare_layer, lambda right: True),
+}
+"""Every seeded bug by name."""

@@ -1,0 +1,241 @@
+"""Pairs of neighbours that are as far apart as the claim allows, for the real code to upload.
+
+A canary goes through ``Protection.upload`` like any record. It needs no hook in the protection: the
+auditor may choose the model, the weights it starts from and all records, because the claim holds
+for any of them. Two models serve:
+
+- ``Probe``, whose gradient for a record *is* the record (or its opposite, by its label), so the
+  worst case is met exactly;
+- the network that is really trained, from weights at which a record's two labels pull in opposite
+  directions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import nn
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.model import FlatModel, ModelMaker
+from noisemarket.federated.protections import DPSGD, Protection, Records, Sharded
+from noisemarket.privacy.noise import SimulatedNoise
+
+LAYERS, WIDTH = 4, 512
+BATCHES = 4
+"""Steps of DP-SGD in the partial canary: with a single step, wrong noise per step cannot show."""
+FEW = 8
+"""Records of the owner with the real network, at most: fewer than a batch or the shards have."""
+MOST = 4096
+"""Largest number of shards, or records in a batch, that is audited."""
+
+
+class Probe(nn.Module):
+    """A loss whose gradient is known: a record holds a mark and a vector x, the score is <w, x>.
+
+    From w = 0 the gradient is -x for label 0 and +x for label 1. A record with a mark above 0 is an
+    amplifier: its score is |<w, x>| - mark, its label 0, so it drives w away from where <w, x> = 0,
+    to whichever side w is on. It makes the final upload show on which side an earlier step ended,
+    for an observer of all steps, against whom DP-SGD claims to protect, would have seen it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts = nn.ParameterList([nn.Parameter(torch.zeros(WIDTH)) for _ in range(LAYERS)])
+
+    def forward(self, records: torch.Tensor) -> torch.Tensor:
+        """Scores of two classes for a batch (batch, 1 + dimension)."""
+        mark, vectors = records[:, 0], records[:, 1:]
+        along = vectors @ torch.cat(list(self.parts))
+        score = torch.where(mark > 0.0, along.abs() - mark, along)
+        return torch.stack((score, -score), dim=1)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbours: the same owner with the canary planted as ``-`` and as ``+``.
+
+    ``order_seed`` fixes the order of batches, which must not matter to the claim. ``one_step`` says
+    that the noise does not feed back into training, so that what is left of an upload when its
+    noise-free self is taken off is noise alone.
+    """
+
+    canary: str
+    model: FlatModel
+    start: torch.Tensor
+    minus: Records
+    plus: Records
+    order_seed: int
+    one_step: bool
+
+    def plain(self, protection: Protection, order_seed: int | None = None) -> np.ndarray:
+        """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
+        seed = self.order_seed if order_seed is None else order_seed
+        silent, sides = SimulatedNoise(0), (self.minus, self.plus)
+        made = [
+            protection.upload(
+                self.model, self.start, side, 0.0, silent, np.random.default_rng(seed)
+            ).astype(np.float64)
+            for side in sides
+        ]
+        return np.stack(made)
+
+
+def right_part(protection: Protection) -> Protection:
+    """The right protection inside one with a seeded bug, else the protection itself."""
+    inside = getattr(protection, "right", protection)
+    assert isinstance(inside, Protection)
+    return inside
+
+
+def check_size(protection: Protection) -> None:
+    """Refuse what would take too long."""
+    right = right_part(protection)
+    for field, kind in (("shards", Sharded), ("batch", DPSGD)):
+        if isinstance(right, kind) and getattr(right, field) > MOST:
+            raise BadInput(
+                field, getattr(right, field), f"audit at most {MOST}: the code is the same."
+            )
+
+
+def whole(protection: Protection, seed: int) -> Pair:
+    """The canary is all there is: a shard or batch with nothing else in it, an owner with no more.
+
+    Where the whole owner is hidden, all of its records are replaced.
+    """
+    right, (direction, _) = right_part(protection), _directions(seed, 1)
+    count = 3 if right.whole_owner else 1
+    x = direction * _loud(right, count)
+    side = [_records([x] * count, [0.0] * count, [label] * count) for label in (1, 0)]
+    return _probe_pair("whole", side[0], side[1])
+
+
+def partial(protection: Protection, seed: int) -> Pair:
+    """The canary is one record among others in its shard or batch, in an owner with many records.
+
+    The others pull across. Under DP-SGD there are several batches, some of the records amplify, and
+    of several orders of the batches the one that puts the canary first is taken.
+    """
+    right = right_part(protection)
+    count, quiet = _owner(right)
+    direction, others = _directions(seed, count - 1)
+    vectors = [direction * _loud(right, 3), *(quiet * other for other in others)]
+    marks, labels = [0.0] * count, [i % 2 for i in range(count)]
+    amplified = isinstance(right, DPSGD)
+    if isinstance(right, DPSGD):
+        mark = 1e4 * (1.0 + right.rate * right.clip**2)
+        for place in range(1, count):
+            if place % 4:
+                vectors[place] = direction * right.clip
+                marks[place], labels[place] = mark, 0
+    minus, plus = (_records(vectors, marks, [label, *labels[1:]]) for label in (1, 0))
+    pair = _probe_pair("partial", minus, plus, one_step=not amplified)
+    if not amplified:
+        return pair
+    distance = {s: _distance(pair.plain(protection, s)) for s in range(seed, seed + 24)}
+    best = max(distance, key=lambda s: distance[s])
+    return _probe_pair("partial", minus, plus, best, one_step=False)
+
+
+def silent(protection: Protection) -> Pair:
+    """An owner of records without gradient: its upload is the noise alone, over several steps."""
+    count, _ = _owner(right_part(protection))
+    nothing = [torch.zeros(LAYERS * WIDTH)] * count
+    records = _records(nothing, [0.0] * count, [0] * count)
+    return _probe_pair("silent", records, records)
+
+
+def network(
+    protection: Protection,
+    maker: ModelMaker,
+    shape: tuple[int, ...],
+    classes: int,
+    enough: float,
+    seed: int,
+) -> Pair:
+    """The network that is trained, and an owner of a few records, one of which is the canary.
+
+    The last bias is set so that for the canary two labels are as likely and the others impossible:
+    then the two labels' gradients are opposite in every layer. Its image is made brighter until the
+    uploads are ``enough`` apart; the other images stay as they are.
+    """
+    right = right_part(protection)
+    held = {Sharded: "shards", DPSGD: "batch"}.get(type(right), "")
+    count = min(FEW, getattr(right, held, FEW))  # no second record in the canary's shard
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = FlatModel(maker())
+        images = torch.rand((count, *shape))
+    first = model.weights.clone()
+    *_, last = model.layers().values()
+    best: tuple[float, Pair] | None = None
+    for power in range(12):
+        bright = torch.cat((images[:1] * 2.0**power, images[1:]))
+        model.weights.copy_(first)
+        if last.stop - last.start == classes:
+            target = torch.full((classes,), -50.0)
+            target[:2] = 0.0
+            with torch.no_grad():
+                model.weights[last] += target - model.module(bright[:1])[0]
+        start = model.weights.clone()
+        labels = [i % 2 for i in range(1, count)]
+        minus, plus = (Records(bright, torch.tensor([label, *labels])) for label in (1, 0))
+        pair = Pair("network", model, start, minus, plus, seed, one_step=True)
+        try:
+            apart = _distance(pair.plain(protection))
+        except BadInput:  # so bright that the update is no longer one; earlier ones are kept
+            break
+        if best is None or apart > best[0]:
+            best = apart, pair
+        if apart >= 0.97 * enough:
+            break
+    if best is None or best[0] == 0.0:
+        raise BadInput("model", type(model.module).__name__, "no record moves it: nothing to find.")
+    return best[1]
+
+
+def _owner(right: Protection) -> tuple[int, float]:
+    """How many records an owner of the usual size has, and how long its gradients are."""
+    if isinstance(right, Sharded):
+        return 2 * right.shards + 1, right.clip / right.rate
+    if isinstance(right, DPSGD):
+        return BATCHES * right.batch, 2.0 * right.clip
+    return 128, 1.0
+
+
+def _loud(right: Protection, among: int) -> float:
+    """A length that drowns the other records of a shard or batch and is sure to be clipped."""
+    if isinstance(right, Sharded):
+        return 1000.0 * among * right.clip / right.rate
+    if isinstance(right, DPSGD):
+        return 100.0 * right.clip * right.batch
+    return 1e4
+
+
+def _directions(seed: int, others: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """A random unit vector, and others across it."""
+    made = torch.Generator().manual_seed(seed)
+    direction = torch.randn(LAYERS * WIDTH, generator=made)
+    direction /= direction.norm()
+    rest = torch.randn(others, LAYERS * WIDTH, generator=made)
+    rest -= torch.outer(rest @ direction, direction)
+    return direction, rest / rest.norm(dim=1, keepdim=True)
+
+
+def _records(vectors: list[torch.Tensor], marks: list[float], labels: list[int]) -> Records:
+    images = torch.cat((torch.tensor(marks)[:, None], torch.stack(vectors)), dim=1)
+    return Records(images, torch.tensor(labels))
+
+
+def _probe_pair(
+    canary: str, minus: Records, plus: Records, order_seed: int = 0, *, one_step: bool = True
+) -> Pair:
+    model = FlatModel(Probe())
+    return Pair(canary, model, torch.zeros(len(model)), minus, plus, order_seed, one_step)
+
+
+def _distance(plain: np.ndarray) -> float:
+    apart = float(np.linalg.norm(plain[1] - plain[0]))
+    return apart if np.isfinite(apart) else 0.0

@@ -1,0 +1,171 @@
+"""What an audit found."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One canary: what was claimed, and what telling its two neighbours apart proves.
+
+    ``reach_mu`` is what the attack would reach on a right protection: the noise-free distance of
+    the two uploads over sigma. ``mu_low`` and ``epsilon_low_gaussian`` are what is proven if the
+    noise is Gaussian, ``epsilon_low`` what is proven of any mechanism. ``power`` is the probability
+    that 20 % too little noise would have shown in this canary; for a layer, no noise at all.
+    """
+
+    canary: str
+    layer: str | None
+    records: int
+    sigma: float
+    mu: float
+    epsilon: float
+    reach_mu: float
+    trials: int
+    false_positives: int
+    false_negatives: int
+    mu_low: float
+    epsilon_low: float
+    epsilon_low_gaussian: float
+    power: float
+    breach: bool
+    scores: NDArray[np.float64] = field(repr=False, compare=False)
+    """The scores of both arms, (2, trials), first ``-``, in standard deviations; threshold 0."""
+
+    @property
+    def name(self) -> str:
+        """The canary, with its layer."""
+        return self.canary if self.layer is None else f"{self.canary} {self.layer}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; what is infinite is null."""
+        return _plain(self, leave_out="scores")
+
+
+@dataclass(frozen=True)
+class NoiseCheck:
+    """The noise alone: its measured size over the stated one, and how likely so little is."""
+
+    part: str
+    layer: str | None
+    degrees: int
+    ratio: float
+    p_value: float
+    breach: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return _plain(self)
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """All that an audit found. It is passed if no finding and no check is a breach.
+
+    ``false_alarm`` bounds the probability that a right protection is accused, as computed for the
+    worst case; it is below ``1 - confidence``. ``claimed`` is False where the protection claims
+    nothing: then findings show what leaks, and cannot be breaches.
+    """
+
+    protection: str
+    bug: str | None
+    claimed: bool
+    neighbours: str
+    protects: str | None
+    delta: float
+    trials: int
+    confidence: float
+    false_alarm: float
+    private: bool
+    findings: tuple[Finding, ...]
+    noise: tuple[NoiseCheck, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether nothing speaks against the claim."""
+        return not self.breaches
+
+    @property
+    def breaches(self) -> tuple[str, ...]:
+        """The names of what speaks against the claim."""
+        found = [finding.name for finding in self.findings if finding.breach]
+        return (*found, *(_check_name(check) for check in self.noise if check.breach))
+
+    @property
+    def worst(self) -> Finding:
+        """The finding that comes closest to its claim, or passes it farthest."""
+        if not self.claimed:
+            return max(self.findings, key=lambda finding: finding.mu_low)
+        return max(self.findings, key=lambda finding: finding.mu_low - finding.mu)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; what is infinite is null."""
+        worst = self.worst
+        return {
+            "protection": self.protection,
+            "bug": self.bug,
+            "passed": self.passed,
+            "breaches": list(self.breaches),
+            "claimed": self.claimed,
+            "neighbours": self.neighbours,
+            "protects": self.protects,
+            "delta": self.delta,
+            "mu": _finite(worst.mu),
+            "mu_low": worst.mu_low,
+            "epsilon": _finite(worst.epsilon),
+            "epsilon_low": worst.epsilon_low,
+            "epsilon_low_gaussian": worst.epsilon_low_gaussian,
+            "trials": self.trials,
+            "confidence": self.confidence,
+            "false_alarm": self.false_alarm,
+            "private": self.private,
+            "findings": [finding.to_dict() for finding in self.findings],
+            "noise": [check.to_dict() for check in self.noise],
+        }
+
+
+@dataclass(frozen=True)
+class Control:
+    """A seeded bug and whether the audit caught it; ``bug`` is None for the right protection.
+
+    ``as_hoped`` says that a bug was caught, or that the right protection passed.
+    """
+
+    bug: str | None
+    meaning: str
+    result: AuditResult
+
+    @property
+    def as_hoped(self) -> bool:
+        """Whether the audit told right from wrong."""
+        return self.result.passed == (self.bug is None)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return {
+            "bug": self.bug,
+            "meaning": self.meaning,
+            "as_hoped": self.as_hoped,
+            "breaches": list(self.result.breaches),
+            "mu": _finite(self.result.worst.mu),
+            "mu_low": self.result.worst.mu_low,
+        }
+
+
+def _check_name(check: NoiseCheck) -> str:
+    return f"noise of {check.part}" if check.layer is None else f"noise of {check.layer}"
+
+
+def _plain(one: Finding | NoiseCheck, leave_out: str = "") -> dict[str, Any]:
+    values = {name: getattr(one, name) for name in one.__dataclass_fields__ if name != leave_out}
+    return {k: _finite(v) if isinstance(v, float) else v for k, v in values.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

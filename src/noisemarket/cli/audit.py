@@ -1,0 +1,179 @@
+"""``noisemarket audit``: attack the protection that really runs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from noisemarket.audit import AuditResult, Buggy, Control, Target, audit, bugs_of, controls
+from noisemarket.audit.attack import check, uploads
+from noisemarket.cli.common import Request, console, keep_scenario, progress
+from noisemarket.errors import BadInput
+from noisemarket.federated.model import CNN
+from noisemarket.federated.protections import Protection
+from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from noisemarket.report.audit import audit_table, controls_table, draw_audit
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import Scenario
+from noisemarket.training import protection_of
+
+_SIDE, _CLASSES = 28, 10
+TRIALS, CONTROL_TRIALS = 1000, 400
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of this command alone, as given; None where they were not."""
+
+    sigma: float | None
+    trials: int | None
+    confidence: float
+    bug: str | None
+    controls: bool
+
+
+@dataclass(frozen=True)
+class _Setup:
+    """What both kinds of audit need."""
+
+    protection: Protection
+    options: dict[str, Any]
+    trials: int
+
+
+def run(request: Request, asked: Asked) -> int:
+    """Audit, write the run folder and print what was found; the exit code."""
+    if asked.controls and asked.bug is not None:
+        raise BadInput("--bug", asked.bug, "give either --bug or --controls.")
+    scenario = request.scenario()
+    setup = _setup(scenario, asked)
+    protection = setup.protection if asked.bug is None else Buggy(setup.protection, asked.bug)
+    folder = request.folder(scenario, f"{scenario.preset}-audit")
+    with folder:
+        keep_scenario(folder, scenario)
+        if asked.controls:
+            return _controls(request, setup, folder)
+        with progress("uploads") as bar:
+            line = bar.add_task("auditing", total=uploads(setup.trials))
+
+            def watch(canary: str, more: int) -> None:
+                bar.update(line, advance=more, description=f"auditing, {canary}")
+
+            result = audit(protection, **setup.options, watch=watch)
+        folder.write_json("summary.json", result.to_dict())
+        figures = draw_audit(folder, result)
+        folder.status("complete", passed=result.passed, private=result.private)
+    if request.json:
+        print(json.dumps(result.to_dict(), allow_nan=False))
+        return int(not result.passed)
+    out = console()
+    out.print(audit_table(result))
+    for sentence in verdict(result):
+        out.print(sentence, soft_wrap=True)
+    out.print(f"Run folder: {folder.path}")
+    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
+    out.print(f"Figures: {pictures}", soft_wrap=True)
+    return int(not result.passed)
+
+
+def _controls(request: Request, setup: _Setup, folder: RunFolder) -> int:
+    found: list[Control] = []
+    total = uploads(setup.trials) * (1 + len(bugs_of(setup.protection)))
+    with progress("uploads") as bar:
+        line = bar.add_task("auditing", total=total)
+
+        def watch(canary: str, more: int) -> None:
+            bar.update(line, advance=more, description=f"auditing, {canary}")
+
+        found += controls(setup.protection, **setup.options, watch=watch)
+    good = all(control.as_hoped for control in found)
+    document = {
+        "protection": setup.protection.name,
+        "as_hoped": good,
+        "trials": setup.trials,
+        "confidence": setup.options["confidence"],
+        "controls": [control.to_dict() for control in found],
+    }
+    folder.write_json("summary.json", document)
+    folder.status("complete", passed=good)
+    if request.json:
+        print(json.dumps(document, allow_nan=False))
+    else:
+        out = console()
+        out.print(controls_table(setup.protection.name, found))
+        out.print(f"Run folder: {folder.path}")
+    return int(not good)
+
+
+def _setup(scenario: Scenario, asked: Asked) -> _Setup:
+    secure = scenario.privacy.noise == "secure"
+    noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(scenario.seed)
+    training = scenario.training
+    widths = (training.channels, training.hidden, _CLASSES, _SIDE)
+    maker = partial(
+        CNN, *widths, downsampling=training.downsampling, normalise=training.normalise
+    )
+    default = CONTROL_TRIALS if asked.controls else TRIALS
+    trials = default if asked.trials is None else asked.trials
+    options = {
+        "sigma": asked.sigma,
+        "trials": trials,
+        "confidence": asked.confidence,
+        "delta": scenario.privacy.delta,
+        "seed": scenario.seed,
+        "noise": noise,
+        "target": Target(maker, (1, _SIDE, _SIDE), _CLASSES),
+    }
+    protection = protection_of(scenario)
+    check(
+        protection,
+        sigma=asked.sigma,
+        trials=trials,
+        confidence=asked.confidence,
+        delta=scenario.privacy.delta,
+        seed=scenario.seed,
+    )
+    return _Setup(protection, options, trials)
+
+
+def verdict(result: AuditResult) -> list[str]:
+    """What was found, in plain sentences."""
+    worst, said = result.worst, []
+    if not result.claimed:
+        said.append(
+            f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
+            f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
+            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least: the most that "
+            f"{result.trials:,} trials can prove."
+            if worst.false_positives + worst.false_negatives == 0
+            else f"Protection {result.protection} claims nothing. One record shows with mu "
+            f"{worst.mu_low:.2f} at least."
+        )
+    else:
+        said.append(
+            f"Claimed: mu {worst.mu:.3f}, epsilon {worst.epsilon:.2f} at delta {result.delta:g}, "
+            f"a round; hidden: {result.protects}. Proven by attack: mu {worst.mu_low:.3f}, epsilon "
+            f"{worst.epsilon_low_gaussian:.2f} at least for Gaussian noise "
+            f"({worst.epsilon_low:.2f} for any)."
+        )
+    if result.passed:
+        said.append("PASSED: nothing found speaks against the claim.")
+    else:
+        said.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
+    said.append(
+        f"A right protection is accused with probability {result.false_alarm:.2g} at most "
+        f"(asked for: {1.0 - result.confidence:.2g})."
+    )
+    power = max(finding.power for finding in result.findings if finding.layer is None)
+    if result.claimed:
+        said.append(f"20 % too little noise shows in the best canary with probability {power:.2g}.")
+        if power < 0.5:
+            said.append(
+                "The canaries are weak here: take more trials, or leave --sigma out. The check of "
+                "the noise alone holds at any sigma."
+            )
+    if not result.private:
+        said.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
+    return said
