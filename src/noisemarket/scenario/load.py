@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import json
-import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -15,6 +13,8 @@ from pydantic import BaseModel, ValidationError
 from noisemarket.errors import BadInput
 from noisemarket.scenario.model import Scenario, Section
 from noisemarket.scenario.presets import PRESETS, SYMBOLS
+from noisemarket.scenario.surface_file import anchored
+from noisemarket.scenario.toml import toml_text
 
 
 def load_scenario(
@@ -63,7 +63,7 @@ def build(
 
 def dump_scenario(scenario: Scenario) -> str:
     """The scenario as TOML, every field spelled out."""
-    return _toml(scenario.model_dump(mode="json"))
+    return toml_text(scenario.model_dump(mode="json"))
 
 
 def _read(path: Path) -> dict[str, Any]:
@@ -155,7 +155,10 @@ def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
-    """A population file is named relative to its scenario, and says how many owners there are."""
+    """A file is named relative to its scenario; one of owners says how many there are."""
+    game = tree.get("game")
+    if isinstance(game, dict) and isinstance(game.get("surface"), str):
+        game["surface"] = anchored(game["surface"], base)
     population = tree.get("population")
     if not isinstance(population, dict) or not population.get("file"):
         return
@@ -180,41 +183,3 @@ def _sentence(problem: ValidationError) -> BadInput:
 def _is_kind(part: object) -> bool:
     """Pydantic adds the branch of a union to the location: not a name a user knows."""
     return isinstance(part, str) and (part in ("float", "int", "str") or part.startswith("dict["))
-
-
-def _toml(tree: Mapping[str, Any], path: str = "") -> str:
-    plain = {k: v for k, v in tree.items() if not _is_table(v)}
-    lines = [f"{_key(key)} = {_literal(value)}" for key, value in plain.items()]
-    for key, value in tree.items():
-        if key in plain:
-            continue
-        full = f"{path}.{key}" if path else key
-        for table in value if isinstance(value, list) else [value]:
-            head = f"[[{full}]]" if isinstance(value, list) else f"[{full}]"
-            lines += ["", head, _toml(table, full).rstrip()]
-    return "\n".join(lines) + "\n"
-
-
-def _is_table(value: object) -> bool:
-    many = isinstance(value, list) and bool(value) and isinstance(value[0], dict)
-    return many or (isinstance(value, dict) and not _inline(value))
-
-
-def _inline(value: Mapping[str, object]) -> bool:
-    return "distribution" in value or not value or all(isinstance(v, float) for v in value.values())
-
-
-def _key(name: str) -> str:
-    return name if re.fullmatch(r"[A-Za-z0-9_-]+", name) else _literal(name)
-
-
-def _literal(value: object) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_literal, value)) + "]"
-    if isinstance(value, dict):
-        return "{ " + ", ".join(f"{_key(k)} = {_literal(v)}" for k, v in value.items()) + " }"
-    return repr(value)

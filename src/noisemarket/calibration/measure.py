@@ -1,0 +1,105 @@
+"""Measuring a point: a federated training run, all owners at one noise and one degree of non-IID.
+
+It is an experiment by one party that holds all the data. Noise comes from the seed, so that a point
+can be measured again bit by bit; nobody's privacy is protected by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.calibration.grid import Setting
+from noisemarket.calibration.points import Point
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.training import Checkpoint, RoundResult, State, train
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.scenario import Scenario
+from noisemarket.training import Order, one_sigma, order
+
+
+def simulated(scenario: Scenario) -> Scenario:
+    """The scenario with noise from its seed, and without caps: every round is to be measured."""
+    free = {"noise": "simulated", "rho_cap": 0.0, "epsilon_cap": 0.0}
+    privacy = scenario.privacy.model_copy(update=free)
+    return scenario.model_copy(update={"privacy": privacy})
+
+
+def point_order(scenario: Scenario, setting: Setting) -> Order:
+    """The training job that measures a point."""
+    scenario = simulated(scenario).model_copy(update={"seed": setting.seed})
+    environment = scenario.environment()
+    owners = len(environment)
+    sigma = one_sigma(setting.sigma, owners, environment.levels.sigma_max)
+    population = replace(environment.population, beta=np.full(owners, setting.beta))
+    return order(scenario, replace(environment, population=population), sigma)
+
+
+def measure(
+    scenario: Scenario,
+    setting: Setting,
+    place: Path,
+    workers: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+    watch: Callable[[RoundResult], None] = lambda _: None,
+) -> Point | None:
+    """Measure a point, or go on with one whose training was cut off; None if asked to stop.
+
+    The state after each round is kept in the folder ``place`` until ``forget`` removes it.
+    """
+    made = point_order(scenario, setting)
+    place.mkdir(parents=True, exist_ok=True)
+    checkpoint = Checkpoint(_file(place, setting), made.fingerprint)
+    try:
+        state = checkpoint.load()
+    except BadInput:  # of other settings, or unreadable: this point starts anew
+        state = None
+    state = state or made.start()
+    accountant = Accountant(made.budgets)
+    with LocalEngine(made.job, workers, stop) as engine, suppress(Interrupted):
+        for result in train(engine, made.job, accountant, made.plan, state, checkpoint):
+            watch(result)
+            if stop():
+                break
+    return _point(setting, state) if state.round_number >= made.plan.rounds else None
+
+
+def forget(place: Path, setting: Setting) -> None:
+    """Remove what was kept of a point's training, once the point itself is safe."""
+    path = _file(place, setting)
+    for leftover in (path, path.with_suffix(".new")):
+        leftover.unlink(missing_ok=True)
+    if place.is_dir() and not any(place.iterdir()):
+        place.rmdir()
+
+
+def _file(place: Path, setting: Setting) -> Path:
+    return place / f"{setting.name}.npz"
+
+
+def _point(setting: Setting, state: State) -> Point:
+    last = state.results[-1]
+    deployed = last.averaged or last.score
+    return Point(
+        sigma=setting.sigma,
+        beta=setting.beta,
+        seed=setting.seed,
+        accuracy=deployed.accuracy,
+        loss=_finite(deployed.loss),
+        last_accuracy=last.score.accuracy,
+        last_loss=_finite(last.score.loss),
+        rounds=last.number,
+        refused=sum(len(result.refused) for result in state.results),
+        seconds=sum(result.seconds for result in state.results),
+        accuracy_per_round=tuple((one.averaged or one.score).accuracy for one in state.results),
+    )
+
+
+def _finite(loss: float) -> float | None:
+    return float(loss) if math.isfinite(loss) else None

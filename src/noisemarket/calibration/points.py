@@ -1,0 +1,134 @@
+"""Measured points in a file that only grows: a finished point is on disk and never lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+from noisemarket.calibration.grid import Setting
+from noisemarket.errors import BadInput
+
+if sys.platform != "win32":
+    import fcntl
+
+POINTS = "points.jsonl"
+
+
+@dataclass(frozen=True)
+class Point:
+    """What a training run came to. ``loss`` is None where it was not finite.
+
+    ``accuracy`` (per cent) and ``loss`` are those of the model that a curator would deploy: the
+    average of the global models where one is kept, else the last; ``last_accuracy`` and
+    ``last_loss`` are those of the last.
+    """
+
+    sigma: float
+    beta: float
+    seed: int
+    accuracy: float
+    loss: float | None
+    last_accuracy: float
+    last_loss: float | None
+    rounds: int
+    refused: int
+    seconds: float
+    accuracy_per_round: tuple[float, ...] = ()
+
+    @property
+    def setting(self) -> Setting:
+        """What was measured."""
+        return Setting(self.sigma, self.beta, self.seed)
+
+
+class Points:
+    """The points measured so far, by their setting; one process at a time may hold the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        try:
+            path.touch(exist_ok=True)
+            self._file: BinaryIO = path.open("r+b")
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise BadInput("points", str(path), f"cannot be used ({reason}).") from None
+        try:
+            _lock(self._file, path)
+            points, whole = _parse(self._file.read(), path)
+            self._file.seek(whole)
+            self._file.truncate()
+        except BaseException:
+            self._file.close()
+            raise
+        self._points = {point.setting: point for point in points}
+
+    def __contains__(self, setting: Setting) -> bool:
+        return setting in self._points
+
+    def __len__(self) -> int:
+        return len(self._points)
+
+    def all(self) -> tuple[Point, ...]:
+        """The points in the order in which they were measured."""
+        return tuple(self._points.values())
+
+    def add(self, point: Point) -> None:
+        """Keep a point. Once this returns it is on disk."""
+        self._file.write(json.dumps(asdict(point), allow_nan=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._points[point.setting] = point
+
+    def __enter__(self) -> Points:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+
+def read_points(path: Path) -> tuple[Point, ...]:
+    """The points in a file, without holding or changing it."""
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise BadInput("points", str(path), f"cannot be read ({reason}).") from None
+    return tuple(_parse(content, path)[0])
+
+
+def _parse(content: bytes, path: Path) -> tuple[list[Point], int]:
+    """The points, and how many bytes are whole lines: a kill may leave half a line at the end."""
+    points, whole = [], 0
+    for number, line in enumerate(content.splitlines(keepends=True), start=1):
+        if not line.endswith(b"\n"):
+            break
+        try:
+            points.append(_point(json.loads(line)))
+        except (ValueError, TypeError, KeyError):
+            remedy = f"is damaged in line {number}: drop that line to measure its point again."
+            raise BadInput("points", str(path), remedy) from None
+        whole += len(line)
+    return points, whole
+
+
+def _point(line: dict[str, Any]) -> Point:
+    per_round = tuple(float(value) for value in line["accuracy_per_round"])
+    return Point(**(line | {"accuracy_per_round": per_round}))
+
+
+def _lock(file: BinaryIO, path: Path) -> None:
+    if sys.platform != "win32":
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise BadInput("points", str(path), "is in use by another calibration.") from None

@@ -1,0 +1,183 @@
+"""The report of a calibration: measured points, our fit and the paper's, with what they miss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from noisemarket.calibration.points import Point
+from noisemarket.calibration.result import PRINTED, Calibration
+from noisemarket.report.style import figure, label, save
+from noisemarket.runfolder import RunFolder
+
+_COLOURS = ("#1f5fa8", "#c8641b", "#5b8f3a", "#8a5aa8", "#b03a5b", "#2a8f8f", "#7a6a2a")
+_PAPER = "#222222"
+
+
+def calibration_table(result: Calibration) -> Table:
+    """The constants with their standard errors, and how good they are."""
+    table = Table(title=f"Loss surface {result.name}", title_justify="left")
+    for head in ("what", "measured", "± (standard error)", "printed"):
+        table.add_column(head, justify="left" if head == "what" else "right")
+    fit = result.fit
+    if fit is not None:
+        for name, ours, errors, printed in (
+            ("gamma", fit.surface.gamma, fit.gamma_errors, PRINTED.gamma),
+            ("zeta", fit.surface.zeta, fit.zeta_errors, PRINTED.zeta),
+        ):
+            for i, (value, error, paper) in enumerate(zip(ours, errors, printed, strict=True), 1):
+                shown = "-" if error is None else f"{error:.2g}"
+                table.add_row(f"{name}_{i}", f"{value:.5g}", shown, f"{paper:g}")
+        table.add_row("accuracy, root mean square off", f"{fit.rms_accuracy:.2f}", "", "")
+        table.add_row("accuracy, farthest off", f"{fit.worst_accuracy:.2f}", "", "")
+        if fit.rms_loss is not None:
+            table.add_row("loss, root mean square off", f"{fit.rms_loss:.3g}", "", "")
+    if result.paper_way is not None:
+        off = f"{result.paper_way.rms_accuracy:.2f}"
+        table.add_row("accuracy off, fitted by loss first", off, "", "")
+    for one in result.curve:
+        named = f"accuracy at sigma {one.sigma:g}, beta {result.curve_beta:g}, %"
+        table.add_row(named, f"{one.accuracy:.1f}", "", f"{one.printed:.1f}")
+    if result.rms_to_printed is not None:
+        table.add_row("the same, root mean square apart", f"{result.rms_to_printed:.2f}", "", "")
+    return table
+
+
+def draw_calibration(folder: RunFolder, result: Calibration) -> list[Path]:
+    """The surface with its residuals, and the curve at beta 1 against the paper's."""
+    if not result.points:
+        return []
+    (folder.path / "figures").mkdir(exist_ok=True)
+
+    def write(name: str) -> Path:
+        return folder.path / "figures" / name
+
+    return _draw_surface(write, result) + _draw_curve(write, result)
+
+
+def _draw_surface(write: Any, result: Calibration) -> list[Path]:
+    canvas, axes = figure(2, 2, size=(5.4, 3.8))
+    betas = sorted({point.beta for point in result.points})
+    fine = np.linspace(0.0, max(max(point.sigma for point in result.points), 1e-9), 121)
+    losses = [point.loss for point in result.points if point.loss is not None]
+    for row in range(2):
+        for column, name in enumerate(("accuracy", "loss")):
+            axis = axes[row][column]
+            for i, beta in enumerate(betas):
+                colour = _COLOURS[i % len(_COLOURS)]
+                own = [point for point in result.points if point.beta == beta]
+                if row == 0:
+                    _curves(axis, name, own, beta, fine, result, colour)
+                else:
+                    _residuals(axis, name, own, beta, result, colour)
+    for column, (name, unit) in enumerate((("accuracy", ", %"), ("loss", ""))):
+        beta = result.curve_beta or 1.0
+        printed = PRINTED.quality(fine, beta) if name == "accuracy" else PRINTED.loss(fine, beta)
+        paper = f"paper's printed fit, beta {beta:g}"
+        axes[0][column].plot(fine, printed, "--", color=_PAPER, linewidth=1.2, label=paper)
+        label(axes[0][column], f"Test {name}", "sigma", f"test {name}{unit}")
+        label(axes[1][column], f"Measured less fitted {name}", "sigma", f"residual{unit}")
+        axes[1][column].axhline(0.0, color=_PAPER, linewidth=0.8)
+    if losses and min(losses) > 0 and max(losses) > 20 * min(losses):
+        axes[0][1].set_yscale("log")
+        axes[1][1].set_yscale("symlog", linthresh=1.0)
+    axes[0][0].legend(frameon=False, fontsize=8)
+    axes[1][0].legend(*_keys(axes[1][0]), frameon=False, fontsize=8)
+    fit = result.fit
+    if fit is not None:
+        off = "" if fit.rms_loss is None else f", loss {fit.rms_loss:.3g}"
+        canvas.suptitle(
+            f"{result.name}: root mean square residual {fit.rms_accuracy:.2f} points of "
+            f"accuracy{off}",
+            fontsize=11,
+        )
+    else:
+        canvas.suptitle(f"{result.name}: no fit", fontsize=11)
+    return save(canvas, write, "surface")
+
+
+def _curves(
+    axis: Any,
+    name: str,
+    own: Sequence[Point],
+    beta: float,
+    fine: np.ndarray[Any, np.dtype[np.float64]],
+    result: Calibration,
+    colour: str,
+) -> None:
+    """Measured points, our fit and, for accuracy, its standard error as a band."""
+    shown = [(point.sigma, getattr(point, name)) for point in own]
+    known = [(sigma, value) for sigma, value in shown if value is not None]
+    if known:
+        axis.plot(*zip(*known, strict=True), "o", color=colour, markersize=4,
+                  label=f"measured, beta {beta:g}")  # fmt: skip
+    fit = result.fit
+    if fit is None:
+        return
+    surface = fit.surface
+    values = surface.quality(fine, beta) if name == "accuracy" else surface.loss(fine, beta)
+    axis.plot(fine, values, color=colour, linewidth=1.4, label=f"our fit, beta {beta:g}")
+    if name == "accuracy" and fit.resampled:
+        errors = fit.quality_errors(fine, np.full(len(fine), beta))
+        axis.fill_between(fine, values - errors, values + errors, color=colour, alpha=0.15, lw=0)
+
+
+def _residuals(
+    axis: Any, name: str, own: Sequence[Point], beta: float, result: Calibration, colour: str
+) -> None:
+    """What our fit leaves (filled) and what the printed one leaves (hollow)."""
+    kinds = [(PRINTED, "none", "less the printed fit")]
+    if result.fit is not None:
+        kinds.append((result.fit.surface, colour, "less our fit"))
+    for surface, face, words in kinds:
+        of = surface.quality if name == "accuracy" else surface.loss
+        known = [point for point in own if getattr(point, name) is not None]
+        off = [getattr(point, name) - float(of(point.sigma, beta)) for point in known]
+        axis.plot([point.sigma for point in known], off, "o", color=colour, markersize=4.5,
+                  markerfacecolor=face, label=words)  # fmt: skip
+
+
+def _keys(axis: Any) -> tuple[list[Any], list[str]]:
+    """One entry per kind of residual, whatever its colour."""
+    handles, names = axis.get_legend_handles_labels()
+    kept = dict(zip(reversed(names), reversed(handles), strict=True))
+    return list(kept.values()), list(kept)
+
+
+def _draw_curve(write: Any, result: Calibration) -> list[Path]:
+    """Accuracy over noise at beta 1, measured and as the paper fitted it."""
+    canvas, axes = figure(1, size=(5.6, 4.0))
+    axis, beta = axes[0][0], result.curve_beta
+    sigma = [one.sigma for one in result.curve]
+    fine = np.linspace(0.0, max(*sigma, 1e-9), 121) if sigma else np.zeros(1)
+    axis.plot(fine, PRINTED.quality(fine, beta or 1.0), "--", color=_PAPER,
+              label="paper's printed fit")  # fmt: skip
+    axis.plot(sigma, [one.printed for one in result.curve], "s", color=_PAPER, markersize=4)
+    if result.fit is not None:
+        fitted = result.fit.surface.quality(fine, beta or 1.0)
+        axis.plot(fine, fitted, color=_COLOURS[0], linewidth=1.2, label="our fit")
+    spread = [
+        [p.accuracy for p in result.points if p.beta == beta and p.sigma == one.sigma]
+        for one in result.curve
+    ]
+    axis.errorbar(
+        sigma,
+        [one.accuracy for one in result.curve],
+        yerr=[
+            [one.accuracy - min(seen) for one, seen in zip(result.curve, spread, strict=True)],
+            [max(seen) - one.accuracy for one, seen in zip(result.curve, spread, strict=True)],
+        ],
+        fmt="o",
+        color=_COLOURS[0],
+        markersize=5,
+        capsize=2,
+        label="measured" + (" (mean and range)" if max(map(len, spread)) > 1 else ""),
+    )
+    axis.legend(frameon=False, fontsize=9)
+    apart = f"{result.rms_to_printed:.2f} points root mean square apart"
+    label(axis, f"{result.name}, beta {beta:g}: {apart}", "sigma", "test accuracy, %")
+    return save(canvas, write, "accuracy")

