@@ -4,6 +4,9 @@ differential-privacy noise to the curator, by contract.
     import noisemarket as nm
     result = nm.negotiate(nm.Scenario.from_preset("market", owners=50), learner="dypp")
     print(result.summary())
+
+    trained = nm.train(nm.Scenario.from_preset("market"), sigma=0.1)  # needs the extra fl
+    print(trained.accuracy, trained.statements[0].text())
 """
 
 from __future__ import annotations
@@ -12,9 +15,12 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
+    from noisemarket.federated.data import Dataset, load_mnist
+    from noisemarket.federated.protections import DPSGD, Paper, Sharded
     from noisemarket.mechanisms import MECHANISMS
     from noisemarket.negotiation import Negotiation, negotiate
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+    from noisemarket.training import Training, train
 
 __version__ = "0.1.0"
 
@@ -25,19 +31,33 @@ _HOMES = {
     "Scenario": "noisemarket.scenario",
     "load_scenario": "noisemarket.scenario",
     "dump_scenario": "noisemarket.scenario",
+    "Dataset": "noisemarket.federated.data",
+    "load_mnist": "noisemarket.federated.data",
+    "DPSGD": "noisemarket.federated.protections",
+    "Paper": "noisemarket.federated.protections",
+    "Sharded": "noisemarket.federated.protections",
+    "Training": "noisemarket.training",
+    "train": "noisemarket.training",
     "BadInput": "noisemarket.errors",
     "NoisemarketError": "noisemarket.errors",
 }
 
 __all__ = [
+    "DPSGD",
     "MECHANISMS",
     "BadInput",
+    "Dataset",
     "Negotiation",
     "NoisemarketError",
+    "Paper",
     "Scenario",
+    "Sharded",
+    "Training",
     "dump_scenario",
+    "load_mnist",
     "load_scenario",
     "negotiate",
+    "train",
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -172,26 +173,110 @@ def test_killed_between_checkpoint_and_metrics(
         assert [line["number"] for line in metrics(folder)] == list(range(1, ROUNDS + 1))
 
 
-@pytest.mark.slow
-def test_a_stopped_run_says_how_to_go_on(images: Path, tmp_path: Path) -> None:
-    run = [*words(images, rounds=2000), "--sigma", "0.1", "--workers", "1", "--out", "r"]
+def children(pid: int) -> set[int]:
+    """All processes below one, by what each says of its parent."""
+    parents = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = stat.read_text().rsplit(")", 1)[1].split()[:2]
+            if state != "Z":
+                parents[int(stat.parent.name)] = int(parent)
+    found, before = {pid}, 0
+    while len(found) > before:
+        before = len(found)
+        found |= {child for child, parent in parents.items() if parent in found}
+    return found - {pid}
+
+
+def stopped(words: list[str], folder: Path, lines: int, number: signal.Signals) -> str:
+    """Run a command, stop it when its journal has that many lines, and return what it says.
+
+    The command runs as a shell runs it: Ctrl-C reaches the whole group of processes.
+    """
+    with subprocess.Popen(
+        command(*words), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        end = time.monotonic() + 120
+        path = folder / "r" / "privacy.journal"
+        while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        below = children(process.pid)
+        assert len(below) >= 2
+        if number == signal.SIGINT:
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert out == ""
+    assert "Traceback" not in said
+    end = time.monotonic() + 20
+    while any(Path(f"/proc/{pid}").exists() for pid in below):
+        assert time.monotonic() < end, "a process outlives the command"
+        time.sleep(0.1)
+    return said
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_round_is_cut_off_at_once_charged_and_repeated(images: Path, tmp_path: Path) -> None:
+    """A round of these would take many minutes."""
+    given = words(images, "shard_steps=10000", "noise=secure", rounds=2)
+    run = [*given, "--sigma", "0.1", "--workers", "2", "--out", "r"]
+    for lines, number in ((2, signal.SIGINT), (3, signal.SIGTERM)):
+        said = stopped(run, tmp_path, lines, number)
+        assert "stopped after 0 of 2 rounds; go on with --resume r." in said
+        status = json.loads((tmp_path / "r" / "status.json").read_text())
+        assert (status["state"], status["rounds_done"]) == ("incomplete", 0)
+        for one in json.loads((tmp_path / "r" / "statements.json").read_text()):
+            assert (one["rounds"], one["releases"]) == (1, lines - 1)
+        assert metrics(tmp_path / "r") == []
+        run = ["train", "--resume", "r", "--workers", "2"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Path) -> None:
+    run = [*words(images, rounds=2), "--sigma", "0.1", "--workers", "1", "--out", "r"]
     with subprocess.Popen(
         command(*run), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         end = time.monotonic() + 60
-        path = tmp_path / "r" / "metrics.jsonl"
-        while not (path.exists() and path.read_bytes()):
+        while not (tmp_path / "r" / "contracts.csv").exists():
             assert process.poll() is None
             assert time.monotonic() < end
-            time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
-        _, said = process.communicate(timeout=30)
-    assert process.returncode == 130
-    assert "--resume r" in said
-    assert "Traceback" not in said
-    status = json.loads((tmp_path / "r" / "status.json").read_text())
-    assert status["state"] == "incomplete"
-    assert status["rounds_done"] == len(metrics(tmp_path / "r")) >= 1
+            time.sleep(0.002)
+        (tmp_path / "r" / "checkpoint.new").symlink_to("/dev/full")
+        out, said = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert out == ""
+    assert_sentence(said)
+    assert "checkpoint.npz cannot be written: No space left" in said
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+    (tmp_path / "r" / "model.new").symlink_to("/dev/full")
+    again = call("train", "--resume", "r", cwd=tmp_path)
+    assert again.returncode == 1
+    assert_sentence(again.stderr)
+    assert "model.npz cannot be written: No space left" in again.stderr
+    assert not (tmp_path / "r" / "model.npz").exists()
+    assert call("train", "--resume", "r", cwd=tmp_path).returncode == 0  # now there is room
+    assert (tmp_path / "r" / "model.npz").exists()
+
+
+def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
+    cost = 2 / (64 * 0.1) ** 2
+    run = [*words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--out", "r"]
+    done = call(*run, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "4 of 4 owners can pay for no more rounds." in done.stdout
+    assert f"The budgets were spent after 2 of {ROUNDS} rounds." in done.stdout
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert (summary["complete"], summary["rounds"], summary["owners_at_cap"]) == (True, 2, 4)
+    assert summary["rho"]["max"] <= summary["rho_cap"] == 2.5 * cost
+    for one in json.loads((tmp_path / "r" / "statements.json").read_text()):
+        assert "a cap of" in one["text"]
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "complete"
 
 
 def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
@@ -239,6 +324,10 @@ GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
         (["--sigma", "0.1", "--set", "channels=[-1,8]"], "channels"),
         (["--sigma", "0.1", "--set", "owners=70000"], "owners"),
         (["--sigma", "0.1", "--set", "delta=1"], "delta"),
+        (["--sigma", "0.1", "--set", "rho_cap=0.01"], "rho_cap = 0.01: does not allow one round"),
+        (["--sigma", "0.1", "--set", "rho_cap=-1"], "rho_cap"),
+        (["--sigma", "0.1", "--set", "epsilon_cap=0.5"], "does not allow one round"),
+        (["--sigma", "0", "--set", "epsilon_cap=9"], "nothing bounds"),
         (["--sigma", "0.1", "--set", "data=nowhere"], "nowhere"),
         (["--contracts", "unknown.csv"], "no owner of this scenario"),
         (["--contracts", "nan.csv"], "no usable sigma for owner 2"),

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.model import CNN
@@ -170,6 +170,104 @@ class TestScreen:
         assert screen({}, SIZE) == ({}, ())
 
 
+class TestInspect:
+    def test_it_sees_every_upload_before_any_counts_and_may_refuse(self) -> None:
+        seen: list[tuple[int, float, list[int]]] = []
+
+        def inspect(number, weights, uploads):  # type: ignore[no-untyped-def]
+            seen.append((number, float(weights[0]), sorted(uploads)))
+            assert uploads[2][0] == 2 + number
+            return {3: "too much noise", 1: "late"} if number == 0 else {}
+
+        state = fresh()
+        made = list(train(Fake(), job(), Accountant(budgets()), plan(2), state, inspect=inspect))
+        assert made[0].refused == ((1, "late"), (3, "too much noise"))
+        assert made[0].delivered == (0, 2)
+        assert made[0].owners == 2
+        assert made[1].delivered == (0, 1, 2, 3)
+        assert made[1].refused == ()
+        assert seen == [(0, 0.0, [0, 1, 2, 3]), (1, 1.0, [0, 1, 2, 3])]  # moved by (0 + 2) / 2
+        assert state.weights == pytest.approx(np.full(SIZE, 1.0 + 2.5))
+
+    def test_what_cannot_be_used_keeps_its_own_reason(self) -> None:
+        bad = np.full(SIZE, np.nan, np.float32)
+        given = {1: "compliance", 2: "compliance"}
+        rounds = train(
+            Fake(bad=bad), job(), Accountant(budgets()), plan(1), fresh(),
+            inspect=lambda *_: given,
+        )  # fmt: skip
+        assert next(rounds).refused == ((1, "not finite"), (2, "compliance"))
+
+    def test_only_owners_of_the_round_can_be_refused(self) -> None:
+        rounds = train(
+            Fake(), job(), Accountant(budgets()), plan(1), fresh(),
+            inspect=lambda *_: {1: "x"}, present=lambda number: {0, 2},
+        )  # fmt: skip
+        with pytest.raises(BadInput, match="took part"):
+            next(rounds)
+
+
+class TestPresent:
+    def test_who_is_not_there_is_neither_asked_nor_charged(self) -> None:
+        there = {0: [3, 1], 1: [], 2: [0, 1, 2, 3]}
+        accountant, state = Accountant(budgets()), fresh()
+        engine = Fake(accountant)
+        results = list(
+            train(engine, job(), accountant, plan(3), state, present=lambda number: there[number])
+        )
+        assert engine.asked == [(0, [1, 3]), (2, [0, 1, 2, 3])]
+        assert [result.delivered for result in results] == [(1, 3), (), (0, 1, 2, 3)]
+        assert results[0].score == results[1].score  # a round with nobody moves nothing
+        assert [accountant.statement(owner).rounds for owner in range(OWNERS)] == [1, 2, 1, 2]
+
+    def test_unknown_owners_are_refused(self) -> None:
+        rounds = train(
+            Fake(), job(), Accountant(budgets()), plan(1), fresh(), present=lambda number: {9}
+        )
+        with pytest.raises(BadInput, match="no privacy budget"):
+            next(rounds)
+
+    def test_spent_budgets_end_training_also_for_those_who_are_away(self) -> None:
+        caps = [budget.rho_per_round for budget in budgets()]
+        accountant = Accountant(budgets(caps))
+        results = list(
+            train(
+                Fake(), job(), accountant, plan(9), fresh(),
+                present=lambda number: [number] if number < OWNERS else [],
+            )
+        )  # fmt: skip
+        assert [result.delivered for result in results] == [(0,), (1,), (2,), (3,)]
+
+
+@pytest.mark.parametrize(("noise", "releases"), [("simulated", 1), ("secure", 2)])
+@pytest.mark.parametrize("where", ["train", "score"])
+def test_a_round_cut_off_is_charged_leaves_no_trace_and_is_repeated(
+    noise: str, releases: int, where: str
+) -> None:
+    class Cut(Fake):
+        def train(self, number: int, weights: Weights, owners: Sequence[int]):  # type: ignore[no-untyped-def]
+            if where == "train":
+                raise Interrupted("now")
+            return super().train(number, weights, owners)
+
+        def score(self, weights: Weights) -> Score:
+            raise Interrupted("now")
+
+    accountant, state = Accountant(budgets()), fresh()
+    with pytest.raises(Interrupted):
+        next(train(Cut(), job(noise), accountant, plan(1), state))
+    assert state.round_number == 0
+    assert not state.results
+    assert not state.weights.any()
+    assert len(accountant.charges) == OWNERS
+    (result,) = train(Fake(), job(noise), accountant, plan(1), state)
+    assert result.number == 1
+    assert state.weights == pytest.approx(np.full(SIZE, 1.5))
+    for owner in range(OWNERS):
+        assert accountant.statement(owner).releases == releases
+        assert accountant.statement(owner).rounds == 1
+
+
 class TestAggregate:
     def test_it_is_the_weighted_mean_of_those_present(self) -> None:
         shares = np.array([1.0, 2.0, 5.0, 0.0])
@@ -229,6 +327,34 @@ class TestCheckpoint:
         assert np.array_equal(state.weights, np.random.default_rng(1).normal(size=SIZE))
         assert np.array_equal(state.averaged, np.arange(float(SIZE)))
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
+
+    def test_it_keeps_what_the_caller_puts_in(self, tmp_path: Path) -> None:
+        checkpoint, state = Checkpoint(tmp_path / "c.npz", "abc"), fresh()
+
+        def inspect(number, weights, uploads):  # type: ignore[no-untyped-def]
+            state.extra = {"sums": [0.1, number], "who": "the market"}
+            return {2: "no contract"}
+
+        rounds = train(
+            Fake(), job(), Accountant(budgets()), plan(3), state, checkpoint, inspect=inspect
+        )
+        results = [next(rounds), next(rounds)]
+        loaded = checkpoint.load()
+        assert loaded is not None
+        assert loaded.extra == {"sums": [0.1, 1], "who": "the market"}
+        assert loaded.results == results
+
+    @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
+    def test_a_full_disk_is_one_sentence_and_leaves_the_one_before(self, tmp_path: Path) -> None:
+        checkpoint = self.saved(tmp_path)
+        (tmp_path / "checkpoint.new").symlink_to("/dev/full")
+        with pytest.raises(NoisemarketError, match=r"checkpoint.npz cannot be written: No space"):
+            checkpoint.save(fresh())
+        state = checkpoint.load()
+        assert state is not None
+        assert state.round_number == 3
+        assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
+        checkpoint.save(fresh())  # there is room again
 
     def test_another_job(self, tmp_path: Path) -> None:
         path = self.saved(tmp_path).path

@@ -14,6 +14,7 @@ from noisemarket.privacy.compliance import (
     Evidence,
     alarm_rate,
     check_pool,
+    check_steps,
     check_upload,
     smallest_found,
     tail_score,
@@ -172,6 +173,98 @@ def test_an_owner_that_trains_nothing_passes() -> None:
     assert check_upload(uploads(0.3, 0.0)[0], 0.3, 1.0, RATE).verdict == "as contracted"
 
 
+# Noise in steps, as DP-SGD adds it
+
+
+SMALL, REACH = 400, 2.0
+
+
+def lengths(used: float, trials: int, answer: str) -> np.ndarray:
+    """How long uploads are whose owner knows its noise before it chooses its update.
+
+    That is more than DP-SGD's steps can do, each of which knows the noise of those before it. The
+    update has the greatest length allowed, and lies along the noise or against it.
+    """
+    noise = used * np.sqrt(np.random.default_rng(7).chisquare(SMALL, trials))
+    return {"along": noise + REACH, "against": np.abs(noise - REACH), "none": noise}[answer]
+
+
+def limits_of_steps(sigma: float, rate: float) -> Evidence:
+    return check_steps(np.full(SMALL, sigma), sigma, REACH, rate)
+
+
+@pytest.mark.parametrize("sigma", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("rate", [0.05, 1e-3])
+def test_steps_accuse_no_honest_owner_more_often_than_stated(sigma: float, rate: float) -> None:
+    trials = 200_000
+    limits = limits_of_steps(sigma, rate)
+    spread = math.sqrt(rate * trials)
+    for answer in ("along", "against", "none"):
+        seen = (lengths(sigma, trials, answer) / sigma) ** 2
+        above, below = (seen > limits.highest).sum(), (seen < limits.lowest).sum()
+        assert max(above, below) <= rate * trials + 4 * spread, answer
+        if answer == "along":  # the bound is reached: nothing is given away for nothing
+            assert above >= rate * trials - 4 * spread
+
+
+def test_steps_that_react_to_each_other_pass() -> None:
+    """A real sequence of steps, each along all the noise before it: the worst that it can do."""
+    rng, steps, sigma = np.random.default_rng(11), 8, 0.3
+    limits = limits_of_steps(sigma, 1e-2)
+    seen = []
+    for _ in range(3000):
+        upload = np.zeros(SMALL)
+        for _ in range(steps):
+            length = np.linalg.norm(upload)
+            if length > 0:
+                upload *= 1.0 + (REACH / steps) / length
+            upload += rng.normal(0.0, sigma / math.sqrt(steps), SMALL)
+        seen.append(float(upload @ upload) / sigma**2)
+    assert np.mean(np.array(seen) > limits.highest) <= 0.02
+    # The test for noise added once would accuse such an owner wrongly, again and again.
+    once = check_upload(np.full(SMALL, sigma), sigma, REACH, 1e-2)
+    assert np.mean(np.array(seen) > once.highest) > 0.2
+
+
+@pytest.mark.parametrize(
+    ("used", "verdict"),
+    [
+        (0.30, "as contracted"),
+        (0.33, "too much noise"),
+        (0.27, "too little noise"),
+        (0.0, "too little noise"),
+    ],
+)
+def test_steps_judge_real_uploads(used: float, verdict: str) -> None:
+    """At the size of a real model, and the reach of nine steps at the default rate."""
+    evidence = check_steps(uploads(used, 0.4)[0].astype(np.float32), 0.3, 0.45, RATE)
+    assert (evidence.verdict, evidence.method) == (verdict, "reach")
+    inside = evidence.lowest <= evidence.statistic <= evidence.highest
+    assert inside == (verdict == "as contracted")
+    assert (evidence.z_score > 0) == (verdict == "too much noise")
+
+
+def test_power_of_steps() -> None:
+    """It finds less than the test for noise added once: reach over the length of the noise."""
+    trials, sigma, reach = 20_000, 0.3, 0.45
+    limits = check_steps(np.full(PARAMETERS, sigma), sigma, reach, RATE)
+    found = statistics(sigma, sigma * 1.019, 0.0, trials) > limits.highest
+    assert found.mean() > 0.9
+    missed = statistics(sigma, sigma * 1.005, 0.0, trials) > limits.highest
+    assert missed.mean() < 0.05
+    assert (statistics(sigma, sigma * 0.98, reach, trials) < limits.lowest).mean() > 0.9
+
+
+def test_steps_without_noise_have_their_reach() -> None:
+    flat = np.full(100, 0.05)  # of length 0.5
+    assert check_steps(flat, 0.0, 0.5, RATE).verdict == "as contracted"
+    assert check_steps(flat * 1.001, 0.0, 0.5, RATE).verdict == "too much noise"
+
+
+def test_a_reach_beyond_all_excludes_nothing() -> None:
+    assert check_steps(np.full(9, 1e6), 0.3, 1e9, RATE).verdict == "as contracted"
+
+
 @pytest.mark.parametrize(
     "call",
     [
@@ -183,6 +276,12 @@ def test_an_owner_that_trains_nothing_passes() -> None:
         lambda: check_upload(np.ones(9), 0.3, 1.0, 0.0),
         lambda: check_upload(np.ones(9), 0.3, 1.0, RATE, roughness=1.5),
         lambda: check_pool([], RATE),
+        lambda: check_pool([check_steps(np.ones(9), 0.3, 1.0, RATE)], RATE),
+        lambda: check_steps(np.array([1.0, math.inf]), 0.3, 1.0, RATE),
+        lambda: check_steps(np.array([1.0]), 0.3, 1.0, RATE),
+        lambda: check_steps(np.ones(9), 0.3, 0.0, RATE),
+        lambda: check_steps(np.ones(9), -0.3, 1.0, RATE),
+        lambda: check_steps(np.ones(9), 0.3, 1.0, 1.0),
         lambda: alarm_rate(0.0, 1, 1),
         lambda: alarm_rate(1e-3, 0, 1),
         lambda: smallest_found(0.0, 1.0, 100, 1, RATE),

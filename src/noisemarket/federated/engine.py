@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Literal
 
@@ -15,6 +16,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.model import ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
+from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SecureNoise, SimulatedNoise
 
 Weights = NDArray[np.float64]
 Noise = Literal["secure", "simulated"]
@@ -25,7 +27,9 @@ class Job:
     """All that an engine needs to train: data and who holds it, model, protection, contracts.
 
     ``sigma`` is each owner's contracted noise. ``noise = "simulated"`` draws it from ``seed``, for
-    tests and simulation: not private. ``seed`` also orders batches and makes the first model.
+    tests and simulation: not private. ``seed`` also orders batches and makes the first model. With
+    a secret ``noise_key``, secure noise comes from a cipher under it, and a release that was cut
+    off can be made again bit by bit.
     """
 
     data: Dataset
@@ -35,9 +39,21 @@ class Job:
     sigma: NDArray[np.float64]
     seed: int
     noise: Noise = "secure"
+    noise_key: bytes | None = field(default=None, repr=False)
+
+    def noise_source(self) -> NoiseSource:
+        """Where the owners' noise comes from."""
+        if self.noise == "simulated":
+            return SimulatedNoise(self.seed)
+        return SecureNoise() if self.noise_key is None else KeyedNoise(self.noise_key)
 
     def __len__(self) -> int:
         return len(self.partition)
+
+
+def at_model(noise: NoiseSource, weights: Weights) -> NoiseSource:
+    """The noise for releases that start from this global model, and from no other."""
+    return noise.bound(hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest())
 
 
 @dataclass(frozen=True)

@@ -2,16 +2,16 @@
 
 On a CPU nothing beats a lean loop per owner on one core: owners are handed out largest first to
 workers that share the images, the global model and the place for uploads. A worker that loses its
-parent ends by itself, because its pipe does.
+parent ends by itself, also in the middle of its work.
 """
 
 from __future__ import annotations
 
 import os
 import pickle
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from multiprocessing import connection, get_context, shared_memory
 from pathlib import Path
 from typing import Any
@@ -20,47 +20,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.cores import available_cores
-from noisemarket.errors import NoisemarketError
-from noisemarket.federated.data import Images
-from noisemarket.federated.engine import Engine, Job, Noise, Score, Weights
-from noisemarket.federated.model import ModelMaker
-from noisemarket.federated.protections import Protection, Upload
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.model import FlatModel, ModelMaker
+from noisemarket.federated.protections import Upload
+from noisemarket.federated.worker import UNGUARDED, Brief, Shared, leave_unless_main, work
 
 _TEST_BATCH = 1000
+_LOOK_EVERY = 0.2  # seconds between two looks at whether to stop
 _MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """An array in shared memory, by name."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def open(self) -> tuple[shared_memory.SharedMemory, NDArray[Any]]:
-        memory = shared_memory.SharedMemory(name=self.name)
-        return memory, np.ndarray(self.shape, self.dtype, buffer=memory.buf)
-
-
-@dataclass(frozen=True)
-class _Brief:
-    """What a worker is told once."""
-
-    model: ModelMaker
-    protection: Protection
-    seed: int
-    noise: Noise
-    sigma: NDArray[np.float64]
-    indices: tuple[NDArray[np.int64], ...]
-    arrays: dict[str, _Shared]
-
-
 class LocalEngine(Engine):
-    """Trains on this machine with a number of worker processes (by default one per core)."""
+    """Trains on this machine with a number of worker processes (by default one per core).
 
-    def __init__(self, job: Job, workers: int | None = None) -> None:
-        self._job = job
+    When ``stop`` returns True, work under way is dropped within a second, the engine closes and
+    ``Interrupted`` is raised.
+    """
+
+    def __init__(
+        self, job: Job, workers: int | None = None, stop: Callable[[], bool] | None = None
+    ) -> None:
+        leave_unless_main()
+        check_sendable("model", job.model)
+        check_sendable("protection", job.protection)
+        self._job, self._stop = job, stop
+        self._started = False
         self._memories: list[shared_memory.SharedMemory] = []
         self._workers: list[Any] = []
         self._pipes: list[connection.Connection] = []
@@ -73,18 +58,18 @@ class LocalEngine(Engine):
 
     def _start(self, count: int) -> None:
         job = self._job
-        first = _first_weights(job.model, job.seed)
+        first = first_weights(job.model, job.seed)
         self._first = first
         arrays: dict[str, NDArray[Any]] = {
-            "train_images": _ready(job.data.train_images),
+            "train_images": job.data.ready(job.data.train_images),
             "train_labels": job.data.train_labels,
-            "test_images": _ready(job.data.test_images),
+            "test_images": job.data.ready(job.data.test_images),
             "test_labels": job.data.test_labels,
             "weights": first.copy(),
             "uploads": np.zeros((len(job), first.size), np.float32),
         }
         _check_room(sum(array.nbytes for array in arrays.values()))
-        shared: dict[str, _Shared] = {}
+        shared: dict[str, Shared] = {}
         self._views: dict[str, NDArray[Any]] = {}
         for name, array in arrays.items():
             memory = shared_memory.SharedMemory(create=True, size=max(array.nbytes, 1))
@@ -92,21 +77,27 @@ class LocalEngine(Engine):
             view: NDArray[Any] = np.ndarray(array.shape, array.dtype, buffer=memory.buf)
             view[...] = array
             self._views[name] = view
-            shared[name] = _Shared(memory.name, array.shape, array.dtype.str)
-        brief = _Brief(
-            job.model, job.protection, job.seed, job.noise, job.sigma,
+            shared[name] = Shared(memory.name, array.shape, array.dtype.str)
+        brief = Brief(
+            job.model, job.protection, job.seed, job.noise_source(), job.sigma,
             tuple(job.partition.indices), shared,
         )  # fmt: skip
         told = pickle.dumps(brief)
         context = get_context("spawn")
-        with _environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLIBC_TUNABLES=_MALLOC):
+        one_thread = _environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLIBC_TUNABLES=_MALLOC)
+        with one_thread, _no_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                worker = context.Process(target=_work, args=(theirs, told), daemon=True)
+                worker = context.Process(target=work, args=(theirs,), daemon=True)
                 worker.start()
                 theirs.close()
                 self._workers.append(worker)
                 self._pipes.append(ours)
+        try:
+            for pipe in self._pipes:
+                pipe.send_bytes(told)
+        except OSError:
+            raise self._death() from None
 
     @property
     def dimension(self) -> int:
@@ -149,11 +140,37 @@ class LocalEngine(Engine):
         try:
             return self._answers(tasks)
         except (EOFError, OSError):
-            self.close()
-            raise NoisemarketError("A worker process died; the round is lost.") from None
+            problem = self._death()
+            self._drop()
+            raise problem from None
         except BaseException:
-            self.close()
+            self._drop()
             raise
+
+    def _death(self) -> NoisemarketError:
+        """What to say about workers of which at least one is gone."""
+        if self._stop is not None and self._stop():
+            return Interrupted("Stopped in the middle of a round.")
+        for worker in self._workers:
+            worker.join(timeout=1)
+        codes = {worker.exitcode for worker in self._workers}
+        if UNGUARDED in codes:
+            return NoisemarketError(
+                "Training starts processes that import your script, which must not train again in "
+                "them: put the call under if __name__ == '__main__'."
+            )
+        if 1 in codes and not self._started:
+            return NoisemarketError(
+                "A worker process could not start; it said why on standard error. Training must be "
+                "called from a file that can be imported, under if __name__ == '__main__'."
+            )
+        return NoisemarketError("A worker process died; the round is lost.")
+
+    def _drop(self) -> None:
+        """Close without waiting for work under way."""
+        for worker in self._workers:
+            worker.kill()
+        self.close()
 
     def _answers(self, tasks: list[tuple[str, int, int]]) -> dict[tuple[str, int, int], Any]:
         waiting = iter(tasks)
@@ -164,11 +181,16 @@ class LocalEngine(Engine):
             if task is not None:
                 pipe.send(task)
                 doing[pipe] = task
+        pause = None if self._stop is None else _LOOK_EVERY
         while doing:
-            for ready in connection.wait(list(doing)):
+            arrived = connection.wait(list(doing), pause)
+            if self._stop is not None and self._stop():
+                raise Interrupted("Stopped in the middle of a round.")
+            for ready in arrived:
                 assert isinstance(ready, connection.Connection)
                 task = doing.pop(ready)
                 problem, answer = ready.recv()
+                self._started = True
                 if problem is not None:
                     raise NoisemarketError(f"A worker failed at {task[0]}: {problem}.")
                 answers[task] = answer
@@ -207,23 +229,46 @@ def _check_room(needed: int) -> None:
         )
 
 
-def _ready(images: Images) -> NDArray[np.float32]:
-    """Images as the model wants them: floats, normalised by MNIST's mean and deviation."""
-    values = images.astype(np.float32)
-    if images.dtype == np.uint8:
-        values = (values / 255.0 - 0.1307) / 0.3081
-    return np.ascontiguousarray(values, dtype=np.float32)
+def check_sendable(field: str, value: object) -> None:
+    """Refuse what cannot be sent to a worker process, such as a lambda."""
+    try:
+        pickle.dumps(value)
+    except (pickle.PicklingError, AttributeError, TypeError):
+        name = getattr(value, "__qualname__", None) or type(value).__qualname__
+        raise BadInput(
+            field,
+            name,
+            "cannot be sent to worker processes: give a class or function from the top level of a "
+            "file, or functools.partial of one; no lambda and nothing defined inside a function.",
+        ) from None
 
 
-def _first_weights(model: ModelMaker, seed: int) -> Weights:
-    import torch
+def first_weights(model: ModelMaker, seed: int) -> Weights:
+    """The parameters that a model starts from, flat."""
+    return seeded(model, seed).weights.numpy().astype(np.float64)
 
-    from noisemarket.federated.model import FlatModel
+
+def seeded(model: ModelMaker, seed: int) -> FlatModel:
+    """A model as every worker makes it, also where its parameters are drawn and not trained."""
+    import torch  # only here: without it, the imports above say which extra is missing
 
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        flat = FlatModel(model())
-    return flat.weights.numpy().astype(np.float64)
+        return FlatModel(model())
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the parent alone: processes started meanwhile never see it, not even while
+    they start; here it waits."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager
@@ -239,81 +284,3 @@ def _environment(**settings: str) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
-
-
-def _work(pipe: connection.Connection, told: bytes) -> None:
-    """A worker's life: answer tasks until the pipe ends."""
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pipe
-    answer: Callable[[str, int, int], Any] | None = None
-    while True:
-        try:
-            task = pipe.recv()
-        except (EOFError, OSError):
-            return
-        try:
-            if answer is None:
-                answer = _set_up(pickle.loads(told))
-            reply: tuple[str | None, Any] = (None, answer(*task))
-        except Exception as problem:
-            reply = (f"{type(problem).__name__}: {problem}", None)
-        try:
-            pipe.send(reply)
-        except (BrokenPipeError, OSError):
-            return
-
-
-def _set_up(brief: _Brief) -> Callable[[str, int, int], Any]:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
-    from noisemarket.federated.protections import Records
-    from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
-
-    torch.set_num_threads(1)
-    torch.manual_seed(brief.seed)  # parameters that are not trained are alike in every worker
-    opened = {name: shared.open() for name, shared in brief.arrays.items()}
-    model = FlatModel(brief.model())
-
-    def view(name: str) -> NDArray[Any]:
-        return opened[name][1]  # the memory beside it stays mapped as long as this function lives
-
-    noise: NoiseSource = SecureNoise() if brief.noise == "secure" else SimulatedNoise(brief.seed)
-
-    def tensor(images: NDArray[np.float32]) -> torch.Tensor:
-        made = torch.from_numpy(images)
-        if made.dim() == 3:
-            made = made[:, None]
-        if made.dim() == 4:
-            made = made.contiguous(memory_format=torch.channels_last)
-        return made
-
-    kept: dict[int, Records] = {}
-
-    def records(owner: int) -> Records:
-        if owner not in kept:
-            where = brief.indices[owner]
-            images = tensor(view("train_images")[where])
-            kept[owner] = Records(images, torch.from_numpy(view("train_labels")[where].copy()))
-        return kept[owner]
-
-    def answer(kind: str, first: int, second: int) -> Any:
-        weights = torch.from_numpy(view("weights").astype(np.float32))
-        if kind == "score":
-            model.weights.copy_(weights)
-            images = tensor(view("test_images")[first:second])
-            return model.score(images, torch.from_numpy(view("test_labels")[first:second].copy()))
-        seed = np.random.SeedSequence(brief.seed, spawn_key=(first, second))
-        torch.manual_seed(int(seed.generate_state(1)[0]))  # for models that draw, as by dropout
-        view("uploads")[second] = brief.protection.upload(
-            model,
-            weights,
-            records(second),
-            float(brief.sigma[second]),
-            noise.stream(second, first),
-            np.random.default_rng(seed),
-        )
-        return None
-
-    return answer

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,18 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput
-from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.privacy.accountant import Accountant, Charge
-from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from noisemarket.privacy.noise import NoiseSource
+
+Inspect = Callable[[int, Weights, Mapping[int, Upload | None]], Mapping[int, str]]
+"""Looks at a round's uploads, before any of them counts: round, global model, all uploads. Returns
+whom to refuse, and why. Rounds count from 0, here as in the engine and the ledger."""
+
+Present = Callable[[int], Collection[int]]
+"""The owners that take part in a round, at most; the others are neither asked nor charged."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +35,23 @@ class Plan:
     """How long to train and how to aggregate.
 
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
-    global models beside them: work on what was released, so it costs no privacy.
+    global models beside them, ``decay`` shrinks the global model in every round, and ``rate``
+    multiplies the mean update: work on what was released, so none of it costs privacy.
     """
 
     rounds: int
     shares: NDArray[np.float64]
     averaging: float = 0.0
+    decay: float = 0.0
+    rate: float = 1.0
 
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round came to. ``averaged`` scores the average of the global models, where kept."""
+    """What a round came to. ``averaged`` scores the average of the global models, where kept.
+
+    ``delivered`` are the owners whose uploads moved the model, ``owners`` says how many they are.
+    """
 
     number: int
     score: Score
@@ -45,17 +59,27 @@ class RoundResult:
     seconds: float
     owners: int
     refused: tuple[tuple[int, str], ...]
+    delivered: tuple[int, ...] = ()
 
 
 @dataclass
 class State:
     """Where training stands: the next round, the global model and the average of the models, and
-    what the rounds so far came to."""
+    what the rounds so far came to.
+
+    ``extra`` is the caller's: plain values for JSON, which a checkpoint keeps and gives back.
+    """
 
     round_number: int
     weights: Weights
     averaged: Weights
     results: list[RoundResult] = field(default_factory=list)
+    extra: Any = None
+
+    @classmethod
+    def first(cls, weights: Weights) -> State:
+        """Before the first round."""
+        return cls(0, weights.copy(), weights.copy())
 
 
 def train(
@@ -65,38 +89,46 @@ def train(
     plan: Plan,
     state: State,
     checkpoint: Checkpoint | None = None,
+    inspect: Inspect | None = None,
+    present: Present | None = None,
 ) -> Iterator[RoundResult]:
     """Train from ``state`` to the end of the plan, changing ``state`` as rounds are done.
 
     Every release is charged before it is made. Owners whose budget would be passed sit out; if all
-    would, training ends. Uploads that are malformed move nothing and are reported.
+    would, training ends. Uploads that are malformed, or that ``inspect`` refuses, move nothing and
+    are reported. A round that is cut off leaves ``state`` as it was.
     """
-    noise: NoiseSource = SecureNoise() if job.noise == "secure" else SimulatedNoise(job.seed)
+    noise = job.noise_source()
     while state.round_number < plan.rounds:
         start, number = time.monotonic(), state.round_number
-        owners = _charged(accountant, noise, number, len(job))
-        if not owners:
+        asked = range(len(job)) if present is None else sorted(set(present(number)))
+        owners = _charged(accountant, at_model(noise, state.weights), number, asked)
+        if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
             return
-        uploads = engine.train(number, state.weights, owners)
+        uploads = engine.train(number, state.weights, owners) if owners else {}
         good, refused = screen(uploads, engine.dimension)
-        state.weights = aggregate(state.weights, good, plan.shares)
+        if inspect is not None:
+            good, refused = _refuse(inspect(number, state.weights, uploads), good, refused, uploads)
+        weights = aggregate(state.weights, good, plan.shares, plan.decay, plan.rate)
         kept = plan.averaging if number > 0 else 0.0
-        state.averaged = kept * state.averaged + (1.0 - kept) * state.weights
-        score = engine.score(state.weights)
-        averaged = engine.score(state.averaged) if plan.averaging > 0 else None
+        averaged = kept * state.averaged + (1.0 - kept) * weights
+        scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
         seconds = time.monotonic() - start
-        result = RoundResult(number + 1, score, averaged, seconds, len(good), refused)
-        state.round_number = number + 1
+        delivered = tuple(sorted(good))
+        result = RoundResult(number + 1, *scores, seconds, len(good), refused, delivered)
+        state.weights, state.averaged, state.round_number = weights, averaged, number + 1
         state.results.append(result)
         if checkpoint is not None:
             checkpoint.save(state)
         yield result
 
 
-def _charged(accountant: Accountant, noise: NoiseSource, number: int, owners: int) -> list[int]:
-    """Charge the round to all owners that can still pay for it."""
+def _charged(
+    accountant: Accountant, noise: NoiseSource, number: int, owners: Collection[int]
+) -> list[int]:
+    """Charge the round to all of these owners that can still pay for it."""
     able = []
-    for owner in range(owners):
+    for owner in owners:
         release = noise.stream(owner, number).release_id()
         if accountant.charged(owner, number, release) or accountant.may_start(owner):
             able.append((owner, release))
@@ -123,15 +155,40 @@ def screen(
     return good, tuple(refused)
 
 
-def aggregate(weights: Weights, uploads: dict[int, Upload], shares: NDArray[np.float64]) -> Weights:
-    """The global model moved by the weighted mean of the updates, summed in the owners' order."""
+def _refuse(
+    refusals: Mapping[int, str],
+    good: dict[int, Upload],
+    refused: tuple[tuple[int, str], ...],
+    uploads: Mapping[int, Upload | None],
+) -> tuple[dict[int, Upload], tuple[tuple[int, str], ...]]:
+    """Take out what the caller refuses; what could not be used anyway keeps its own reason."""
+    for owner in refusals:
+        if owner not in uploads:
+            raise BadInput("inspect", owner, "refuse only owners that took part in the round.")
+    more = tuple((owner, str(why)) for owner, why in refusals.items() if owner in good)
+    left = {owner: upload for owner, upload in good.items() if owner not in refusals}
+    return left, tuple(sorted(refused + more))
+
+
+def aggregate(
+    weights: Weights,
+    uploads: dict[int, Upload],
+    shares: NDArray[np.float64],
+    decay: float = 0.0,
+    rate: float = 1.0,
+) -> Weights:
+    """The global model moved by the weighted mean of the updates, summed in the owners' order.
+
+    The mean counts ``rate`` times. The model is first shrunk by ``decay``, which keeps the noise of
+    past rounds from piling up.
+    """
     present = sorted(uploads)
     whole = float(shares[present].sum()) if present else 0.0
     if whole <= 0.0:
         return weights
-    moved = weights.copy()
+    moved = (1.0 - decay) * weights
     for owner in present:
-        moved += (shares[owner] / whole) * uploads[owner].astype(np.float64)
+        moved += (rate * shares[owner] / whole) * uploads[owner].astype(np.float64)
     return moved
 
 
@@ -143,21 +200,15 @@ class Checkpoint:
 
     def save(self, state: State) -> None:
         """Write the state; a crash leaves the one before."""
-        memory = io.BytesIO()
-        np.savez(
-            memory,
+        save_arrays(
+            self.path,
             fingerprint=self.fingerprint,
             round_number=state.round_number,
             weights=state.weights,
             averaged=state.averaged,
             results=json.dumps([asdict(result) for result in state.results]),
+            extra=json.dumps(state.extra),
         )
-        beside = self.path.with_suffix(".new")
-        with beside.open("wb") as file:
-            file.write(memory.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(self.path)
 
     def load(self) -> State | None:
         """The last state, None if there is none yet."""
@@ -169,14 +220,34 @@ class Checkpoint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
                 results = [_result(line) for line in json.loads(str(saved["results"]))]
                 number = int(saved["round_number"])
-                return State(number, saved["weights"], saved["averaged"], results)
+                extra = json.loads(str(saved["extra"]))
+                return State(number, saved["weights"], saved["averaged"], results, extra)
         except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
+
+
+def save_arrays(path: Path, **arrays: Any) -> None:
+    """Write arrays to an ``.npz`` file, whole or not at all; it is on disk when this returns."""
+    memory = io.BytesIO()
+    np.savez(memory, **arrays)
+    beside = path.with_suffix(".new")
+    try:
+        with beside.open("wb") as file:
+            file.write(memory.getvalue())
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    except OSError as problem:
+        with contextlib.suppress(OSError):
+            beside.unlink(missing_ok=True)
+        reason = problem.strerror or str(problem)
+        raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
 
 
 def _result(line: dict[str, Any]) -> RoundResult:
     """A round's result from what ``asdict`` made of it."""
     averaged = None if line["averaged"] is None else Score(**line["averaged"])
     refused = tuple((int(owner), str(why)) for owner, why in line["refused"])
-    fields = line | {"score": Score(**line["score"]), "averaged": averaged, "refused": refused}
-    return RoundResult(**fields)
+    delivered = tuple(map(int, line["delivered"]))
+    made = {"averaged": averaged, "refused": refused, "delivered": delivered}
+    return RoundResult(**line | {"score": Score(**line["score"])} | made)

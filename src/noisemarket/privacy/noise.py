@@ -7,12 +7,15 @@ so the output is the ideal Gaussian mechanism on the rounded update, then rounde
 ideal one costs, with a sensitivity larger by what rounding the update may add (``rounding_reach``).
 
 Random bits come straight from the system, without a pool in between: a forked worker cannot repeat
-its parent. NumPy's generators, however seeded, are predictable from their output and serve only
-``SimulatedNoise``.
+its parent. Or they come from a cipher under a secret key that the system drew (``KeyedNoise``), so
+that a job that was killed can make the very release again that it was making. NumPy's generators,
+however seeded, are predictable from their output and serve only ``SimulatedNoise``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 import math
 import os
 import secrets
@@ -32,6 +35,8 @@ GRID = 2.0**-24
 LARGEST = 2.0**20
 """Largest sigma and largest coordinate of an update: beyond, sums on the grid could be inexact."""
 
+KEY_BYTES = 32
+
 _CHUNK = 8192  # values worked on at a time, to stay in the processor's cache
 _MAGNITUDE = np.uint64(2**63 - 1)
 _FEW = 2.0**53
@@ -47,6 +52,12 @@ class NoiseSource(Protocol):
     @property
     def name(self) -> str:
         """What the ledger and the privacy statement call it."""
+
+    def bound(self, context: bytes) -> NoiseSource:
+        """The source for releases made in this context, such as from this global model.
+
+        Noise that is kept secret by a key must not serve twice for different updates.
+        """
 
     def stream(self, *key: int) -> NoiseSource:
         """The source for one purpose, named by numbers such as owner and round."""
@@ -71,6 +82,10 @@ class SecureNoise:
     private = True
     name = "operating system"
 
+    def bound(self, context: bytes) -> SecureNoise:
+        """This source itself: its noise never serves twice."""
+        return self
+
     def stream(self, *key: int) -> SecureNoise:
         """This source itself: its noise never repeats, whatever it is for."""
         return self
@@ -82,6 +97,63 @@ class SecureNoise:
     def gaussians(self, count: int) -> FloatArray:
         """The next ``count`` standard Gaussians."""
         return _gaussians(count, _system_words)
+
+
+class KeyedNoise:
+    """Gaussians from a stream cipher (ChaCha20) under a secret key drawn by the system.
+
+    As private as the key is secret, and the same whenever key, context and stream are the same: a
+    release that was cut off is made again bit by bit, and counts once. The context must name all
+    that the update depends on besides the owner's data.
+    """
+
+    private = True
+    name = "keyed cipher"
+
+    def __init__(self, key: bytes, context: bytes = b"", purpose: tuple[int, ...] = ()) -> None:
+        if len(key) != KEY_BYTES:
+            raise BadInput("noise key", f"{len(key)} bytes", f"give {KEY_BYTES} bytes.")
+        if any(part < 0 for part in purpose):
+            raise BadInput("key", min(purpose), "give a whole number, not negative.")
+        self._key, self._context, self._purpose = key, context, purpose
+        self._drawn = 0
+        self._cipher: Any = None
+
+    @staticmethod
+    def new_key() -> bytes:
+        """A fresh secret key from the operating system."""
+        return secrets.token_bytes(KEY_BYTES)
+
+    def bound(self, context: bytes) -> KeyedNoise:
+        """Other noise than in any other context."""
+        return KeyedNoise(self._key, hashlib.sha256(self._context + context).digest())
+
+    def stream(self, *key: int) -> KeyedNoise:
+        """A stream of its own for this key, the same whoever asks and in whatever order."""
+        return KeyedNoise(self._key, self._context, (*self._purpose, *key))
+
+    def release_id(self) -> str:
+        """The same name whenever the same noise comes next; it tells nothing of the key."""
+        return f"keyed-{self._secret(b'name')[:16].hex()}-{self._drawn}"
+
+    def gaussians(self, count: int) -> FloatArray:
+        """The next ``count`` standard Gaussians."""
+        if self._cipher is None:
+            from cryptography.hazmat.primitives.ciphers import Cipher
+            from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
+
+            self._cipher = Cipher(ChaCha20(self._secret(b"noise"), bytes(16)), None).encryptor()
+        self._drawn += count
+        return _gaussians(count, self._words)
+
+    def _words(self, count: int) -> Words:
+        return np.frombuffer(self._cipher.update(bytes(8 * count)), dtype=np.uint64)
+
+    def _secret(self, use: bytes) -> bytes:
+        """A key for this stream alone, from which neither the master key nor another follows."""
+        named = b",".join(b"%d" % part for part in self._purpose)
+        message = b"noisemarket noise v1\0" + use + b"\0" + named + b"\0" + self._context
+        return hmac.digest(self._key, message, "sha256")
 
 
 class SimulatedNoise:
@@ -100,6 +172,10 @@ class SimulatedNoise:
         self.seed, self.key = seed, key
         self._drawn = 0
         self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
+
+    def bound(self, context: bytes) -> SimulatedNoise:
+        """This source itself: its seed is no secret to keep."""
+        return self
 
     def stream(self, *key: int) -> SimulatedNoise:
         """A stream of its own for this key, the same whoever asks and in whatever order."""

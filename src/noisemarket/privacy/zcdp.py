@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable
 from enum import StrEnum
 
-from scipy.optimize import brentq
 from scipy.special import erfcx, ndtr, ndtri
 
 from noisemarket.errors import BadInput
@@ -229,6 +228,8 @@ def _log_expm1(x: float) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    from scipy.optimize import brentq  # slow to import, and workers never need it
+
     return float(brentq(function, low, high, xtol=1e-18, rtol=1e-15, maxiter=500))
 
 

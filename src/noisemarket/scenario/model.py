@@ -13,9 +13,9 @@ from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
-from noisemarket.game.surface import surface
 from noisemarket.learning.rule import Settings
 from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.surface_file import find_surface
 
 
 def _no_switch(value: object) -> object:
@@ -49,7 +49,7 @@ class GameSection(Section):
     protocol: Literal["signed", "simultaneous"] = Field(
         "signed", description="what one interaction is: signed or simultaneous"
     )
-    surface: str = Field("printed", description="loss surface by name")
+    surface: str = Field("printed", description="loss surface: a name, or a surface file's path")
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
     saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
     payment_max: Positive = Field(16.0, description="p_max: highest payment")
@@ -100,6 +100,9 @@ class LearningSection(Section):
     window: int = Field(
         500, ge=1, le=10**9, description="last iterations that a contract is read from"
     )
+    letter: int = Field(
+        1, ge=1, le=10**6, description="interactions in one message; 1: face to face"
+    )
 
     def settings(self) -> Settings:
         """The part that the learning rules read."""
@@ -114,7 +117,11 @@ class MenuSection(Section):
 
 
 class TrainingSection(Section):
-    """Federated training; the defaults are the paper's where it says anything."""
+    """Federated training; the defaults are the paper's where it says anything.
+
+    It says nothing of the network's widths. The default is narrow and quick: noise acts on every
+    parameter, so fewer of them lose less.
+    """
 
     rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
@@ -122,13 +129,25 @@ class TrainingSection(Section):
     local_epochs: int = Field(
         1, ge=1, le=1000, description="passes of an owner over its data a round"
     )
-    channels: tuple[Width, Width] = Field((16, 32), description="widths of the two convolutions")
-    hidden: Width = Field(128, description="width of the first fully connected layer")
+    channels: tuple[Width, Width] = Field((8, 16), description="widths of the two convolutions")
+    hidden: Width = Field(32, description="width of the first fully connected layer")
+    downsampling: Literal["pool", "stride"] = Field(
+        "stride", description="how convolutions halve an image: pool (largest of four) or stride"
+    )
+    normalise: bool = Field(
+        True, description="whether hidden layers pass on values of mean 0 and deviation 1"
+    )
     weighting: Literal["equal", "data_size"] = Field(
         "equal", description="weights of the owners' updates: equal or data_size"
     )
+    server_rate: Positive | Literal["auto"] = Field(
+        "auto", description="factor of the mean update; auto: 0.3 over the usual sigma, from 1 to 3"
+    )
     averaging: float = Field(
-        0.0, ge=0, lt=1, description="weight of the past in an average of the global models"
+        0.8, ge=0, lt=1, description="weight of the past in an average of the global models"
+    )
+    decay: float = Field(
+        0.0, ge=0, lt=1, description="part of the global model that every round takes off"
     )
     data: str = Field("", description="folder of idx files; empty: MNIST of the extra fl")
 
@@ -144,14 +163,51 @@ class PrivacySection(Section):
         64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
     )
     shard_steps: int = Field(2, ge=1, le=10_000, description="sharded: steps of SGD of each shard")
-    shard_rate: Positive = Field(0.2, description="sharded: step size of a shard's SGD")
+    shard_rate: Positive = Field(0.4, description="sharded: step size of a shard's SGD")
     neighbours: Literal["replace_one", "zero_out"] = Field(
         "replace_one", description="what a record is replaced by: replace_one or zero_out"
     )
     delta: float = Field(1e-5, gt=0, lt=1, description="delta of (epsilon, delta)")
+    rho_cap: NotNegative = Field(
+        0.0, description="most zCDP that an owner gives up in the whole job; 0: no cap"
+    )
+    epsilon_cap: NotNegative = Field(
+        0.0, description="the same cap in epsilon at delta; 0: none; the stricter one holds"
+    )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
     )
+
+
+class MarketSection(Section):
+    """What the contracts of a job say beyond the trade itself, and where they are kept."""
+
+    budget: NotNegative | Literal["none"] = Field(
+        "none", description="most that the curator pays in all, or none for no limit"
+    )
+    missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
+        "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
+    )
+    minimum_share: float = Field(
+        0.5, ge=0, le=1, description="share of the rounds below which nothing is paid"
+    )
+    false_alarm: float = Field(
+        1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
+    )
+    valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours in which an offer stands")
+    ledger: str = Field("", description="postgresql:// URL; empty: SQLite in the run folder")
+
+
+class FaultSection(Section):
+    """An owner that does not keep to its contract, to see what the market makes of it."""
+
+    owner: str = Field(description="its name")
+    kind: Literal["noise", "zeros", "nan", "huge", "short", "absent"] = Field(
+        description="what it sends: noise, zeros, nan, huge, short, absent"
+    )
+    factor: NotNegative = Field(1.1, description="noise: its scale over the contracted one")
+    first: int = Field(1, ge=1, description="first round of it")
+    last: int = Field(10**9, ge=1, description="last round of it")
 
 
 class ChangeSection(Section):
@@ -190,8 +246,12 @@ class Scenario(Section):
     menu: MenuSection = MenuSection()
     training: TrainingSection = TrainingSection()
     privacy: PrivacySection = PrivacySection()
+    market: MarketSection = MarketSection()
     changes: tuple[ChangeSection, ...] = Field(
         (), description="preferences that change on the way, one [[changes]] table each"
+    )
+    faults: tuple[FaultSection, ...] = Field(
+        (), description="owners that break their contracts, one [[faults]] table each"
     )
 
     def environment(self) -> Environment:
@@ -217,7 +277,7 @@ class Scenario(Section):
         changes = [section.change() for section in self.changes]
         return Environment(
             levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),
-            surface=surface(g.surface),
+            surface=find_surface(g.surface),
             payoff=g.payoff,
             protocol=g.protocol,
             payment_value=g.payment_value,

@@ -5,13 +5,20 @@ from __future__ import annotations
 PRESETS: dict[str, dict[str, object]] = {
     # Contracts that bind payment to saving, and a privacy loss of the right sign: the defaults.
     "market": {},
-    # As printed, for reproduction: both sides move at once, first Q-values of 0.
+    # As printed, for reproduction: both sides move at once, first Q-values of 0. The network has
+    # the widths that such papers use, and nothing helps it against the noise.
     "paper": {
         "payoff": "printed",
         "protocol": "simultaneous",
         "owner_optimism": 0.0,
         "curator_optimism": 0.0,
         "protection": "paper",
+        "channels": (16, 32),
+        "hidden": 128,
+        "downsampling": "pool",
+        "normalise": False,
+        "server_rate": 1.0,
+        "averaging": 0.0,
     },
 }
 

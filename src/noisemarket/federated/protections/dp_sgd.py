@@ -60,5 +60,9 @@ class DPSGD(Protection):
             rounding_reach(dimension),
         )
 
+    def reach(self, records: int) -> float:
+        """The greatest length of an owner's upload without its noise."""
+        return self._steps(records) * self.rate * self.clip
+
     def passes(self, records: int) -> float:
         return 1.0

@@ -9,6 +9,7 @@ import torch
 
 from noisemarket.federated.model import FlatModel
 from noisemarket.federated.protections.base import Protection, Records, Upload
+from noisemarket.federated.together import shard_updates
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
@@ -49,18 +50,16 @@ class Sharded(Protection):
         rng: np.random.Generator,
     ) -> Upload:
         total = torch.zeros_like(start)
-        for shard in range(min(self.shards, len(records))):
-            images, labels = (
-                records.images[shard :: self.shards],
-                records.labels[shard :: self.shards],
-            )
-            model.weights.copy_(start)
-            for _ in range(self.steps):
-                model.descend(images, labels, self.rate)
-            update = model.weights.sub_(start)
-            length = float(torch.linalg.vector_norm(update, dtype=torch.float64))
-            if 0.0 < length < _ABSURD:  # an update that is not finite counts for nothing
-                total.add_(update, alpha=min(1.0, _SAFE * self.clip / length) / self.shards)
+        shards = [
+            (records.images[first :: self.shards], records.labels[first :: self.shards])
+            for first in range(min(self.shards, len(records)))
+        ]
+        for updates in shard_updates(model, start, shards, self.steps, self.rate):
+            length = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
+            share = (_SAFE * self.clip / length).clamp_max(1.0)
+            good = (length > 0.0) & (length < _ABSURD)  # what is not finite counts for nothing
+            share = torch.where(good, share, 0.0).to(updates.dtype)
+            total.addmv_(updates[good].T, share[good], alpha=1.0 / self.shards)
         return add_noise(total.numpy(), sigma, noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:

@@ -1,0 +1,117 @@
+"""Many small trainings at once: the shards of an owner, from one start, each on its own records.
+
+A step on nine images costs hardly less than one on sixty-four: most of it is the price of calling
+the framework. So shards of one size are trained side by side, as one more dimension of every
+operation (``torch.func.vmap``). Models with parts that cannot be treated so are trained one shard
+after the other; which of both a model takes depends on the model alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from weakref import WeakSet
+
+import torch
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional
+
+from noisemarket.federated.model import FlatModel
+
+_AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
+_alone: WeakSet[FlatModel] = WeakSet()  # models found unable to be trained side by side
+
+
+def shard_updates(
+    model: FlatModel,
+    start: torch.Tensor,
+    shards: list[tuple[torch.Tensor, torch.Tensor]],
+    steps: int,
+    rate: float,
+) -> Iterator[torch.Tensor]:
+    """What each shard (images and labels) makes of ``start`` in some steps of SGD, less ``start``.
+
+    The updates come in groups, one row a shard, and not in the shards' order.
+    """
+    if model not in _alone:
+        done = False
+        try:
+            for group in _groups(shards, max(1, _AT_ONCE // start.numel())):
+                yield side_by_side(model, start, *group, steps, rate)
+                done = True
+            return
+        except (RuntimeError, NotImplementedError):
+            if done:  # a model that can do it once can do it always
+                raise
+            _alone.add(model)
+    yield from one_by_one(model, start, shards, steps, rate)
+
+
+def _groups(
+    shards: list[tuple[torch.Tensor, torch.Tensor]], most: int
+) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+    """Shards of the same size stacked, ``most`` at a time."""
+    sizes: dict[int, list[tuple[torch.Tensor, torch.Tensor]]] = {}
+    for shard in shards:
+        sizes.setdefault(len(shard[1]), []).append(shard)
+    for alike in sizes.values():
+        for at in range(0, len(alike), most):
+            images, labels = zip(*alike[at : at + most], strict=True)
+            yield torch.stack(images), torch.stack(labels)
+
+
+def one_by_one(
+    model: FlatModel,
+    start: torch.Tensor,
+    shards: list[tuple[torch.Tensor, torch.Tensor]],
+    steps: int,
+    rate: float,
+) -> Iterator[torch.Tensor]:
+    """The same, shard after shard, for any module."""
+    for images, labels in shards:
+        model.weights.copy_(start)
+        for _ in range(steps):
+            model.descend(images, labels, rate)
+        yield (model.weights - start)[None]
+
+
+def side_by_side(
+    model: FlatModel,
+    start: torch.Tensor,
+    images: torch.Tensor,
+    labels: torch.Tensor,
+    steps: int,
+    rate: float,
+) -> torch.Tensor:
+    """The same for shards of one size, stacked; a row of updates for each."""
+    shapes = {n: p.shape for n, p in model.module.named_parameters() if p.requires_grad}
+    layers = model.layers()
+
+    def loss(
+        weights: dict[str, torch.Tensor], some: torch.Tensor, right: torch.Tensor
+    ) -> torch.Tensor:
+        return functional.cross_entropy(functional_call(model.module, weights, (some,)), right)
+
+    def views(flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {name: _shaped(flat[..., layers[name]], shape) for name, shape in shapes.items()}
+
+    moved = torch.zeros(len(labels), start.numel())
+    changes = views(moved)
+    at_start = views(start)
+    for step in range(steps):
+        shared = step == 0  # all begin with the same weights
+        weights = at_start if shared else {n: at_start[n] + changes[n] for n in shapes}
+        each = vmap(grad(loss), in_dims=(None if shared else 0, 0, 0), randomness="different")
+        gradients: dict[str, torch.Tensor] = each(weights, images, labels)
+        for name, gradient in gradients.items():
+            changes[name].sub_(gradient, alpha=rate)
+    return moved
+
+
+def _shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """A view of flat weights, with any dimensions before them, laid out as ``FlatModel`` does."""
+    before = flat.shape[:-1]
+    if len(shape) != 4:
+        return flat.view(*before, *shape)
+    out, into, height, width = shape
+    here: torch.Tensor = flat.view(*before, out, height, width, into)
+    return here.movedim(-1, len(before) + 1)

@@ -1,0 +1,19 @@
+"""From a scenario and its contracts to a trained model and a privacy statement per owner."""
+
+from __future__ import annotations
+
+from noisemarket.training.contracts import one_sigma, read_contracts
+from noisemarket.training.orders import Order, fingerprint, order, protection_of
+from noisemarket.training.run import Training, carry_out, train
+
+__all__ = [
+    "Order",
+    "Training",
+    "carry_out",
+    "fingerprint",
+    "one_sigma",
+    "order",
+    "protection_of",
+    "read_contracts",
+    "train",
+]

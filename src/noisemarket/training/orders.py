@@ -1,0 +1,238 @@
+"""A scenario made ready to train: data dealt out, model, protection and budgets."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import math
+import pickle
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.data import Dataset, load_mnist
+from noisemarket.federated.engine import Job
+from noisemarket.federated.local import check_sendable, first_weights
+from noisemarket.federated.model import CNN, ModelMaker
+from noisemarket.federated.partition import Partition, dirichlet_partition
+from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
+from noisemarket.federated.training import Plan, State
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
+from noisemarket.scenario import Scenario, dump_scenario
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True)
+class Order:
+    """A scenario made ready to train: the job, the plan, and each owner's budget."""
+
+    job: Job
+    plan: Plan
+    budgets: tuple[PrivacyBudget, ...]
+    fingerprint: str
+
+    def start(self) -> State:
+        """Where training starts."""
+        return State.first(first_weights(self.job.model, self.job.seed))
+
+
+def order(
+    scenario: Scenario,
+    environment: Environment,
+    sigma: FloatArray,
+    *,
+    data: Dataset | None = None,
+    model: ModelMaker | nn.Module | None = None,
+    partition: Partition | None = None,
+    protection: Protection | None = None,
+) -> Order:
+    """Load the data, deal it to the owners, and set up everything that training needs.
+
+    What is given takes the place of what the scenario says.
+    """
+    training, privacy = scenario.training, scenario.privacy
+    owners = len(environment)
+    own: list[bytes] = []  # what the scenario does not say
+    if data is None:
+        data = load_mnist(training.data or None)
+    else:
+        halves = data.train_images, data.train_labels, data.test_images, data.test_labels
+        own += [hashlib.sha256(part.tobytes()).digest() for part in halves]
+        own.append(repr((data.image_shape, data.scaling, data.channel)).encode())
+    if partition is None:
+        partition = _dealt(scenario, environment, data)
+    else:
+        own += [np.ascontiguousarray(part, np.int64).tobytes() for part in partition.indices]
+    if protection is None:
+        protection = protection_of(scenario)
+    else:
+        check_sendable("protection", protection)
+        own.append(pickle.dumps(protection))
+    maker = _maker(model, scenario, data)
+    first = first_weights(maker, scenario.seed)
+    if model is not None:
+        own.append(first.tobytes())
+    job = Job(data, partition, maker, protection, sigma, scenario.seed, privacy.noise)
+    neighbours = Neighbours.named(privacy.neighbours)
+    budgets = tuple(
+        PrivacyBudget(
+            owner=owner,
+            protection=protection.name,
+            sigma=float(sigma[owner]),
+            sensitivity=protection.sensitivity(first.size, int(size), neighbours),
+            neighbours=neighbours,
+            whole_owner=protection.whole_owner,
+            delta=privacy.delta,
+            rho_cap=_cap(scenario),
+            simulated=privacy.noise == "simulated",
+        )
+        for owner, size in enumerate(partition.sizes)
+    )
+    _check_cap(scenario, budgets)
+    shares = partition.sizes.astype(float) if training.weighting == "data_size" else np.ones(owners)
+    rate = training.server_rate
+    factor = server_rate(sigma, shares) if rate == "auto" else float(rate)
+    plan = Plan(training.rounds, shares, training.averaging, training.decay, factor)
+    return Order(job, plan, budgets, fingerprint(scenario, environment, sigma, own))
+
+
+def server_rate(sigma: FloatArray, shares: FloatArray) -> float:
+    """A factor for the mean update that suits its noise: the less of it, the longer the step.
+
+    It keeps the noise that a round adds about what sigma = 0.3 of all owners would add, within
+    limits. Contracts are known to the curator, so this costs no privacy.
+    """
+    usual = math.sqrt(float((shares * sigma**2).sum() / shares.sum()))
+    return min(3.0, max(1.0, 0.3 / usual)) if usual > 0.0 else 3.0
+
+
+def fingerprint(
+    scenario: Scenario, environment: Environment, sigma: FloatArray, own: Sequence[bytes] = ()
+) -> str:
+    """What tells this job from any other: its settings, its owners and their contracts.
+
+    Owners count by what they are, not by the file they were read from: a run folder holds a copy.
+    """
+    population = environment.population
+    people = scenario.population.model_copy(update={"file": ""})
+    game = scenario.game.model_copy(update={"surface": ""})  # its deals are in sigma
+    alike = scenario.model_copy(update={"population": people, "game": game})
+    digest = hashlib.sha256(dump_scenario(alike).encode())
+    digest.update("\n".join(map(str, population.names)).encode())
+    for values in (population.beta, population.data_size, sigma):
+        digest.update(np.ascontiguousarray(values, dtype=float).tobytes())
+    for part in own:
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def protection_of(scenario: Scenario) -> Protection:
+    """The protection that a scenario asks for."""
+    training, privacy = scenario.training, scenario.privacy
+    if privacy.protection == "paper":
+        return Paper(training.batch, training.local_rate, training.local_epochs)
+    if privacy.protection == "dp_sgd":
+        return DPSGD(training.batch, training.local_rate, privacy.clip)
+    return Sharded(privacy.shards, privacy.clip, privacy.shard_steps, privacy.shard_rate)
+
+
+def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Partition:
+    """Index lists as a partition: nobody empty, no record with two owners."""
+    lists = given.indices if isinstance(given, Partition) else given
+    indices = [np.asarray(own) for own in lists]
+    if not indices:
+        raise BadInput("partition", "nothing", "give the indices of at least one owner.")
+    records = len(data.train_labels)
+    for owner, own in enumerate(indices):
+        field = f"partition of owner {owner}"
+        if own.ndim != 1 or own.size == 0 or not np.issubdtype(own.dtype, np.integer):
+            shown = f"{own.dtype} values of shape {own.shape}"
+            raise BadInput(field, shown, "give a list of whole numbers, at least one.")
+        wrong = own[(own < 0) | (own >= records)]
+        if wrong.size:
+            raise BadInput(field, int(wrong[0]), f"give indices from 0 to {records - 1}.")
+    held = np.bincount(np.concatenate(indices), minlength=records)
+    if held.max() > 1:
+        twice = int(held.argmax())
+        raise BadInput("partition", twice, "is held twice: give each record to one owner.")
+    if isinstance(given, Partition):
+        return given
+    counts = [np.bincount(data.train_labels[own], minlength=data.classes) for own in indices]
+    target = np.array([count / count.sum() for count in counts])
+    return Partition(tuple(np.sort(own).astype(np.int64) for own in indices), target)
+
+
+def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
+    population = environment.population
+    rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
+    return dirichlet_partition(
+        data.train_labels,
+        len(environment),
+        population.beta,
+        rng,
+        data_size=population.data_size,
+    )
+
+
+def _maker(model: ModelMaker | nn.Module | None, scenario: Scenario, data: Dataset) -> ModelMaker:
+    if model is None:
+        shape, training = data.image_shape, scenario.training
+        if shape != shape[:1] * 2 or not data.channel:
+            remedy = "the CNN takes square images of one channel: give a model of your own."
+            raise BadInput("data", f"items of shape {shape}", remedy)
+        return partial(
+            CNN, training.channels, training.hidden, data.classes, shape[0],
+            downsampling=training.downsampling, normalise=training.normalise,
+        )  # fmt: skip
+    from torch import nn
+
+    maker: Any = partial(copy.deepcopy, model) if isinstance(model, nn.Module) else model
+    check_sendable("model", maker)
+    made = maker() if callable(maker) else maker
+    if not isinstance(made, nn.Module):
+        remedy = "give a class or function that makes a torch.nn.Module."
+        raise BadInput("model", type(made).__name__, remedy)
+    return partial(maker)
+
+
+def _cap(scenario: Scenario) -> float:
+    """The rho that an owner may spend in the whole job; infinite without a cap."""
+    privacy = scenario.privacy
+    caps = [privacy.rho_cap or math.inf]
+    if privacy.epsilon_cap > 0:
+        caps.append(gaussian_rho_for_epsilon(privacy.epsilon_cap, privacy.delta))
+    return min(caps)
+
+
+def _check_cap(scenario: Scenario, budgets: Sequence[PrivacyBudget]) -> None:
+    """Refuse a cap under which nobody can take part in a single round."""
+    accountant, privacy = Accountant(budgets), scenario.privacy
+    if any(accountant.may_start(budget.owner) for budget in budgets):
+        return
+    by_rho = budgets[0].rho_cap == privacy.rho_cap
+    field, value = (
+        ("privacy.rho_cap", privacy.rho_cap)
+        if by_rho
+        else ("privacy.epsilon_cap", privacy.epsilon_cap)
+    )
+    least = min(budget.rho_per_round for budget in budgets)
+    if math.isinf(least):
+        remedy = "cannot be kept: nothing bounds what a round costs; drop it, or choose another "
+        raise BadInput(field, value, remedy + "protection, or more noise than 0.")
+    costs = (
+        f"rho {least:.4g}" if by_rho else f"epsilon {gaussian_epsilon(least, privacy.delta):.4g}"
+    )
+    raise BadInput(
+        field, value, f"does not allow one round, which costs {costs}: raise it, or the noise."
+    )

@@ -1,0 +1,220 @@
+"""Training itself, from a scenario to a model and a privacy statement per owner."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.data import Dataset, load_mnist
+from noisemarket.federated.engine import Weights
+from noisemarket.federated.local import LocalEngine, seeded
+from noisemarket.federated.model import ModelMaker
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import Protection
+from noisemarket.federated.training import Checkpoint, Inspect, Present, RoundResult, State
+from noisemarket.federated.training import train as rounds_of
+from noisemarket.federated.worker import leave_unless_main
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.scenario import Scenario
+from noisemarket.training.contracts import given_sigma
+from noisemarket.training.orders import Order, given_partition, order
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What training came to: the rounds, the model, and what each owner gave up.
+
+    ``weights`` and ``averaged`` are flat; ``module`` and ``load_into`` put them into a model.
+    ``complete`` says that no round is left to do: all that were planned, or all that the owners'
+    budgets allow.
+    """
+
+    order: Order
+    rounds: tuple[RoundResult, ...]
+    weights: Weights
+    averaged: Weights
+    statements: tuple[PrivacyStatement, ...]
+    complete: bool
+
+    @property
+    def accuracies(self) -> list[float]:
+        """Test accuracy after each round, in per cent."""
+        return [result.score.accuracy for result in self.rounds]
+
+    @property
+    def losses(self) -> list[float]:
+        """Mean test loss after each round."""
+        return [result.score.loss for result in self.rounds]
+
+    @property
+    def accuracy(self) -> float | None:
+        """Test accuracy at the end, in per cent."""
+        return self.accuracies[-1] if self.rounds else None
+
+    @property
+    def loss(self) -> float | None:
+        """Mean test loss at the end."""
+        return self.losses[-1] if self.rounds else None
+
+    def module(self, *, averaged: bool = False) -> nn.Module:
+        """A model with the final weights, or with the average of the models, ready to be used.
+
+        Give it ``dataset.ready(images)``: inputs scaled as in training.
+        """
+        return self.load_into(self.order.job.model(), averaged=averaged).eval()
+
+    def load_into(self, module: nn.Module, *, averaged: bool = False) -> nn.Module:
+        """Put the final weights, or the average of the models, into a model of yours."""
+        import torch
+
+        trained = seeded(self.order.job.model, self.order.job.seed)
+        flat = self.averaged if averaged else self.weights
+        trained.weights.copy_(torch.from_numpy(flat.astype(np.float32)))
+        try:
+            module.load_state_dict(trained.module.state_dict())
+        except RuntimeError:
+            name = type(module).__name__
+            raise BadInput("module", name, "is not built as the one that was trained.") from None
+        return module
+
+    def summary(self) -> dict[str, Any]:
+        """Everything that ``train --json`` prints."""
+        last, first = self.rounds[-1] if self.rounds else None, self.statements[0]
+        return {
+            "complete": self.complete,
+            "rounds": len(self.rounds),
+            "accuracy": self.accuracy,
+            "loss": self.loss,
+            "averaged_accuracy": last.averaged.accuracy if last and last.averaged else None,
+            "accuracy_per_round": self.accuracies,
+            "refused": sum(len(result.refused) for result in self.rounds),
+            "guaranteed": all(one.guaranteed for one in self.statements),
+            "private": not any(one.simulated for one in self.statements),
+            "delta": first.delta,
+            "neighbours": str(first.neighbours),
+            "rho_cap": first.rho_cap if math.isfinite(first.rho_cap) else None,
+            "owners_at_cap": self.owners_at_cap,
+            "rho": _spread([one.rho_total for one in self.statements]),
+            "epsilon": _spread([one.epsilon for one in self.statements]),
+        }
+
+    @property
+    def owners_at_cap(self) -> int:
+        """How many owners cannot pay for another round."""
+        return sum(
+            one.rho_total + one.rho_per_round > one.rho_cap * (1 + 1e-12) for one in self.statements
+        )
+
+
+def train(
+    scenario: Scenario | None = None,
+    *,
+    sigma: ArrayLike,
+    data: Dataset | None = None,
+    model: ModelMaker | nn.Module | None = None,
+    partition: Partition | Sequence[ArrayLike] | None = None,
+    protection: Protection | None = None,
+    journal: str | Path | None = None,
+    checkpoint: str | Path | None = None,
+    workers: int | None = None,
+    watch: Callable[[RoundResult], object] = lambda result: None,
+    stop: Callable[[], bool] | None = None,
+) -> Training:
+    """Train a scenario: ``train(Scenario.from_preset("market"), sigma=0.1).accuracy``.
+
+    ``sigma`` is one noise scale for all owners or one for each. Instead of the scenario's own there
+    may be other ``data``, another ``model`` (a class or function that makes one, or a model to
+    start from), a ``partition`` (for each owner the indices of its training records; it then says
+    how many owners there are) and another ``protection``.
+
+    Charges go to the file ``journal`` if one is named. With a ``checkpoint`` beside it, a call that
+    was cut off goes on where it stopped. ``watch`` hears of every round; when ``stop`` returns
+    True, the round under way is dropped and what was finished is returned.
+
+    Call it under ``if __name__ == "__main__"``: it starts processes that import your script.
+    """
+    leave_unless_main()
+    scenario = scenario or Scenario.from_preset("market")
+    if workers is not None and workers < 1:
+        raise BadInput("workers", workers, "give at least 1.")
+    if checkpoint is not None and journal is None:
+        remedy = "name a journal beside it: a job that goes on must know what it has spent."
+        raise BadInput("checkpoint", str(checkpoint), remedy)
+    if partition is not None:
+        data = data or load_mnist(scenario.training.data or None)
+        partition = given_partition(partition, data)
+        people = scenario.population.model_copy(update={"owners": len(partition)})
+        scenario = scenario.model_copy(update={"population": people})
+    environment = scenario.environment()
+    noise = given_sigma(sigma, environment)
+    made = order(
+        scenario, environment, noise, data=data, model=model, partition=partition,
+        protection=protection,
+    )  # fmt: skip
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), made.fingerprint)
+    if journal is None:
+        return carry_out(made, Accountant(made.budgets), workers=workers, watch=watch, stop=stop)
+    with JournalledAccountant(journal, made.budgets) as accountant:
+        return carry_out(made, accountant, kept, workers=workers, watch=watch, stop=stop)
+
+
+def carry_out(
+    made: Order,
+    accountant: Accountant,
+    checkpoint: Checkpoint | None = None,
+    state: State | None = None,
+    *,
+    workers: int | None = None,
+    watch: Callable[[RoundResult], object] = lambda result: None,
+    stop: Callable[[], bool] | None = None,
+    inspect: Inspect | None = None,
+    present: Present | None = None,
+) -> Training:
+    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end.
+
+    ``inspect`` and ``present`` are handed to ``federated.training.train``.
+    """
+    if state is None:
+        state = (checkpoint.load() if checkpoint else None) or made.start()
+    if state.round_number > 0 and not accountant.charges:
+        where = str(getattr(accountant, "path", "none"))
+        remedy = "lacks the charges of the rounds that are done: give the journal of that job."
+        raise BadInput("journal", where, remedy)
+    complete = False
+    with LocalEngine(made.job, workers, stop) as engine:
+        rounds = rounds_of(
+            engine, made.job, accountant, made.plan, state, checkpoint, inspect, present
+        )
+        try:
+            while not complete and not (stop is not None and stop()):
+                result = next(rounds, None)
+                complete = result is None
+                if result is not None:
+                    watch(result)
+        except Interrupted:
+            pass  # the round under way is lost; its charge stands
+    return Training(
+        order=made,
+        rounds=tuple(state.results),
+        weights=state.weights,
+        averaged=state.averaged,
+        statements=tuple(accountant.statement(budget.owner) for budget in made.budgets),
+        complete=complete or state.round_number >= made.plan.rounds,
+    )
+
+
+def _spread(values: list[float]) -> dict[str, float | None]:
+    shown = {"min": min(values), "median": float(np.median(values)), "max": max(values)}
+    return {name: value if np.isfinite(value) else None for name, value in shown.items()}
