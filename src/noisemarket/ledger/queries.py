@@ -121,6 +121,15 @@ def signed_ids(ledger: Ledger, job: str) -> list[str]:
     return [str(entry.contract) for entry in ledger.entries(job, kinds=[SIGNED])]
 
 
+def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
+    """The owner's and the curator's signature under each of a job's contracts, by its id."""
+    found = {}
+    for entry in ledger.entries(job, kinds=[SIGNED]):
+        said = entry.content()
+        found[str(entry.contract)] = (str(said["owner_signature"]), str(said["curator_signature"]))
+    return found
+
+
 def contracts(
     ledger: Ledger, job: str | None = None, *, owner: str | None = None
 ) -> Iterator[Standing]:

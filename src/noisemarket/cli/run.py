@@ -1,0 +1,226 @@
+"""``noisemarket run``: the whole market."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.progress import Progress as Bar
+from rich.progress import TaskID
+
+from noisemarket.cli.common import Request, Stop, console, keep_scenario, progress, stoppable
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.training import RoundResult
+from noisemarket.market import Outcome, check
+from noisemarket.market import run as market
+from noisemarket.market.baselines import NO_DP, UNIFORM, baseline
+from noisemarket.market.event_file import EVENTS
+from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
+from noisemarket.market.folder import JOB, SCENARIO
+from noisemarket.market.summary import summary
+from noisemarket.mechanisms.base import Progress
+from noisemarket.report.market import draw_market, market_table
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import Scenario, load_scenario
+
+if TYPE_CHECKING:
+    from noisemarket.flower.market import FlowerOwners
+
+FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
+"""The paper's setting where it is larger than the default: its network, and longer play."""
+
+EMBEDDED, FLOWER = "embedded", "flower"
+
+Market = Callable[[Callable[[Progress], None]], Iterable[Event]]
+"""Starts a market, told who hears how negotiation goes; gives its events."""
+
+_FIRST_FILES = {SCENARIO, "status.json", "owners.csv", "owners.toml", "curator", "owners"}
+"""All that a run may have left that was killed before its job was opened."""
+
+_DROPPED = "Stopping: the round under way is dropped, those before it are kept."
+
+
+def run(
+    request: Request,
+    resume: str | None,
+    workers: int | None,
+    full: bool,
+    baselines: bool,
+    engine: str | None = None,
+    tls: bool = True,
+) -> None:
+    """Run the command."""
+    if workers is not None and workers < 1:
+        raise BadInput("--workers", workers, "give at least 1.")
+    if engine not in (None, EMBEDDED, FLOWER):
+        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
+    if resume is not None:
+        folder, scenario = _reopen(resume, request, full)
+        before = FLOWER if (folder.path / "curator" / EVENTS).exists() else EMBEDDED
+        if engine is not None and engine != before and (folder.path / JOB).exists():
+            raise BadInput("--engine", engine, f"the job was begun with {before}: go on with it.")
+        engine = engine or before
+    else:
+        if full:
+            settings = [*FULL, *(request.settings or [])]
+            request = Request(**{**vars(request), "settings": settings})
+        scenario = request.scenario()
+        check(scenario)  # before anything is written
+        if engine == FLOWER:
+            _flower().check(scenario)
+        folder = request.folder(scenario, f"{scenario.preset}-run")
+        keep_scenario(folder, scenario)
+    with folder, stoppable(_DROPPED) as stop, progress("") as bar:
+        outcome, compared = Outcome(), {}
+        try:
+            if engine == FLOWER:
+                at_work = _over_flower(folder, scenario, outcome, stop, bar, tls)
+            else:
+                at_work = _embedded(scenario, folder, outcome, stop, workers, request.threads)
+            _market(scenario, at_work, bar)
+            if baselines:
+                compared = _baselines(folder, scenario, outcome, stop, bar, workers)
+        except Interrupted as problem:
+            folder.status("incomplete", problem=str(problem))
+            rest = str(problem).rstrip(".")
+            raise Interrupted(f"{rest}; go on with --resume {folder.path}.") from None
+        result = summary(outcome, {name: results[-1] for name, results in compared.items()})
+        figures = _finish(folder, outcome, compared, result)
+    if request.json:
+        print(json.dumps(result, allow_nan=False))
+        return
+    out = console()
+    out.print(market_table(result))
+    for owner, reason in outcome.broken.items():
+        out.print(f"Owner {owner} broke its contract: {reason}.")
+    out.print(f"Run folder: {folder.path}")
+    out.print(f"Ledger head: {outcome.head}", soft_wrap=True)
+    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
+    out.print(f"Figures: {pictures}", soft_wrap=True)
+    out.print(f"Look closer: noisemarket ledger ls {folder.path}", soft_wrap=True)
+
+
+def _reopen(resume: str, request: Request, full: bool) -> tuple[RunFolder, Scenario]:
+    path = Path(resume)
+    given = request.file or request.preset or request.settings or request.out
+    if given or request.seed is not None or request.learner or full:
+        raise BadInput("--resume", resume, "give no scenario, setting, --full or --out beside it.")
+    if not (path / SCENARIO).is_file() or not (path / "status.json").is_file():
+        raise BadInput("--resume", resume, f"is no run folder: it has no {SCENARIO}.")
+    others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
+    if others and not (path / JOB).exists():
+        raise BadInput("--resume", resume, "was made by another command.")
+    return RunFolder(path), load_scenario(path / SCENARIO)
+
+
+def _embedded(
+    scenario: Scenario,
+    folder: RunFolder,
+    outcome: Outcome,
+    stop: Stop,
+    workers: int | None,
+    threads: int | None,
+) -> Market:
+    def start(watch: Callable[[Progress], None]) -> Iterable[Event]:
+        return market(
+            scenario, folder.path, workers=workers, threads=threads, outcome=outcome, watch=watch,
+            stop=stop,
+        )  # fmt: skip
+
+    return start
+
+
+def _over_flower(
+    folder: RunFolder, scenario: Scenario, outcome: Outcome, stop: Stop, bar: Bar, tls: bool
+) -> Market:
+    from noisemarket.flower.local import LocalMarket
+
+    def show(line: str) -> None:
+        if not bar.disable:
+            bar.console.print(line, style="dim", soft_wrap=True, markup=False)
+
+    def start(watch: Callable[[Progress], None]) -> Iterable[Event]:
+        return LocalMarket(
+            scenario, folder.path, outcome, secure=tls, watch=watch, stop=stop, show=show
+        )
+
+    return start
+
+
+def _flower() -> type[FlowerOwners]:
+    from noisemarket.flower.market import FlowerOwners
+
+    return FlowerOwners
+
+
+def _market(scenario: Scenario, start: Market, bar: Bar) -> None:
+    owners = scenario.population.owners
+    talk = bar.add_task("negotiating", total=owners)
+    sign = bar.add_task("signing", total=owners, visible=False)
+    rounds = bar.add_task("training", total=scenario.training.rounds, visible=False)
+
+    def watch(seen: Progress) -> None:
+        bar.update(talk, completed=seen.done, total=seen.total)
+
+    for event in start(watch):
+        _show(event, bar, sign, rounds)
+
+
+def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
+    if isinstance(event, Signed):
+        bar.update(sign, advance=1, visible=True)
+    elif isinstance(event, RoundTrained):
+        _round("training", event.result, event.rounds, bar, rounds)
+    elif isinstance(event, Accused):
+        bar.console.print(f"Owner {event.owner}, round {event.round}: {event.reason}; refused.")
+    elif isinstance(event, LeftOut):
+        bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
+
+
+def _round(name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID) -> None:
+    accuracy = (result.averaged or result.score).accuracy
+    words = f"{name}, accuracy {accuracy:.1f} %"
+    bar.update(line, completed=result.number, description=words, visible=True)
+    if bar.disable:
+        print(f"{words}, round {result.number} of {rounds}", file=sys.stderr, flush=True)
+
+
+def _baselines(
+    folder: RunFolder,
+    scenario: Scenario,
+    outcome: Outcome,
+    stop: Stop,
+    bar: Bar,
+    workers: int | None,
+) -> dict[str, tuple[RoundResult, ...]]:
+    assert outcome.order is not None
+    out = {}
+    for name, words in ((UNIFORM, "for comparison, uniform DP"), (NO_DP, "and no DP")):
+        line = bar.add_task(words, total=scenario.training.rounds)
+
+        def watch(result: RoundResult, name: str = words, line: TaskID = line) -> None:
+            _round(name, result, scenario.training.rounds, bar, line)
+
+        place = folder.path / "baselines"
+        done = baseline(
+            name, scenario, outcome.order, place, workers=workers, watch=watch, stop=stop
+        )  # fmt: skip
+        if not done.complete:
+            raise Interrupted("the market is settled; stopped while training to compare.")
+        out[name] = done.rounds
+    return out
+
+
+def _finish(
+    folder: RunFolder,
+    outcome: Outcome,
+    compared: dict[str, tuple[RoundResult, ...]],
+    result: dict[str, Any],
+) -> list[Path]:
+    folder.write_json("summary.json", result)
+    figures = draw_market(folder, outcome, compared)
+    folder.status("complete", rounds=result["rounds"], private=result["private"])
+    return figures

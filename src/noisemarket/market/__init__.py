@@ -1,0 +1,10 @@
+"""The market itself: negotiate, sign, train under contract, aggregate, verify and pay.
+
+``run`` is one generator of ``events``; everything that watches, records or draws reads that stream.
+"""
+
+from __future__ import annotations
+
+from noisemarket.market.run import Outcome, check, run
+
+__all__ = ["Outcome", "check", "run"]

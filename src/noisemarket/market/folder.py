@@ -1,0 +1,99 @@
+"""Where a market keeps its things: what is the curator's, what is an owner's, what is for all.
+
+scenario.toml    what was run, for who repeats the experiment
+market.json      the job: its name, when it was opened, where its ledger is
+ledger.sqlite    the ledger, unless it is elsewhere
+curator/         the curator's key, checkpoint, metrics and model
+owners/          the accountant's journal and the key of the noise
+owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
+from noisemarket.runfolder import RunFolder
+
+JOB = "market.json"
+SCENARIO = "scenario.toml"
+LEDGER = "ledger.sqlite"
+JOURNAL = "privacy.journal"
+CHECKPOINT = "checkpoint.npz"
+METRICS = "metrics.jsonl"
+MODEL = "model.npz"
+NOISE_KEY = "noise.key"
+
+
+@dataclass(frozen=True)
+class JobCard:
+    """What is fixed when a job is opened, and must be the same when it is resumed."""
+
+    job: str
+    opened_at: str
+    expires_at: str
+    ledger: str
+
+
+class MarketFolder:
+    """A run folder as the market uses it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.curator, self.owners = path / "curator", path / "owners"
+
+    def card(self, ledger: str = "", valid_hours: float = 24.0) -> JobCard:
+        """The job's card, made on the first call."""
+        place = self.path / JOB
+        if place.exists():
+            try:
+                return JobCard(**json.loads(place.read_text(encoding="utf-8")))
+            except (OSError, ValueError, TypeError):
+                raise BadInput("--resume", str(place), "cannot be read: start anew.") from None
+        now = datetime.now(UTC)
+        until = now + timedelta(hours=valid_hours)
+        opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
+        card = JobCard(secrets.token_hex(16), opened, expires, ledger)
+        RunFolder(self.path).write_json(JOB, asdict(card))
+        return card
+
+    def ledger(self, card: JobCard) -> str:
+        """Where the job's ledger is: a URL, or a file in the folder."""
+        return card.ledger or str(self.path / LEDGER)
+
+    def prepare(self) -> None:
+        """Make the folders that only their owners may enter."""
+        for place in (self.curator, self.owners):
+            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def noise_key(self) -> bytes:
+        """The secret key of the owners' noise, drawn on the first call.
+
+        With it, a round that was cut off is made again bit by bit and costs nothing more. One key
+        stands for all owners here, because one process plays them all.
+        """
+        place = self.owners / NOISE_KEY
+        if place.exists():
+            key = place.read_bytes()
+            if len(key) != KEY_BYTES:
+                raise BadInput("noise key", str(place), "is damaged: the job cannot be resumed.")
+            return key
+        beside = place.with_suffix(".new")
+        try:
+            beside.unlink(missing_ok=True)
+            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(file, "wb") as stream:
+                stream.write(KeyedNoise.new_key())
+                stream.flush()
+                os.fsync(stream.fileno())
+            beside.replace(place)
+            return place.read_bytes()
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None

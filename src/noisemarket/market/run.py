@@ -1,0 +1,390 @@
+"""The paper's five steps in order: negotiate, sign, train under contract, aggregate, verify, pay.
+
+Every step can be repeated without being done twice. Negotiation follows from the seed; contracts
+follow from it and from the job's card; the ledger records each thing once; the accountant knows a
+release again by its noise; training goes on from its checkpoint. So a job that is killed anywhere
+is resumed by running it again.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.federated.engine import Engine, Weights
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.protections import Upload
+from noisemarket.federated.training import Checkpoint, RoundResult, State, save_arrays, train
+from noisemarket.game.environment import Environment
+from noisemarket.ledger import entries
+from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.money import MOST, to_micro
+from noisemarket.ledger.queries import documents, signatures
+from noisemarket.ledger.settlement import Verdict, settle
+from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.market.compliance import Watch
+from noisemarket.market.deals import Deals, strike
+from noisemarket.market.events import (
+    Accused,
+    Broken,
+    Event,
+    LeftOut,
+    Negotiated,
+    Opened,
+    Paid,
+    RoundTrained,
+    Settled,
+    Signed,
+    Verified,
+)
+from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.folder import CHECKPOINT, METRICS, MODEL, JobCard, MarketFolder
+from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
+from noisemarket.market.parties import Curator, Terms, privacy_cap
+from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms.base import Progress
+from noisemarket.negotiation import Negotiation
+from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import Scenario
+from noisemarket.training import Order, order
+
+AT_ONCE = 200
+"""Contracts that are signed before they are recorded together."""
+
+
+@dataclass
+class Outcome:
+    """What a job has come to so far; ``run`` fills it in as it goes."""
+
+    negotiation: Negotiation | None = None
+    deals: Deals | None = None
+    order: Order | None = None
+    results: list[RoundResult] = field(default_factory=list)
+    statements: list[PrivacyStatement] = field(default_factory=list)
+    payments: dict[str, int] = field(default_factory=dict)
+    broken: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+    head: str = ""
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+def run(
+    scenario: Scenario | None = None,
+    folder: str | Path = "runs/market",
+    *,
+    engine: EngineMaker | None = None,
+    owners: Owners | None = None,
+    workers: int | None = None,
+    threads: int | None = None,
+    outcome: Outcome | None = None,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] | None = None,
+) -> Iterator[Event]:
+    """Run the market of a scenario in a folder, event by event; again, to resume it.
+
+    ``engine`` makes what trains the job, by default worker processes on this machine. ``owners``
+    says where the owners are, by default in this process. ``watch`` hears how negotiation goes;
+    when ``stop`` returns True the job stops and can be resumed.
+    """
+    scenario, place = scenario or Scenario.from_preset("market"), MarketFolder(Path(folder))
+    engine = engine or (lambda job: LocalEngine(job, workers, stop))
+    owners = owners or LocalOwners(scenario, place, engine, threads)
+    return _Market(scenario, place, owners, outcome or Outcome(), stop).run(watch)
+
+
+def check(scenario: Scenario) -> None:
+    """Refuse what could not be run: unknown names, too little data, a cap that allows no round."""
+    mechanism(scenario.learner)
+    environment = scenario.environment()
+    _check_faults(scenario, environment)
+    order(scenario, environment, np.full(len(environment), scenario.game.sigma_max))
+
+
+def _check_faults(scenario: Scenario, environment: Environment) -> None:
+    names = set(map(str, environment.population.names))
+    for fault in scenario.faults:
+        if fault.owner not in names:
+            raise BadInput("faults.owner", fault.owner, "is no owner of this scenario.")
+
+
+class _Market:
+    """One run of one job."""
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        folder: MarketFolder,
+        owners: Owners,
+        outcome: Outcome,
+        stop: Callable[[], bool] | None,
+    ) -> None:
+        self._scenario, self._folder, self._out = scenario, folder, outcome
+        self._owners, self._stop = owners, stop or (lambda: False)
+
+    def run(self, watch: Callable[[Progress], None]) -> Iterator[Event]:
+        market = self._scenario.market
+        self._folder.prepare()
+        resumed = (self._folder.path / "market.json").exists()
+        card = self._folder.card(market.ledger, market.valid_hours)
+        with open_ledger(self._folder.ledger(card)) as ledger:
+            started = time.monotonic()
+            curator = Curator(self._folder.curator)
+            deals, environment, told = self._negotiate(card, curator, watch)
+            made = self._order(environment, deals)
+            keys = self._owners.keys(environment, deals)
+            budget = self._budget()
+            most = MOST if budget is None else budget
+            ledger.append([entries.opened(card.job, most, curator.public_key, keys)])
+            yield Opened(card.job, len(keys), made.plan.rounds, budget, resumed)
+            yield told
+            started = self._took("negotiate", started)
+            contracts = yield from self._sign(ledger, card, made, curator, deals, keys)
+            started = self._took("sign", started)
+            state, watcher = yield from self._train(ledger, made, contracts)
+            started = self._took("train", started)
+            yield from self._settle(ledger, card, contracts, state, watcher)
+            paid = {
+                place: self._out.payments[contract.owner]
+                for place, contract in contracts.items()
+                if contract.owner in self._out.payments
+            }
+            statements = {place: self._out.statements[place] for place in contracts}
+            self._owners.settled(statements, paid, self._out.head)
+            self._took("settle", started)
+
+    def _negotiate(
+        self, card: JobCard, curator: Curator, watch: Callable[[Progress], None]
+    ) -> tuple[Deals, Environment, Negotiated]:
+        start = time.monotonic()
+        done = self._owners.negotiate(card, curator.public_key, watch, self._stop)
+        if not done.agreement.complete:
+            raise Interrupted("stopped while negotiating; nothing was signed yet.")
+        deals = strike(done.environment, done.agreement.contracts, self._budget())
+        self._out.negotiation, self._out.deals = done, deals
+        seconds = time.monotonic() - start
+        told = Negotiated(len(deals.deals), deals.agreed, deals.refused, deals.total, seconds)
+        return deals, done.environment, told
+
+    def _order(self, environment: Environment, deals: Deals) -> Order:
+        _check_faults(self._scenario, environment)
+        sigma = np.array([deal.sigma for deal in deals.deals])
+        made = order(self._scenario, environment, sigma)
+        rounds = made.plan.rounds
+        budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in made.budgets)
+        self._out.order = made = self._owners.ready(replace(made, budgets=budgets))
+        return made
+
+    def _budget(self) -> int | None:
+        given = self._scenario.market.budget
+        return None if given == "none" else to_micro(float(given), "market.budget")
+
+    def _sign(
+        self,
+        ledger: Ledger,
+        card: JobCard,
+        made: Order,
+        curator: Curator,
+        deals: Deals,
+        keys: Mapping[str, str],
+    ) -> Generator[Event, None, dict[int, Contract]]:
+        """Offer, sign and record a contract with every owner; gives the contracts by place."""
+        market = self._scenario.market
+        terms = Terms(
+            job=card.job,
+            rounds=made.plan.rounds,
+            protection=made.job.protection,
+            missed_rounds=market.missed_rounds,
+            minimum_share=market.minimum_share,
+            false_alarm=market.false_alarm,
+            offered_at=card.opened_at,
+            expires_at=card.expires_at,
+        )
+        before = {known.owner: known.id for known in documents(ledger, card.job)}
+        recorded = signatures(ledger, card.job)
+        contracts: dict[int, Contract] = {}
+        places = [place for place, deal in enumerate(deals.deals) if deal.owner in keys]
+        for at in range(0, len(places), AT_ONCE):
+            offers = []
+            for place in places[at : at + AT_ONCE]:
+                deal, budget = deals.deals[place], made.budgets[place]
+                records = int(made.job.partition.sizes[place])
+                contract = curator.offer(deal, keys[deal.owner], budget, terms, records)
+                if before.get(contract.owner, contract.id) != contract.id:
+                    remedy = "has signed another contract in this job: restore its scenario."
+                    raise BadInput("owner", contract.owner, remedy)
+                offers.append(Offer(place, contract, budget, terms))
+            signed = {
+                one.place: SignedContract(one.contract, *recorded[one.contract.id])
+                for one in offers
+                if one.contract.id in recorded
+            }
+            new = [one for one in offers if one.place not in signed]
+            accepted = self._owners.accept(new, made)
+            for one in new:
+                if one.place in accepted:
+                    signature = accepted[one.place]
+                    signed[one.place] = curator.countersign(one.contract, signature)
+            self._owners.keep(signed)
+            lines = []
+            for place in sorted(signed):
+                contracts[place] = signed[place].contract
+                lines += [entries.offered(contracts[place]), entries.signed(signed[place])]
+            ledger.append(lines)
+            for place in sorted(signed):
+                contract = contracts[place]
+                yield Signed(
+                    contract.owner, contract.id, contract.saving, contract.sigma,
+                    contract.payment, contract.epsilon, contract.delta,
+                )  # fmt: skip
+        self._out.left_out = dict(self._owners.left_out)
+        for owner, reason in self._out.left_out.items():
+            yield LeftOut(owner, reason)
+        if not contracts:
+            raise NoisemarketError("No owner has signed a contract.")
+        return contracts
+
+    def _train(
+        self, ledger: Ledger, made: Order, contracts: dict[int, Contract]
+    ) -> Generator[Event, None, tuple[State, Watch]]:
+        """Train under contract, watching the uploads; gives the state and the watch back."""
+        checkpoint = Checkpoint(self._folder.curator / CHECKPOINT, made.fingerprint)
+        state = checkpoint.load() or made.start()
+        findings: list[Accused] = []
+
+        def report(owner: int, number: int, reason: str, evidence: dict[str, object]) -> None:
+            findings.append(Accused(contracts[owner].owner, number, reason, evidence))
+
+        market, rounds = self._scenario.market, made.plan.rounds
+        watcher = Watch(contracts, market.false_alarm, rounds, report, state.extra)
+
+        def inspect(
+            number: int, weights: Weights, uploads: Mapping[int, Upload | None]
+        ) -> dict[int, str]:
+            refused = watcher.inspect(number, weights, uploads)
+            state.extra = watcher.state()
+            return refused
+
+        def present(number: int) -> Sequence[int]:
+            return self._owners.present(watcher.present(number))
+
+        with JournalledAccountant(self._owners.journal, made.budgets) as accountant:
+            for result in state.results:
+                self._record(ledger, contracts, result)
+            self._metrics(state.results)
+            if state.round_number < rounds:
+                with self._engine(made, contracts) as at_work:
+                    steps = train(
+                        at_work, made.job, accountant, made.plan, state, checkpoint, inspect,
+                        present,
+                    )  # fmt: skip
+                    for result in steps:
+                        self._record(ledger, contracts, result)
+                        self._metrics([result])
+                        yield from findings
+                        findings.clear()
+                        yield RoundTrained(result, rounds)
+                        if self._stop() and state.round_number < rounds:
+                            raise Interrupted(f"stopped after {result.number} of {rounds} rounds.")
+            self._out.statements = [accountant.statement(b.owner) for b in made.budgets]
+        self._out.results = list(state.results)
+        model = self._folder.curator / MODEL
+        save_arrays(model, weights=state.weights, averaged=state.averaged)
+        return state, watcher
+
+    def _engine(self, made: Order, contracts: Mapping[int, Contract]) -> Engine:
+        places = {contract.owner: place for place, contract in contracts.items()}
+        faults = [
+            Fault(places[fault.owner], fault.kind, fault.factor, fault.first, fault.last)
+            for fault in self._scenario.faults
+            if fault.owner in places
+        ]
+        at_work = self._owners.engine(made)
+        if not faults:
+            return at_work
+        sigma = {place: contract.sigma for place, contract in contracts.items()}
+        return FaultyEngine(at_work, faults, sigma, self._scenario.seed)
+
+    def _metrics(self, results: list[RoundResult]) -> None:
+        folder = RunFolder(self._folder.curator)
+        lines = "".join(json.dumps(asdict(result)) + "\n" for result in results)
+        if not results or results[0].number == 1:
+            folder.write_text(METRICS, lines)
+            return
+        try:
+            folder.append(METRICS, lines)
+        except OSError as problem:
+            path, reason = folder.path / METRICS, problem.strerror or str(problem)
+            raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
+
+    def _record(
+        self, ledger: Ledger, contracts: Mapping[int, Contract], result: RoundResult
+    ) -> None:
+        """Put a round on the ledger: what came, what did not, and what was refused."""
+        came, refused = set(result.delivered), dict(result.refused)
+        lines = []
+        for owner, contract in contracts.items():
+            number = result.number
+            if owner in came:
+                lines.append(entries.delivered(contract, number))
+            elif refused.get(owner) == "missing":
+                lines.append(
+                    entries.missed(contract, number, "no upload came", contract.rho_per_round)
+                )
+            elif owner in refused:
+                lines.append(entries.refused(contract, number, refused[owner]))
+            else:
+                lines.append(entries.missed(contract, number, "took no part"))
+        ledger.append(lines)
+
+    def _settle(
+        self,
+        ledger: Ledger,
+        card: JobCard,
+        contracts: Mapping[int, Contract],
+        state: State,
+        watcher: Watch,
+    ) -> Iterator[Event]:
+        """Verify, pay, close."""
+        came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
+        for result in state.results:
+            for owner in result.delivered:
+                came[owner] += 1
+            for owner, reason in result.refused:
+                spoilt[owner] += reason != "missing"
+        verdicts = []
+        for owner, contract in contracts.items():
+            kept, evidence = owner not in watcher.accused, watcher.evidence(owner)
+            if kept and 2 * spoilt[owner] > contract.rounds:
+                kept = False
+                evidence = {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
+            verdicts.append(Verdict(contract.id, kept, came[owner], evidence))
+        settlement = settle(ledger, card.job, verdicts, batch=AT_ONCE)
+        for contract, verdict in zip(contracts.values(), verdicts, strict=True):
+            found = (contract.owner, contract.id)
+            yield Verified(*found, verdict.kept, verdict.delivered, verdict.evidence)
+            if verdict.kept:
+                amount = settlement.payments[contract.id]
+                self._out.payments[contract.owner] = amount
+                yield Paid(*found, amount)
+            else:
+                self._out.broken[contract.owner] = str(verdict.evidence.get("reason", ""))
+                yield Broken(*found, verdict.evidence)
+        self._out.head = str(ledger.head())
+        yield Settled(
+            card.job, settlement.total, len(settlement.payments), len(settlement.broken),
+            self._out.head,
+        )  # fmt: skip
+
+    def _took(self, step: str, since: float) -> float:
+        now = time.monotonic()
+        self._out.seconds[step] = now - since
+        return now

@@ -1,0 +1,103 @@
+"""The report of a whole market: what was bought, for how much, and what it was good for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.table import Table
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.federated.training import RoundResult
+from noisemarket.ledger.money import MICRO
+from noisemarket.market import Outcome
+from noisemarket.market.summary import deployed
+from noisemarket.report.partition import draw_partition, holdings
+from noisemarket.report.style import COLOURS, figure, label, save
+from noisemarket.runfolder import RunFolder
+
+_LINES = {"uniform_dp": ("uniform DP", "#8a8a8a"), "no_dp": ("no DP", "#222222")}
+
+
+def market_table(summary: Mapping[str, Any]) -> Table:
+    """The market in a dozen lines."""
+    table = Table(title="The market", title_justify="left", show_header=False)
+    table.add_column("what")
+    table.add_column("value", justify="right")
+
+    def per_cent(value: float | None) -> str:
+        return "not measured" if value is None else f"{value:.2f} %"
+
+    table.add_row("owners, rounds", f"{summary['owners']:,}, {summary['rounds']}")
+    table.add_row("accuracy under contract", per_cent(summary["deployed_accuracy"]))
+    table.add_row("accuracy of uniform DP (no trade)", per_cent(summary["uniform_dp_accuracy"]))
+    table.add_row("accuracy without DP", per_cent(summary["no_dp_accuracy"]))
+    table.add_row("owners that sold noise", f"{summary['trades']:,}")
+    if summary["over_budget"]:
+        table.add_row("deals beyond the budget", f"{summary['over_budget']:,}")
+    kept, broken = summary["contracts_kept"], summary["contracts_broken"]
+    table.add_row("contracts kept, broken", f"{kept:,}, {broken:,}")
+    table.add_row("paid in all", f"{summary['total_paid']:,.2f}")
+    table.add_row("paid per owner (min, median, max)", _three(summary["paid"]))
+    table.add_row("noise sigma (min, median, max)", _three(summary["sigma"]))
+    if summary["rho"]["max"] is None:
+        table.add_row("privacy", "nothing is guaranteed for at least one owner")
+    else:
+        table.add_row("zCDP rho given up", _three(summary["rho"]))
+        table.add_row(f"epsilon at delta {summary['delta']:g}", _three(summary["epsilon"]))
+    if not summary["private"]:
+        table.add_row("NOT PRIVATE", "noise from a fixed seed")
+    return table
+
+
+def draw_market(
+    folder: RunFolder, outcome: Outcome, baselines: Mapping[str, Sequence[RoundResult]]
+) -> list[Path]:
+    """Accuracy over the rounds beside both baselines; who sold what, and what it brought."""
+    place = folder.path / "figures"
+    try:
+        place.mkdir(exist_ok=True)
+        return _draw(lambda name: place / name, outcome, baselines)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+
+
+def _draw(
+    write: Callable[[str], Path], outcome: Outcome, baselines: Mapping[str, Sequence[RoundResult]]
+) -> list[Path]:
+    assert outcome.deals is not None
+    assert outcome.order is not None
+    canvas, axes = figure(3)
+    left, middle, right = axes[0]
+    lines = {"the market": (outcome.results, COLOURS["dypp"])} | {
+        _LINES[name][0]: (results, _LINES[name][1]) for name, results in baselines.items()
+    }
+    for name, (results, colour) in lines.items():
+        rounds = [result.number for result in results]
+        left.plot(rounds, [deployed(r) for r in results], ".-", color=colour, label=name)
+    left.legend(frameon=False, fontsize=9)
+    label(left, "What the noise that was bought is good for", "round", "test accuracy, %")
+    sigma = np.array([deal.sigma for deal in outcome.deals.deals])
+    paid = np.array([outcome.payments.get(d.owner, 0) for d in outcome.deals.deals]) / MICRO
+    middle.plot(sigma, paid, "o", color=COLOURS["dypp"], alpha=0.4, markersize=5)
+    label(middle, "What owners kept and what they got", "noise kept, sigma", "paid")
+    epsilon = np.array([one.epsilon for one in outcome.statements])
+    if np.isfinite(epsilon).all():
+        right.plot(epsilon, paid, "o", color=COLOURS["pain_fl"], alpha=0.4, markersize=5)
+    else:
+        right.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=right.transAxes)
+    delta = outcome.statements[0].delta
+    label(right, "What owners gave up for it", f"epsilon at delta {delta:g}", "paid")
+    job = outcome.order.job
+    held = holdings(job.partition, job.data.train_labels)
+    return save(canvas, write, "market") + list(draw_partition(write, held, "Who holds what"))
+
+
+def _three(values: Mapping[str, float | None]) -> str:
+    return ", ".join(
+        "inf" if values[name] is None else f"{values[name]:.3g}"
+        for name in ("min", "median", "max")
+    )

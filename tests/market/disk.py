@@ -1,0 +1,89 @@
+"""``noisemarket run`` on a disk that is full, or may not be written to, in one process.
+
+    python -m tests.market.disk full|read-only IMAGES FOLDER
+
+Prints one JSON line per attempt: what was tried, exit code, and what was said.
+"""
+
+import contextlib
+import io
+import json
+import os
+import resource
+import sys
+from functools import partial
+from pathlib import Path
+
+import torch
+from tests.ledger.postgres import NOBODY
+from tests.market.common import HereEngine, settings
+
+from noisemarket.cli import main
+from noisemarket.cli import run as command
+from noisemarket.market import run
+
+FEW = {
+    30_000: ("ledger.sqlite", 8),
+    60_000: ("figures", 8),
+    80_000: ("checkpoint.npz", 64),
+}
+"""Bytes that a file may have: what then cannot be written, with a model of which width."""
+
+
+def words(images: str, hidden: int = 8) -> list[str]:
+    given = settings(Path(images), owners=3, rounds=2, noise="secure", hidden=hidden)
+    given["channels"] = list(given["channels"])
+    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    return ["run", "--no-baselines", *(word for pair in pairs for word in ("--set", pair))]
+
+
+def attempt(name: str, arguments: list[str]) -> None:
+    out, err = io.StringIO(), io.StringIO()
+    code: object = 0
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main(arguments)
+        except SystemExit as end:
+            code = end.code
+    said = [line for line in err.getvalue().splitlines() if not line.startswith("training,")]
+    print(json.dumps({"name": name, "code": code, "said": said, "out": out.getvalue()}), flush=True)
+
+
+def full(images: str, folder: Path) -> None:
+    for few, (_, hidden) in FEW.items():
+        place = str(folder / str(few))
+        again = ["run", "--no-baselines", "--resume", place]
+        resource.setrlimit(resource.RLIMIT_FSIZE, (few, resource.RLIM_INFINITY))
+        attempt(str(few), [*words(images, hidden), "--out", place])
+        attempt(str(few), again)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        attempt("room", again)
+
+
+def read_only(images: str, folder: Path) -> None:
+    run_folder = folder / "run"
+    paths = [folder, run_folder, *run_folder.rglob("*")]
+    if os.geteuid() == 0:  # root may write anywhere, so be somebody else
+        for path in paths:
+            os.chown(path, NOBODY, NOBODY)
+        os.setegid(NOBODY)
+        os.seteuid(NOBODY)
+    modes = {path: path.stat().st_mode for path in paths}
+    for path in paths:
+        path.chmod(modes[path] & ~0o222)
+    attempt("resumed", ["run", "--no-baselines", "--resume", str(run_folder)])
+    attempt("begun", [*words(images), "--out", str(folder / "new")])
+    for path in paths:
+        path.chmod(modes[path])
+    attempt("writable", ["run", "--no-baselines", "--resume", str(run_folder)])
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    kind, images, parent = sys.argv[1:]
+    command.market = partial(run, engine=HereEngine)  # type: ignore[assignment]
+    with contextlib.redirect_stdout(io.StringIO()):  # imports all there is, while it may
+        attempt("whole", [*words(images), "--out", f"{parent}/run"])
+        if kind != "full":
+            attempt("again", ["run", "--no-baselines", "--resume", f"{parent}/run"])
+    (full if kind == "full" else read_only)(images, Path(parent))

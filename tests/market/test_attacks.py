@@ -1,0 +1,274 @@
+"""Owners that do not keep to their contracts: the job goes on, and they are not paid for it."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, state
+
+from noisemarket.federated.engine import Job
+from noisemarket.ledger.queries import Account, account, contracts
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import Outcome, run
+from noisemarket.market.compliance import Watch
+from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
+from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.privacy.noise import SimulatedNoise, add_noise
+
+BAD = "2"  # the owner at fault
+
+
+def accounts(folder: Path) -> dict[str, Account]:
+    with open_ledger(folder, create=False) as ledger:
+        verify(ledger)
+        ids = {one.contract.owner: one.contract.id for one in contracts(ledger)}
+        return {owner: account(ledger, name) for owner, name in ids.items()}
+
+
+def attacked(
+    images: Path, folder: Path, kind: str, **more: Any
+) -> tuple[list[Event], Outcome, dict[str, Account]]:
+    fault = {name: more.pop(name) for name in ("factor", "first", "last") if name in more}
+    made = scenario(images, faults=[{"owner": BAD, "kind": kind, **fault}], **more)
+    told, outcome = played(made, folder)
+    assert isinstance(told[-1], Settled)
+    found = accounts(folder)
+    for owner, one in found.items():  # the others notice nothing
+        if owner != BAD:
+            assert (one.state, one.paid) == ("paid", one.contract.payment)
+            assert one.count("delivered") == ROUNDS
+    return told, outcome, found
+
+
+def model(folder: Path) -> bytes:
+    with np.load(folder / "curator" / "model.npz") as saved:
+        return bytes(saved["weights"].tobytes())
+
+
+@pytest.mark.parametrize(
+    ("kind", "factor", "reason"),
+    [
+        ("noise", 1.2, "too much noise"),
+        ("noise", 0.8, "too little noise"),
+        ("zeros", 1.0, "too little noise"),
+        ("huge", 1.0, "too much noise"),
+    ],
+)
+def test_other_noise_than_contracted(
+    images: Path, tmp_path: Path, kind: str, factor: float, reason: str
+) -> None:
+    told, outcome, found = attacked(images, tmp_path / "run", kind, factor=factor)
+    (accused,) = (event for event in told if isinstance(event, Accused))
+    (broken,) = (event for event in told if isinstance(event, Broken))
+    assert (accused.owner, accused.round, accused.reason) == (BAD, 1, reason)
+    assert broken.evidence["reason"] == reason
+    bad = found[BAD]
+    assert (bad.state, bad.kept, bad.paid) == ("broken", False, 0)
+    assert outcome.broken == {BAD: reason}
+    assert BAD not in outcome.payments
+    # Enough is in the ledger to repeat the judgement.
+    seen = bad.evidence["evidence"]
+    inside = seen["lowest"] <= seen["statistic"] <= seen["highest"]
+    assert not inside
+    assert seen["noise_ratio"] == pytest.approx(math.sqrt(seen["statistic"] / seen["degrees"]))
+    # It is refused in the first round, and takes no part in those after it.
+    assert [(one.outcome, one.reason) for one in bad.rounds] == [
+        ("refused", reason), ("missed", "took no part"), ("missed", "took no part"),
+    ]  # fmt: skip
+    assert [one.rho for one in bad.rounds] == [bad.contract.rho_per_round, 0, 0]
+    statement = next((tmp_path / "run").glob(f"owners/owner-{BAD}/statement.json"))
+    assert json.loads(statement.read_text())["releases"] == 1
+    assert json.loads(statement.read_text())["paid"] is None
+    # The model is the one without this owner.
+    played(scenario(images, faults=[{"owner": BAD, "kind": "absent"}]), tmp_path / "without")
+    assert model(tmp_path / "run") == model(tmp_path / "without")
+
+
+@pytest.mark.parametrize(("kind", "reason"), [("nan", "not finite"), ("short", "wrong shape")])
+def test_malformed_uploads(images: Path, tmp_path: Path, kind: str, reason: str) -> None:
+    """A few are as good as none and paid by the contract's rule; most of them break it."""
+    told, outcome, found = attacked(images, tmp_path / "one", kind, last=1)
+    bad = found[BAD]
+    assert not [event for event in told if isinstance(event, Accused | Broken)]
+    assert [one.outcome for one in bad.rounds] == ["refused", "delivered", "delivered"]
+    assert bad.rounds[0].reason == reason
+    assert (bad.state, bad.paid) == ("paid", bad.contract.payment * 2 // 3)
+    assert outcome.payments[BAD] == bad.paid
+    played(
+        scenario(images, faults=[{"owner": BAD, "kind": "absent", "last": 1}]), tmp_path / "gone"
+    )
+    assert model(tmp_path / "one") == model(tmp_path / "gone")
+    told, outcome, found = attacked(images, tmp_path / "two", kind, first=2)
+    bad = found[BAD]
+    assert (bad.state, bad.paid) == ("broken", 0)
+    assert bad.evidence == {"reason": "malformed uploads in 2 rounds"}
+    assert np.isfinite(np.frombuffer(model(tmp_path / "two"))).all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "share", "first", "paid"),
+    [
+        ("pro_rata", 0.5, 3, (2, 3)),  # one round of three is missed
+        ("pro_rata", 0.5, 2, (0, 3)),  # two are: below half
+        ("pro_rata", 0.0, 2, (1, 3)),
+        ("all_rounds", 0.0, 3, (0, 3)),
+        ("pro_rata", 0.0, 1, (0, 3)),
+    ],
+)
+def test_missed_rounds_are_paid_as_the_contract_says(
+    images: Path, tmp_path: Path, rule: str, share: float, first: int, paid: tuple[int, int]
+) -> None:
+    told, _, found = attacked(
+        images, tmp_path, "absent", first=first, missed_rounds=rule, minimum_share=share
+    )
+    bad = found[BAD]
+    assert (bad.contract.missed_rounds, bad.contract.minimum_share) == (rule, share)
+    assert (bad.state, bad.kept) == ("paid", True)  # to miss a round is no breach
+    assert bad.paid == bad.contract.payment * paid[0] // paid[1]
+    assert bad.count("missed") == ROUNDS - first + 1
+    assert {one.reason for one in bad.rounds} <= {"no upload came", None}
+    # It had been charged before it fell silent, and nobody can know what it released.
+    assert {one.rho for one in bad.rounds} == {bad.contract.rho_per_round}
+    amounts = {event.owner: event.amount for event in told if isinstance(event, Paid)}
+    assert amounts[BAD] == bad.paid
+
+
+def test_all_at_once(images: Path, tmp_path: Path) -> None:
+    kinds = ["noise", "nan", "huge", "zeros"]
+    faults = [{"owner": str(i), "kind": kind, "factor": 2} for i, kind in enumerate(kinds)]
+    told, outcome = played(scenario(images, faults=faults), tmp_path)
+    assert len(outcome.broken) == OWNERS
+    assert isinstance(told[-1], Settled)
+    assert (told[-1].total, told[-1].broken) == (0, OWNERS)
+    assert outcome.order is not None
+    assert model(tmp_path) == outcome.order.start().weights.tobytes()  # nothing moved it
+    assert accounts(tmp_path)["1"].state == "broken"
+
+
+def test_an_accused_owner_stays_accused_after_a_crash(images: Path, tmp_path: Path) -> None:
+    """Its finding is in the checkpoint, so a resumed job judges as one that was not cut off."""
+    faults = [{"owner": BAD, "kind": "noise", "factor": 1.04}]  # shows only over several rounds
+    made = scenario(images, faults=faults, rounds=8)
+    played(made, tmp_path / "whole")
+    whole = state(tmp_path / "whole")
+    reason = whole["owners"][BAD][1][4]["reason"]
+    assert reason == "too much noise over the rounds so far"
+    cuts = 0
+    while True:
+        stream = run(made, tmp_path / "cut", engine=HereEngine)
+        try:
+            for _ in range(6 + 2 * cuts):  # opened, negotiated, four signed, then rounds
+                next(stream)
+        except StopIteration:
+            break
+        stream.close()  # type: ignore[attr-defined]
+        cuts += 1
+    assert cuts >= 4
+    assert state(tmp_path / "cut") == whole
+
+
+class FarEngine(HereEngine):
+    """One owner sends an update that is far too long, and another one that is only long."""
+
+    def train(self, round_number: int, weights: np.ndarray, owners: Any) -> Any:
+        uploads = super().train(round_number, weights, owners)
+        for owner, factor in ((0, 50.0), (1, 1.5)):
+            if owner in uploads:
+                uploads[owner] = (uploads[owner] * factor).astype(np.float32)  # type: ignore[operator]
+        return uploads
+
+
+def test_where_nothing_bounds_an_update_the_far_ones_are_refused(
+    images: Path, tmp_path: Path
+) -> None:
+    """The paper's protection clips nothing, so too much noise cannot be told from learning."""
+    made = scenario(images, protection="paper", owners=5, saving_levels=1)
+    told = list(run(made, tmp_path, engine=FarEngine))
+    assert [event.owner for event in told if isinstance(event, Accused)] == ["0"]
+    found = accounts(tmp_path)
+    assert found["0"].evidence["reason"] == "far longer than usual"
+    assert found["1"].state == "paid"
+
+
+# The watch itself
+
+
+def watch_of(images: Path, folder: Path, **more: Any) -> tuple[Watch, list[Any], Job]:
+    _, outcome = played(scenario(images, rounds=1, **more), folder)
+    with open_ledger(folder, create=False) as ledger:
+        agreed = {place: one.contract for place, one in enumerate(contracts(ledger))}
+    told: list[Any] = []
+    assert outcome.order is not None
+    return Watch(agreed, 1e-3, 30, lambda *finding: told.append(finding)), told, outcome.order.job
+
+
+def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None:
+    watch, told, job = watch_of(images, tmp_path)
+    weights, nothing = np.zeros(3000), np.zeros(3000, np.float32)
+    noise = SimulatedNoise(5)
+
+    def uploads(number: int) -> dict[int, Any]:
+        sent: dict[int, Any] = {
+            owner: add_noise(
+                np.zeros(3000, np.float32), job.sigma[owner], noise.stream(owner, number)
+            )
+            for owner in range(4)
+        }
+        sent[3] = {0: nothing, 1: None, 2: np.zeros(7, np.float32)}.get(number)
+        return sent
+
+    first = watch.inspect(0, weights, uploads(0))
+    assert first == {3: "too little noise"}
+    assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
+    again = Watch(watch._contracts, 1e-3, 30, state=json.loads(json.dumps(watch.state())))
+    assert again.accused == watch.accused
+    assert again.present(1) == watch.present(1) == [0, 1, 2]
+    for number in (1, 2):
+        assert again.inspect(number, weights, uploads(number)) == {}
+        assert watch.inspect(number, weights, uploads(number)) == {}
+    assert again.state() == watch.state()
+    for owner in range(4):
+        assert again.evidence(owner) == watch.evidence(owner)
+        json.dumps(again.evidence(owner), allow_nan=False)
+    assert again.evidence(3)["evidence"]["z_score"] == "-inf"
+
+
+def test_what_is_malformed_is_left_to_the_screen(images: Path, tmp_path: Path) -> None:
+    watch, told, _ = watch_of(images, tmp_path)
+    bad = np.full(3000, np.nan, np.float32)
+    sent = {0: None, 1: bad, 2: np.zeros(4, np.float32), 3: np.zeros((3000, 1), np.float32)}
+    assert watch.inspect(0, np.zeros(3000), sent) == {}
+    assert not told
+    assert watch.evidence(0) == {"checked": False}
+
+
+def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> None:
+    _, outcome = played(scenario(images, rounds=1), tmp_path)
+    assert outcome.order is not None
+    job = outcome.order.job
+    faults = [
+        Fault(0, "nan", first=2, last=2),
+        Fault(1, "absent", last=1),
+        Fault(2, "noise", 1.5),
+        Fault(3, "short", first=3),
+    ]
+    plain = HereEngine(job)
+    weights = plain.first_weights()
+    with FaultyEngine(HereEngine(job), faults, dict(enumerate(job.sigma)), 1) as engine:
+        assert engine.dimension == plain.dimension
+        assert engine.score(weights) == plain.score(weights)
+        for number in range(3):
+            honest = plain.train(number, weights, range(4))
+            sent = engine.train(number, weights, range(4))
+            assert (sent[1] is None) == (number == 0)
+            assert np.isnan(sent[0]).all() == (number == 1)  # type: ignore[arg-type]
+            assert (len(sent[3]) < plain.dimension) == (number == 2)  # type: ignore[arg-type]
+            added = sent[2] - honest[2]  # type: ignore[operator]
+            assert np.std(added) == pytest.approx(job.sigma[2] * math.sqrt(1.25), rel=0.1)
+        assert set(engine.train(0, weights, [2])) == {2}

@@ -1,0 +1,176 @@
+"""Killed at any point and run again, a job ends as if nothing had happened."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ledger.processes import ROOT
+from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, state
+from tests.market.killed import begun
+
+from noisemarket import runfolder
+from noisemarket.federated.training import Checkpoint
+from noisemarket.ledger import store
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import parties
+from noisemarket.market import run as run_function
+from noisemarket.market.folder import MarketFolder
+from noisemarket.privacy.journal import JournalledAccountant, read_journal
+
+KEY = bytes(range(32))
+market = sys.modules[run_function.__module__]
+
+
+class Killed(BaseException):
+    """Nothing in the market catches this one."""
+
+
+STEPS: list[tuple[Any, str]] = [
+    (store.Ledger, "append"),
+    (Checkpoint, "save"),
+    (JournalledAccountant, "_append"),
+    (KeyPair, "create"),
+    (parties, "write_whole"),
+    (runfolder, "write_whole"),
+    (runfolder.RunFolder, "append"),
+    (market, "save_arrays"),
+    (MarketFolder, "noise_key"),
+    (HereEngine, "train"),
+]
+"""All that leaves a trace, and the training between."""
+
+
+@contextmanager
+def killed_at(number: int) -> Iterator[Counter[str]]:
+    """Be killed right before the given step; counts the steps."""
+    taken: Counter[str] = Counter()
+
+    def watched(place: Any, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
+        def step(*arguments: Any, **named: Any) -> Any:
+            taken[name] += 1
+            if taken.total() == number:
+                raise Killed
+            return real(*arguments, **named)
+
+        return step
+
+    with pytest.MonkeyPatch.context() as patch:
+        for place, name in STEPS:
+            made = watched(place, name, getattr(place, name))
+            patch.setattr(place, name, staticmethod(made) if name == "create" else made)
+        yield taken
+
+
+def small(images: Path, **more: Any) -> Any:
+    given = {"owners": 2, "rounds": 2, "shard_steps": 1, "channels": (2, 2), **more}
+    return scenario(images, **given)
+
+
+def sound(folder: Path, owners: int, rounds: int) -> None:
+    """Each contract closed once, each round charged once."""
+    with open_ledger(folder, create=False) as ledger:
+        found = verify(ledger)
+        assert (found.jobs, found.jobs_settled, found.contracts) == (1, 1, owners)
+        kinds = Counter(entry.kind for entry in ledger.entries())
+        assert kinds["paid"] + kinds["broken"] == kinds["signed"] == kinds["offered"] == owners
+    charges = read_journal(folder / "owners" / "privacy.journal").charges
+    assert len({(charge.owner, charge.round) for charge in charges}) == len(charges)
+    assert len(charges) == owners * rounds
+    assert not list(folder.rglob("*.new"))
+
+
+@pytest.mark.parametrize(("noise", "apart"), [("secure", 1), ("simulated", 4)])
+def test_killed_before_every_single_step(
+    images: Path, tmp_path: Path, noise: str, apart: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a transaction for each contract, so that signing and settling are cut in the middle.
+
+    Simulated noise takes the same way: there, every fourth step will do.
+    """
+    monkeypatch.setattr(market, "AT_ONCE", 1)
+    made = small(images, noise=noise, faults=[{"owner": "1", "kind": "absent", "last": 1}])
+    with killed_at(0) as steps:
+        played(made, begun(tmp_path / "whole", KEY))
+    whole = state(tmp_path / "whole")
+    assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
+    assert steps["append"] == 8  # opened, 2 signed, 2 rounds, 2 settled; and a line of metrics
+    for number in range(1, steps.total() + 1, apart):
+        folder = begun(tmp_path / str(number), KEY)
+        with killed_at(number), pytest.raises(Killed):
+            played(made, folder)
+        played(made, folder)
+        assert state(folder) == whole, f"killed before step {number}"
+        sound(folder, 2, 2)
+
+
+def test_killed_again_and_again(images: Path, tmp_path: Path) -> None:
+    """One folder, killed one step later at every attempt."""
+    made = small(images, noise="secure")
+    played(made, begun(tmp_path / "whole", KEY))
+    folder = begun(tmp_path / "cut", KEY)
+    for number in range(1, 1000):
+        with killed_at(number):
+            try:
+                played(made, folder)
+            except Killed:
+                continue
+        break
+    assert number > 10
+    assert state(folder) == state(tmp_path / "whole")
+    sound(folder, 2, 2)
+
+
+def test_a_lost_key_is_no_license_to_release_twice(images: Path, tmp_path: Path) -> None:
+    """Without the key a round cannot be repeated bit by bit: it is new, and its cap refuses it."""
+    made = small(images, noise="secure")
+    folder, taken, number = tmp_path, Counter[str](), 0
+    while not taken["train"]:  # until it was charged, and is cut off in the round
+        number += 1
+        with killed_at(number) as taken, pytest.raises(Killed):
+            played(made, folder)
+    (folder / "owners" / "noise.key").unlink()
+    _, outcome = played(made, folder)
+    for statement in outcome.statements:
+        assert statement.rho_total <= statement.rho_cap * (1 + 1e-9)
+        assert statement.releases == 2
+    assert len(outcome.results) == 1  # the cap allows two releases, and one was lost
+
+
+def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:
+    made = small(images, noise="secure")
+    with pytest.raises(Exception, match="is damaged: the job cannot be resumed"):
+        played(made, begun(tmp_path, b"short"))
+
+
+@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="kills forks")
+@pytest.mark.parametrize(("noise", "kills"), [("secure", 12), ("simulated", 5)])
+def test_real_processes_killed_at_random(
+    images: Path, tmp_path: Path, noise: str, kills: int
+) -> None:
+    seed = f"{noise}-1"
+    words = [str(images), str(tmp_path), noise, seed, str(kills)]
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.market.killed", *words],
+        cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    done = json.loads(ended.stdout)
+    assert sum(done.values()) >= kills
+    whole = state(tmp_path / "whole")
+    sound(tmp_path / "whole", OWNERS, ROUNDS)
+    for name in done:
+        assert state(tmp_path / name) == whole, done
+        with open_ledger(tmp_path / name, create=False) as ledger:
+            verify(ledger)
+        charges = read_journal(tmp_path / name / "owners" / "privacy.journal").charges
+        assert len(charges) == OWNERS * ROUNDS

@@ -1,0 +1,443 @@
+"""The whole market, from the first quote to the last payment, on a few images."""
+
+from __future__ import annotations
+
+import json
+import re
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.ledger.postgres import Server
+from tests.ledger.tampering import tamper
+from tests.market.common import (
+    OWNERS,
+    ROUNDS,
+    HereEngine,
+    events,
+    job_name,
+    played,
+    scenario,
+    state,
+    write_images,
+)
+
+from noisemarket.cli import main
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.ledger import entries
+from noisemarket.ledger.errors import BadSignature, LedgerConflict
+from noisemarket.ledger.keys import KeyPair, SignedContract
+from noisemarket.ledger.queries import account, contracts
+from noisemarket.ledger.settlement import Verdict, settle
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import Outcome, run
+from noisemarket.market.deals import strike
+from noisemarket.market.events import (
+    Negotiated,
+    Opened,
+    Paid,
+    RoundTrained,
+    Settled,
+    Signed,
+    Verified,
+)
+from noisemarket.market.folder import MarketFolder
+from noisemarket.market.parties import Curator, Owner, Terms, owner_folder
+from noisemarket.market.summary import summary
+from noisemarket.negotiation import negotiate
+from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.noise import KEY_BYTES
+
+Done = tuple[Path, list[object], Outcome]
+
+
+@pytest.fixture(scope="module")
+def done(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
+    folder = tmp_path_factory.mktemp("run")
+    told, outcome = played(scenario(images, noise="secure"), folder)
+    return folder, list(told), outcome
+
+
+def test_events_come_in_order(done: Done) -> None:
+    folder, told, outcome = done
+    kinds = [type(event) for event in told]
+    assert kinds == [
+        Opened, Negotiated, *[Signed] * OWNERS, *[RoundTrained] * ROUNDS,
+        *[Verified, Paid] * OWNERS, Settled,
+    ]  # fmt: skip
+    opened, settled = told[0], told[-1]
+    assert isinstance(opened, Opened)
+    assert isinstance(settled, Settled)
+    assert (opened.job, opened.owners, opened.rounds) == (job_name(folder), OWNERS, ROUNDS)
+    assert (opened.budget, opened.resumed) == (None, False)
+    rounds = [event.result.number for event in told if isinstance(event, RoundTrained)]
+    assert rounds == [1, 2, 3]
+    paid = [event.amount for event in told if isinstance(event, Paid)]
+    assert (settled.total, settled.paid, settled.broken) == (sum(paid), OWNERS, 0)
+    assert settled.head == outcome.head
+
+
+def test_payments_are_the_contracts(done: Done) -> None:
+    folder, told, outcome = done
+    assert outcome.deals is not None
+    agreed = {deal.owner: deal for deal in outcome.deals.deals}
+    signed = {event.owner: event for event in told if isinstance(event, Signed)}
+    assert sum(deal.payment for deal in agreed.values()) == outcome.deals.total > 0
+    with open_ledger(folder, create=False) as ledger:
+        found = verify(ledger)
+        assert str(found.head) == outcome.head
+        assert (found.jobs_settled, found.contracts_paid) == (1, OWNERS)
+        assert found.paid == outcome.deals.total
+        for standing in contracts(ledger):
+            deal = agreed[standing.contract.owner]
+            assert (standing.contract.sigma, standing.contract.saving) == (deal.sigma, deal.saving)
+            assert standing.paid == standing.contract.payment == deal.payment
+            assert (standing.delivered, standing.missed, standing.refused) == (ROUNDS, 0, 0)
+            assert signed[deal.owner].contract == standing.contract.id
+            whole = account(ledger, standing.contract.id)
+            assert whole.evidence["checked"]
+            assert whole.evidence["noise_ratio"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_an_owner_is_told_what_it_gave_up(done: Done) -> None:
+    folder, _, outcome = done
+    journal = read_journal(folder / "owners" / "privacy.journal")
+    with open_ledger(folder, create=False) as ledger:
+        standings = {one.contract.owner: one for one in contracts(ledger)}
+        for place, (owner, standing) in enumerate(standings.items()):
+            home = owner_folder(folder / "owners", owner)
+            statement = json.loads((home / "statement.json").read_text())
+            terms = standing.contract
+            assert statement["paid"] == standing.paid
+            assert statement["rounds"] == statement["releases"] == ROUNDS
+            assert statement["guaranteed"]
+            assert statement["rho_total"] == pytest.approx(ROUNDS * terms.rho_per_round)
+            assert statement["rho_total"] == pytest.approx(terms.rho_cap)
+            assert statement["epsilon"] == pytest.approx(terms.epsilon)
+            assert journal.spent(place) == statement["rho_total"]
+            kept = json.loads((home / "contract.json").read_text())
+            assert kept["contract"] == terms.to_dict()
+            whole = account(ledger, terms.id)
+            assert kept["owner_signature"] == whole.owner_signature
+            assert kept["curator_signature"] == whole.curator_signature
+    assert len(outcome.statements) == OWNERS
+
+
+def test_what_is_private_is_under_lock(done: Done) -> None:
+    folder, _, _ = done
+    for place in (folder / "curator", folder / "owners", *(folder / "owners").glob("owner-*")):
+        assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    assert len((folder / "owners" / "noise.key").read_bytes()) == KEY_BYTES
+    secret = [*folder.rglob("signing-key.pem"), *folder.rglob("private.json")]
+    assert len(secret) == 2 * OWNERS + 1
+    for file in (*secret, folder / "owners" / "noise.key"):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_done_again_is_done_once(done: Done, images: Path) -> None:
+    folder, told, outcome = done
+    before = state(folder)
+    again, after = played(scenario(images, noise="secure"), folder)
+    assert isinstance(again[0], Opened)
+    assert again[0].resumed
+    assert state(folder) == before
+    assert after.head == outcome.head
+    assert again[-1] == told[-1]
+    assert after.payments == outcome.payments
+
+
+def test_a_second_settlement_pays_nothing(done: Done) -> None:
+    folder, _, outcome = done
+    with open_ledger(folder) as ledger:
+        ids = [one.contract.id for one in contracts(ledger)]
+        same = [Verdict(one, True, ROUNDS, account(ledger, one).evidence) for one in ids]
+        again = settle(ledger, job_name(folder), same)
+        assert not again.new
+        with pytest.raises(LedgerConflict):
+            settle(ledger, job_name(folder), [replace(one, delivered=ROUNDS - 1) for one in same])
+        with pytest.raises(LedgerConflict):
+            ledger.append([entries.paid(next(contracts(ledger)).contract, ROUNDS - 1)])
+        assert str(ledger.head()) == outcome.head
+
+
+def test_an_edited_row_is_found(
+    done: Done, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, _, _ = done
+    copy = tmp_path / "ledger.sqlite"
+    copy.write_bytes((folder / "ledger.sqlite").read_bytes())
+    more = "REPLACE(body, '\"amount\":1', '\"amount\":2')"
+    tamper(str(copy), f"UPDATE noisemarket_entries SET body = {more} WHERE kind = 'paid'")
+    for place, code in ((folder, 0), (tmp_path, 1)):
+        with pytest.raises(SystemExit) as end:
+            main(["ledger", "verify", str(place)])
+        assert end.value.code == code
+    assert re.search(r"entry \d+ \(paid, .*was changed", capsys.readouterr().err)
+
+
+def test_the_summary_adds_up(done: Done) -> None:
+    _, _, outcome = done
+    result = summary(outcome)
+    assert (result["owners"], result["rounds"], result["trades"]) == (OWNERS, ROUNDS, OWNERS)
+    assert (result["contracts_kept"], result["contracts_broken"], result["broken"]) == (4, 0, {})
+    assert result["total_paid"] * 1e6 == sum(outcome.payments.values())
+    assert result["deployed_accuracy"] == result["averaged_accuracy"]
+    assert len(result["accuracy_per_round"]) == ROUNDS
+    assert result["uniform_dp_accuracy"] is None
+    assert result["private"]
+    assert result["guaranteed"]
+    assert set(result["seconds"]) == {"negotiate", "sign", "train", "settle"}
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+def test_worker_processes_come_to_the_same(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, owners=2, rounds=2)
+    (tmp_path / "here").mkdir()
+    (tmp_path / "there").mkdir()
+    played(made, tmp_path / "here")
+    list(run(made, tmp_path / "there", workers=1))
+    assert state(tmp_path / "here") == state(tmp_path / "there")
+
+
+@pytest.mark.parametrize("owners", [1, 40])
+def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
+    made = scenario(
+        write_images(tmp_path, 10 * owners), owners=owners, rounds=1, shards=2, channels=(1, 1),
+        hidden=2,
+    )  # fmt: skip
+    told, outcome = played(made, tmp_path / "run")
+    assert sum(isinstance(event, Paid) for event in told) == owners
+    assert outcome.deals is not None
+    with open_ledger(tmp_path / "run", create=False) as ledger:
+        assert verify(ledger).paid == outcome.deals.total
+
+
+@pytest.mark.parametrize("protection", ["dp_sgd", "paper"])
+def test_other_protections(images: Path, tmp_path: Path, protection: str) -> None:
+    made = scenario(images, protection=protection, batch=5, rounds=2)
+    told, outcome = played(made, tmp_path)
+    assert sum(isinstance(event, Paid) for event in told) == OWNERS
+    with open_ledger(tmp_path, create=False) as ledger:
+        verify(ledger)
+        for standing in contracts(ledger):
+            terms = standing.contract
+            if protection == "dp_sgd":
+                assert terms.settings["reach"] == pytest.approx(6 * 0.05)  # steps of rate 0.05
+                assert np.isfinite(terms.epsilon)
+            else:
+                assert terms.epsilon == np.inf
+                assert terms.clip is None
+                assert not outcome.statements[0].guaranteed
+
+
+# The budget
+
+
+def test_without_money_nothing_is_traded(images: Path, tmp_path: Path) -> None:
+    told, outcome = played(scenario(images, budget=0), tmp_path)
+    assert outcome.deals is not None
+    assert (outcome.deals.agreed, outcome.deals.refused, outcome.deals.total) == (0, OWNERS, 0)
+    with open_ledger(tmp_path, create=False) as ledger:
+        assert verify(ledger).paid == 0
+        for one in contracts(ledger):
+            assert (one.contract.sigma, one.contract.saving, one.contract.payment) == (0.6, 0, 0)
+            assert (one.delivered, one.state, one.paid) == (ROUNDS, "paid", 0)
+    assert isinstance(told[-1], Settled)
+    assert told[-1].total == 0
+
+
+def test_a_budget_pays_whom_it_can(images: Path, tmp_path: Path) -> None:
+    told, outcome = played(scenario(images, budget=30), tmp_path)
+    assert outcome.deals is not None
+    assert 0 < outcome.deals.agreed < OWNERS
+    assert outcome.deals.agreed + outcome.deals.refused == OWNERS
+    assert 0 < sum(outcome.payments.values()) <= 30_000_000
+    assert isinstance(told[0], Opened)
+    assert told[0].budget == 30_000_000
+    assert {deal.sigma for deal in outcome.deals.deals if not deal.payment} == {0.6}
+    with open_ledger(tmp_path) as ledger:
+        (entry,) = ledger.entries(kinds=["opened"])
+        assert entry.content()["budget"] == 30_000_000
+        verify(ledger)
+
+
+def test_no_budget_is_ever_passed_and_none_is_wasted(images: Path) -> None:
+    done = negotiate(scenario(images, owners=60))
+    contracts = done.agreement.contracts
+    free = strike(done.environment, contracts, None)
+    least = min(deal.payment for deal in free.deals)
+    before = -1
+    for budget in (0, 1, least - 1, least, 40_000_000, 333_333_333, free.total - 1, free.total):
+        deals = strike(done.environment, contracts, budget)
+        assert deals.total <= budget
+        assert deals.agreed >= before
+        before = deals.agreed
+        if deals.refused:  # what is left could pay none of those that were left out
+            pairs = zip(free.deals, deals.deals, strict=True)
+            out = min(a.payment for a, b in pairs if a.payment and not b.payment)
+            assert budget - deals.total < out
+    assert strike(done.environment, contracts, free.total) == free
+
+
+# Who signs what
+
+
+def desk(images: Path, folder: Path) -> tuple[Curator, Owner, Terms, tuple[object, ...]]:
+    """A curator and an owner, with all that it takes to make their contract."""
+    outcome = Outcome()
+    stream = events(scenario(images, rounds=2), folder / "run", outcome)
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert outcome.deals is not None
+    assert outcome.order is not None
+    MarketFolder(folder).prepare()
+    deal, budget = outcome.deals.deals[0], outcome.order.budgets[0]
+    owner = Owner(owner_folder(folder / "owners", "0"), deal, {"privacy_cost": 1, "markup": 1})
+    terms = Terms(
+        "job", 2, outcome.order.job.protection, "pro_rata", 0.5, 1e-3,
+        "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
+    )  # fmt: skip
+    return Curator(folder / "curator"), owner, terms, (deal, owner.public_key, budget)
+
+
+def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> None:
+    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
+    good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
+    assert good == curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
+    for change in (
+        {"sigma": good.sigma - 0.05},
+        {"saving": good.saving + 0.05},
+        {"payment": good.payment - 1},
+        {"payment": good.payment + 1},
+        {"owner": "1"},
+        {"rounds": 3},
+        {"job": "another"},
+        {"rho_cap": good.rho_cap * 1.001},
+        {"missed_rounds": "all_rounds"},
+        {"minimum_share": 0.9},
+        {"false_alarm": 0.5},
+        {"protection": "paper"},
+    ):
+        with pytest.raises(NoisemarketError, match="owner 0 refuses"):
+            owner.accept(replace(good, **change), budget, terms)  # type: ignore[arg-type]
+    with pytest.raises(BadSignature):  # somebody else's contract
+        owner.accept(replace(good, owner_key="0" * 64), budget, terms)  # type: ignore[arg-type]
+    signed = curator.countersign(good, owner.accept(good, budget, terms))  # type: ignore[arg-type]
+    signed.verify(owner.public_key, curator.public_key)
+    owner.keep(signed)
+
+
+def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
+    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
+    good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
+    signature = owner.accept(good, budget, terms)  # type: ignore[arg-type]
+    thief = KeyPair.create(tmp_path / "thief")
+    forged = thief.sign("owner", replace(good, owner_key=thief.public_hex))
+    dearer = replace(good, payment=good.payment + 1)
+    for contract, given in (
+        (good, forged),
+        (good, "0" * 128),
+        (good, "no signature"),
+        (dearer, signature),  # that of another contract
+        (replace(good, job="another"), signature),
+    ):
+        with pytest.raises(BadSignature, match="is not signed by its owner"):
+            curator.countersign(contract, given)
+    signed = curator.countersign(good, signature)
+    for broken in (
+        SignedContract(good, signature, signature),  # the owner's own, in the curator's place
+        SignedContract(dearer, signature, signed.curator_signature),
+    ):
+        with pytest.raises(NoisemarketError, match="no valid signature"):
+            owner.keep(broken)
+    assert not (owner.folder / "contract.json").exists()
+
+
+def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> None:
+    stream = events(scenario(images), tmp_path)
+    for event in stream:
+        if isinstance(event, Signed):
+            break
+    stream.close()  # type: ignore[attr-defined]
+    with open_ledger(tmp_path) as ledger:
+        head = ledger.head()
+    for change in ({"missed_rounds": "all_rounds"}, {"rounds": ROUNDS + 1}, {"clip": 2.0}):
+        with pytest.raises(BadInput, match="has signed another contract in this job"):
+            played(scenario(images, **change), tmp_path)
+    with pytest.raises(LedgerConflict):
+        played(scenario(images, budget=1000), tmp_path)
+    with open_ledger(tmp_path) as ledger:
+        assert ledger.head() == head
+    played(scenario(images), tmp_path)
+
+
+def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> None:
+    first = events(scenario(images), tmp_path)
+    for event in first:
+        if isinstance(event, RoundTrained):
+            break
+    code = (
+        "import sys\nfrom noisemarket.errors import BadInput\n"
+        "from noisemarket.privacy.journal import JournalledAccountant\n"
+        "try:\n    JournalledAccountant(sys.argv[1])\nexcept BadInput as problem:\n"
+        "    print(problem)\n"
+    )
+    journal = str(tmp_path / "owners" / "privacy.journal")
+    said = subprocess.run(
+        [sys.executable, "-c", code, journal], capture_output=True, text=True, check=True
+    )
+    assert "in use by another job" in said.stdout
+    assert isinstance(list(first)[-1], Settled)
+
+
+def test_no_owner_of_that_name_can_be_at_fault(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, faults=[{"owner": "nobody", "kind": "nan"}])
+    with pytest.raises(BadInput, match=r"faults.owner = nobody"):
+        played(made, tmp_path)
+
+
+def test_odd_names_have_folders_of_their_own(tmp_path: Path) -> None:
+    names = ["../up", "a/b", "a%2Fb", "", ".", "x" * 300, "x" * 299 + "y", "ü", "Name", "name "]
+    places = [owner_folder(tmp_path, name) for name in names]
+    assert len(set(places)) == len(names)
+    for place in places:
+        assert place.parent == tmp_path
+        assert len(place.name) < 200
+        place.mkdir()
+
+
+# Elsewhere
+
+
+def test_on_postgresql(images: Path, tmp_path: Path, server: Server) -> None:
+    place = server.new_place()
+    folders = [tmp_path / name for name in ("first", "second", "sqlite")]
+    for folder in folders:
+        folder.mkdir()
+        ledger = "" if folder.name == "sqlite" else place
+        played(scenario(images, ledger=ledger, rounds=2), folder)
+    first, second, sqlite = (state(folder) for folder in folders)
+    assert first == second == sqlite
+    assert not (folders[0] / "ledger.sqlite").exists()
+    with open_ledger(place, create=False) as ledger:
+        found = verify(ledger)
+        assert (found.jobs_settled, found.contracts_paid) == (2, 2 * OWNERS)
+
+
+def test_the_engine_of_these_tests_is_used(images: Path, tmp_path: Path) -> None:
+    made: list[HereEngine] = []
+
+    def engine(job):  # type: ignore[no-untyped-def]
+        made.append(HereEngine(job))
+        return made[-1]
+
+    stream = run(scenario(images), tmp_path, engine=engine)
+    while not made:
+        next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    assert made[0].dimension > 1000
