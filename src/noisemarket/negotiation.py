@@ -146,6 +146,7 @@ def task(
         curator_optimism=learning.curator_optimism,
         trace_every=learning.trace_every,
         window=learning.window,
+        letter=learning.letter,
     )
     return Task(brief, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop)
 

@@ -31,7 +31,10 @@ COMPILED = {"wolf_phc": CLIMBING, "phc": CLIMBING, "q_learning": EXPLORING, "gre
 
 @dataclass(frozen=True)
 class Brief:
-    """How to play: the rule and its numbers, how long, how finely to trace."""
+    """How to play: the rule and its numbers, how long, how finely to trace.
+
+    ``letter`` above 1 plays by post (``post``), with that many interactions in a letter.
+    """
 
     rule: str
     settings: Settings
@@ -43,6 +46,7 @@ class Brief:
     window: int = 500
     keep_policies: bool = True
     compiled: bool = True
+    letter: int = 1
 
     @property
     def blocks(self) -> int:

@@ -29,11 +29,11 @@ class Stream:
 
     def __init__(self, seed: int, key: int) -> None:
         start = mix((seed + GOLDEN) & _MASK) ^ mix((key + 2 * GOLDEN) & _MASK)
-        self._state = [mix((start + i * GOLDEN) & _MASK) for i in range(1, 5)]
+        self.state = [mix((start + i * GOLDEN) & _MASK) for i in range(1, 5)]
 
     def next(self) -> tuple[float, float]:
         """Advance by one interaction."""
-        s = self._state
+        s = self.state
         word = (_rotate((s[0] + s[3]) & _MASK, 23) + s[0]) & _MASK
         shifted = (s[1] << 17) & _MASK
         s[2] ^= s[0]

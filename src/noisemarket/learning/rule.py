@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.game.levels import FloatArray
 
@@ -46,6 +47,14 @@ class Rule(ABC):
     @abstractmethod
     def act(self, state: int, uniform: float) -> int:
         """Choose an action, given a uniform random number in [0, 1)."""
+
+    def act_everywhere(self, uniforms: FloatArray) -> NDArray[np.int64]:
+        """What ``act`` would choose for every uniform number (a row each) in every state.
+
+        Asked one by one here; a rule that draws from a policy can do it at once.
+        """
+        states = range(len(self.values))
+        return np.array([[self.act(state, float(u)) for state in states] for u in uniforms])
 
     @abstractmethod
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:

@@ -26,6 +26,7 @@ from noisemarket.mechanisms.base import (
     Trace,
     same_for_all,
 )
+from noisemarket.mechanisms.by_post import play_by_post
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -50,6 +51,8 @@ class Learned(Mechanism):
     def run(self, environment: Environment, task: Task) -> Agreement:
         owners = len(environment)
         brief = replace(task.brief, rule=self.rule, keep_policies=task.exploitability)
+        if brief.letter > 1:
+            return play_by_post(environment, brief, task)
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = task.exploitability and owners * cells <= POLICIES_KEPT_UP_TO

@@ -1,0 +1,147 @@
+"""The game by post: fair, resumable, and close to the game face to face."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.learning.batch import first_values
+from noisemarket.learning.draws import Stream
+from noisemarket.learning.post import CuratorByPost, Deals, OwnerByPost, Reply, Sheet, letters
+from noisemarket.learning.rules import RULES, rule
+from noisemarket.negotiation import task
+from noisemarket.scenario import Scenario
+
+ITERATIONS = 600
+
+
+def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerByPost, CuratorByPost]:
+    scenario = Scenario.from_preset(preset, owners=4, iterations=ITERATIONS)
+    environment, brief = scenario.environment(), replace(task(scenario).brief, rule=name)
+    games, kind = environment.games(), rule(name)
+    own, theirs = first_values(kind, games, brief)
+    owner, curator = environment.owner_side(), environment.curator_side()
+    key, sees = int(environment.population.key[place]), games.sees_offer
+    common = {"sees_offer": sees, "window": 200}
+    worth = (owner.gains(), curator.gains()) if sees else (owner.payoffs(), curator.payoffs())
+    signs = (owner.signs(), curator.signs())
+    if not sees:
+        signs = (np.ones_like(signs[0]), np.ones_like(signs[1]))
+    return (
+        OwnerByPost(
+            kind(own[place], brief.settings),
+            worth[0][place], signs[0][place], Stream(1, key), **common,  # type: ignore[arg-type]
+        ),
+        CuratorByPost(
+            kind(theirs[place], brief.settings),
+            worth[1][place], signs[1][place], Stream(2, key), **common,  # type: ignore[arg-type]
+        ),
+    )  # fmt: skip
+
+
+def play(owner: OwnerByPost, curator: CuratorByPost, per_letter: int, until: int) -> None:
+    while curator.played < until:
+        count = min(per_letter, until - curator.played)
+        curator.take(owner.answer(curator.sheet(count)))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("preset", ["market", "paper"])
+def test_both_sides_agree_on_what_was_dealt(name: str, preset: str) -> None:
+    owner, curator = players(name, preset)
+    play(owner, curator, 100, ITERATIONS)
+    assert owner.played == curator.played == ITERATIONS
+    assert np.array_equal(owner.deals.offers, curator.deals.offers)
+    assert np.array_equal(owner.deals.quotes, curator.deals.quotes)
+    assert np.array_equal(owner.deals.signed, curator.deals.signed)
+    assert owner.deals.usual() == curator.deals.usual()
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_the_same_moves_when_players_are_put_aside_between_letters(name: str) -> None:
+    owner, curator = players(name)
+    play(owner, curator, 50, ITERATIONS)
+    again = players(name)
+    while again[1].played < ITERATIONS:
+        fresh = players(name)
+        for new, old in zip(fresh, again, strict=True):
+            new.restore({n: np.array(v) for n, v in old.state().items()})
+        play(*fresh, 50, fresh[1].played + 50)
+        again = fresh
+    assert np.array_equal(again[0].deals.offers, owner.deals.offers)
+    assert np.array_equal(again[1].deals.quotes, curator.deals.quotes)
+    for name_, value in owner.state().items():
+        assert np.array_equal(value, again[0].state()[name_]), name_
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_acting_everywhere_is_acting_in_each_state(name: str) -> None:
+    owner, curator = players(name)
+    play(owner, curator, 50, 200)
+    player = curator._rule
+    uniforms = np.random.default_rng(3).random(40)
+    expected = [[player.act(s, float(u)) for s in range(len(player.values))] for u in uniforms]
+    assert np.array_equal(player.act_everywhere(uniforms), expected)
+
+
+def test_a_sheet_stands_until_it_is_answered() -> None:
+    owner, curator = players("wolf_phc")
+    first = curator.sheet(10)
+    assert curator.sheet(10) is first
+    curator.take(owner.answer(first))
+    assert curator.sheet(10) is not first
+
+
+def test_a_replayed_sheet_and_a_replayed_reply_are_refused() -> None:
+    owner, curator = players("wolf_phc")
+    sheet = curator.sheet(10)
+    reply = owner.answer(sheet)
+    with pytest.raises(BadInput, match="next interaction is 10"):
+        owner.answer(sheet)
+    curator.take(reply)
+    with pytest.raises(BadInput, match="not an answer"):
+        curator.take(reply)
+    curator.sheet(10)
+    with pytest.raises(BadInput, match="not an answer"):
+        curator.take(reply)
+
+
+def test_what_does_not_fit_the_game_is_refused_and_changes_nothing() -> None:
+    owner, curator = players("wolf_phc")
+    sheet = curator.sheet(10)
+    before = owner.state()
+    for quotes in (sheet.quotes[:, :-1], sheet.quotes + 1000, sheet.quotes - 1000):
+        with pytest.raises(BadInput, match="does not fit"):
+            owner.answer(Sheet(0, quotes, sheet.signs))
+    for offers in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
+        with pytest.raises(BadInput, match="does not fit"):
+            curator.take(Reply(0, offers, np.ones(10, bool)))
+    with pytest.raises(BadInput, match="not an answer"):
+        curator.take(Reply(0, np.zeros(3, np.int64), np.ones(3, bool)))
+    assert all(np.array_equal(value, before[name]) for name, value in owner.state().items())
+
+
+def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_offer() -> None:
+    _, curator = players("wolf_phc")
+    sheet = curator.sheet(50)
+    never = ~sheet.signs
+    offers = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
+    curator.take(Reply(0, offers, np.ones(50, bool)))
+    assert np.array_equal(curator.deals.signed, sheet.signs[np.arange(50), offers])
+    assert not curator.deals.signed.all()
+
+
+def test_usual_needs_half() -> None:
+    def deals(signed: list[bool]) -> Deals:
+        length = len(signed)
+        return Deals(np.full(length, 2), np.full(length, 3), np.array(signed))
+
+    assert deals([True, False]).usual() == (2, 3)
+    assert deals([True, False, False]).usual() == (0, 0)
+    assert Deals.none().usual() == (0, 0)
+
+
+def test_letters_add_up() -> None:
+    assert list(letters(10, 4)) == [4, 4, 2]
+    assert list(letters(8, 4)) == [4, 4]
