@@ -43,13 +43,19 @@ _COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
 
 
 class GameSection(Section):
-    """The pricing game; every default is the paper's."""
+    """The pricing game; every default is the paper's, but for the loss surface.
+
+    The paper's curve (``printed``) is one of training without any guarantee. The default was
+    measured under the default protection.
+    """
 
     payoff: Payoff = Field("privacy_loss", description="owner payoff: printed or privacy_loss")
     protocol: Literal["signed", "simultaneous"] = Field(
         "signed", description="what one interaction is: signed or simultaneous"
     )
-    surface: str = Field("printed", description="loss surface: a name, or a surface file's path")
+    surface: str = Field(
+        "sharded-mnist", description="loss surface: a name, or a surface file's path"
+    )
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
     saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
     payment_max: Positive = Field(16.0, description="p_max: highest payment")
@@ -144,7 +150,7 @@ class TrainingSection(Section):
         "auto", description="factor of the mean update; auto: 0.3 over the usual sigma, from 1 to 3"
     )
     averaging: float = Field(
-        0.8, ge=0, lt=1, description="weight of the past in an average of the global models"
+        0.6, ge=0, lt=1, description="weight of the past in an average of the global models"
     )
     decay: float = Field(
         0.0, ge=0, lt=1, description="part of the global model that every round takes off"

@@ -9,6 +9,7 @@ PRESETS: dict[str, dict[str, object]] = {
     # the widths that such papers use, and nothing helps it against the noise.
     "paper": {
         "payoff": "printed",
+        "surface": "printed",
         "protocol": "simultaneous",
         "owner_optimism": 0.0,
         "curator_optimism": 0.0,
