@@ -1,0 +1,42 @@
+"""The whole market on this machine: deal MNIST to owners, start Flower, run the app, stop it all.
+
+    python local.py --owners 3 --rounds 3
+
+A simulation: one machine deals the data and the owners' secrets. Flower's processes, certificates,
+keys and messages are the real ones. ``noisemarket flower up`` does the same with an app of its own.
+"""
+
+import argparse
+from pathlib import Path
+
+from noisemarket.flower.deployment import Deployment
+from noisemarket.flower.local import deal_out
+from noisemarket.scenario import dump_scenario, load_scenario
+
+HERE = Path(__file__).resolve().parent
+
+
+def main() -> None:
+    """Set up, run, and say where the results are."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--owners", type=int, default=3)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--folder", type=Path, default=Path("runs/flower-market"))
+    given = options.parse_args()
+
+    folder = given.folder.resolve()
+    folder.mkdir(parents=True)
+    settings = {"owners": given.owners, "rounds": given.rounds}
+    scenario = load_scenario(preset="market", settings=settings)
+    (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
+    nodes = deal_out(scenario, scenario.environment(), folder / "owners")
+    config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
+    with Deployment(nodes) as deployment:
+        print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
+        end = deployment.run(HERE, config, show=print)
+    print(f"Run {end.run_id}: {end.status}.")
+    print(f"Read the ledger: noisemarket ledger ls {folder}")
+
+
+if __name__ == "__main__":
+    main()

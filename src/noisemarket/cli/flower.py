@@ -1,0 +1,61 @@
+"""``noisemarket flower``: the market over Flower's processes on this machine."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+flower_app = typer.Typer(
+    help="The market over Flower: real SuperLink and SuperNodes.",
+    context_settings={"help_option_names": ["-h", "--help"]},
+    no_args_is_help=True,
+)
+
+
+@flower_app.command("up")
+def up(
+    scenario: Annotated[
+        str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
+    ] = None,
+    owners: Annotated[int, typer.Option(min=1, help="Owners, each a SuperNode.")] = 5,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="flower: certificates and keys for all.")
+    ] = True,
+    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
+    out: Annotated[str | None, typer.Option(help="Run folder; by default a new one.")] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run folder.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+) -> None:
+    """Start a deployment on this machine, run a market on it, and stop it all."""
+    from noisemarket.cli.common import Request
+    from noisemarket.cli.run import FLOWER, run
+
+    given = [f"owners={owners}", *(settings or [])]
+    request = Request(scenario, None, given, seed, None, None, out, overwrite, as_json)
+    run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls)
+
+
+@flower_app.command("app")
+def app(
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where to write it.")],
+) -> None:
+    """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
+    from pathlib import Path
+
+    from noisemarket.errors import BadInput
+    from noisemarket.flower.app import write_app
+
+    place = Path(folder)
+    if place.exists():
+        raise BadInput("FOLDER", folder, "is there already: name a new one.")
+    try:
+        write_app(place)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise BadInput("FOLDER", folder, f"cannot be written ({reason}).") from None
+    typer.echo(f'Run it: flwr run {folder} --run-config \'scenario="..." folder="..."\'')

@@ -1,0 +1,75 @@
+"""The Flower app of a market, written where ``flwr run`` wants one: a folder with two short files.
+
+``examples/flower-market`` is the same app, to be read and changed.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+_PROJECT = """\
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[project]
+name = "noisemarket-app"
+version = "0.1.0"
+description = "A market for differential-privacy noise, on Flower."
+license = "Apache-2.0"
+dependencies = []
+
+[tool.hatch.build.targets.wheel]
+packages = ["market_app"]
+
+[tool.flwr.app]
+publisher = "noisemarket"
+
+[tool.flwr.app.components]
+serverapp = "market_app.server_app:app"
+clientapp = "market_app.client_app:app"
+
+[tool.flwr.app.config]
+scenario = ""
+folder = ""
+timeout = 600.0
+grace = 600.0
+wait = 120.0
+"""
+
+_CLIENT = '''\
+"""An owner."""
+
+from noisemarket.flower.client import owner_app
+
+app = owner_app()
+'''
+
+_SERVER = '''\
+"""The curator."""
+
+import torch  # noqa: F401 - first and here, so that nothing imports it from two threads at once
+from flwr.app import Context
+from flwr.serverapp import Grid, ServerApp
+
+from noisemarket.flower.job import market_over_flower
+
+app = ServerApp()
+
+
+@app.main()
+def main(grid: Grid, context: Context) -> None:
+    """Run the market that the run config names."""
+    market_over_flower(grid, context.run_config)
+'''
+
+
+def write_app(folder: Path) -> Path:
+    """Write the app, for ``flwr run`` to take from there."""
+    package = folder / "market_app"
+    package.mkdir(parents=True, exist_ok=True)
+    (folder / "pyproject.toml").write_text(_PROJECT, encoding="utf-8")
+    (package / "__init__.py").write_text('"""A market on Flower."""\n', encoding="utf-8")
+    (package / "client_app.py").write_text(_CLIENT, encoding="utf-8")
+    (package / "server_app.py").write_text(_SERVER, encoding="utf-8")
+    return folder

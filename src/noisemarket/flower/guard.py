@@ -1,0 +1,70 @@
+"""Ends the processes of a deployment whose parent died: ``python -m noisemarket.flower.guard``.
+
+It waits on its standard input, on which the parent names every process that it starts (``+pid``)
+and has seen end (``-pid``). When the input ends, by whatever end of the parent, all of them end.
+Flower's helpers leave their parent's process group, so where there is a ``/proc`` they are found by
+a mark in their environment, which they inherit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+MARK = "NOISEMARKET_DEPLOYMENT"
+_PATIENCE = 5.0
+
+
+def main() -> None:
+    """Wait for the end of input, then end what is left."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    token, folder = sys.argv[1], sys.argv[2] if len(sys.argv) > 2 else ""
+    groups: set[int] = set()
+    for line in sys.stdin:
+        word = line.strip()
+        if word == "done":
+            return
+        (groups.add if word.startswith("+") else groups.discard)(int(word[1:]))
+    for group in groups:
+        _signal_group(group, signal.SIGKILL)
+    end_marked(token)
+    if folder:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def marked(token: str) -> list[int]:
+    """The processes that carry a deployment's mark; none where there is no ``/proc``."""
+    wanted = f"{MARK}={token}".encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if int(place.name) != os.getpid() and wanted in (
+                (place / "environ").read_bytes().split(b"\0")
+            ):
+                found.append(int(place.name))
+    return found
+
+
+def end_marked(token: str) -> None:
+    """Kill every process with this mark, and those they may still have started meanwhile."""
+    end = time.monotonic() + _PATIENCE
+    while (left := marked(token)) and time.monotonic() < end:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(process, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _signal_group(group: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+if __name__ == "__main__":
+    main()

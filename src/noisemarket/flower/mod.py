@@ -1,0 +1,144 @@
+"""Noise under contract for any Flower app: a client mod around the app's own training.
+
+The mod takes what the app would send back, its new model, and lets go only of this: the difference
+to the global model, cut as a whole to the contracted norm, plus the owner's contracted noise. That
+hides the owner's whole data (``sharded`` with a single shard), whatever the app does inside. To
+hide one record among many at less noise, the protection must sit inside the training: see
+``client``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.flower.api import (
+    Array,
+    ArrayRecord,
+    Context,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from noisemarket.flower.owner import (
+    OwnerFolder,
+    Refused,
+    agreed,
+    arrays_of,
+    discreet,
+    task_of,
+)
+from noisemarket.privacy.noise import add_noise, rounding_reach
+from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
+
+CLIPPED = "clipped"
+"""The protection of this mod, as terms and statements call it; its setting is ``clip``."""
+
+_SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
+
+Call = Callable[[Message, Context], Message]
+Mod = Callable[[Message, Context, Call], Message]
+
+
+def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
+    """A client mod that clips, charges and adds the owner's noise to every training reply.
+
+    Sigma, clip and cap come from the owner's own terms. The message says which ``job`` and which
+    ``round`` it is in its ``config``, and may say ``sigma``: if it is another than the contracted
+    one, the owner refuses. All other records of the reply are dropped, because nothing accounts for
+    them; ``num-examples`` becomes 1, so that strategies which weigh by it weigh owners alike. Use
+    it on training alone: ``@app.train(mods=[contract_mod()])``.
+    """
+
+    def mod(message: Message, context: Context, call_next: Call) -> Message:
+        @discreet
+        def protected(message: Message, context: Context) -> Message:
+            task, owner = task_of(message), OwnerFolder.of(context)
+            terms = agreed(owner, task)
+            clip = float(terms.settings.get("clip", 0.0))
+            if terms.protection != CLIPPED or not 0.0 < clip < math.inf:
+                raise BadInput("terms", terms.protection, f"need {CLIPPED!r} and a positive clip.")
+            start = _numbers(arrays_of(message))
+            reply = call_next(message, context)
+            if reply.has_error():
+                raise Refused("training failed")
+            trained = reply.content.get(arrays)
+            if not isinstance(trained, ArrayRecord):
+                raise BadInput("reply", arrays, "is no ArrayRecord: name the one with the model.")
+            moved = _numbers(trained)
+            update = _update(start, moved)
+            reach = sharded_sensitivity(
+                clip, 1, Neighbours.named(terms.neighbours), rounding_reach(update.size)
+            )
+            noise = owner.charge(terms, terms.budget(reach, whole_owner=True), task.round_number)
+            released = add_noise(clipped(update, clip), terms.sigma, noise)
+            return Message(
+                RecordDict(
+                    {
+                        arrays: _moved(start, moved, released),
+                        metrics: MetricRecord({"num-examples": 1}),
+                    }
+                ),
+                reply_to=message,
+            )
+
+        return protected(message, context)
+
+    return mod
+
+
+def clipped(update: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
+    """The update, cut to norm ``clip``; one that is not finite counts for nothing."""
+    scale = float(np.abs(update).max(initial=0.0))
+    if not math.isfinite(scale) or scale == 0.0:
+        return np.zeros_like(update)
+    length = scale * math.sqrt(float(np.square(update / scale).sum()))
+    if not math.isfinite(length):
+        return np.zeros_like(update)
+    return update if length <= clip * _SAFE else update * (clip * _SAFE / length)
+
+
+def _numbers(record: ArrayRecord) -> dict[str, NDArray[Any]]:
+    return {name: array.numpy() for name, array in record.items()}
+
+
+def _update(
+    start: dict[str, NDArray[Any]], trained: dict[str, NDArray[Any]]
+) -> NDArray[np.float64]:
+    """What training changed, as one vector over all arrays of floats.
+
+    What is a float, the owner's own model says: averaging may have made floats of the curator's
+    integers.
+    """
+    if [(n, a.shape) for n, a in start.items()] != [(n, a.shape) for n, a in trained.items()]:
+        raise BadInput("reply", "model", "has other arrays than the global model.")
+    changes = [
+        (array.astype(np.float64) - start[name].astype(np.float64)).reshape(-1)
+        for name, array in trained.items()
+        if array.dtype.kind == "f"
+    ]
+    if not changes:
+        raise BadInput("reply", "model", "has no array of floating-point numbers.")
+    return np.concatenate(changes)
+
+
+def _moved(
+    start: dict[str, NDArray[Any]], trained: dict[str, NDArray[Any]], released: NDArray[Any]
+) -> ArrayRecord:
+    """The global model moved by what is released; what is no float stays as the curator sent it."""
+    out: dict[str, Array] = {}
+    at = 0
+    for name, array in start.items():
+        kind = trained[name].dtype
+        if kind.kind != "f":
+            out[name] = Array(array)
+            continue
+        part = released[at : at + array.size].reshape(array.shape)
+        out[name] = Array((array.astype(np.float64) + part).astype(kind))
+        at += array.size
+    return ArrayRecord(out)

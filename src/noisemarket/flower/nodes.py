@@ -1,0 +1,167 @@
+"""The curator's line to the owners: who is there, and messages to each of them.
+
+Owners are known by name. Those that are away, too late, that refuse or fail simply do not answer:
+what is missing is for the caller to see.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from logging import getLogger
+from typing import TYPE_CHECKING
+
+from noisemarket.flower.api import ConfigRecord, Message, RecordDict
+
+if TYPE_CHECKING:
+    from flwr.serverapp import Grid
+
+_POLL = 0.25
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """What an exchange of messages took. Bytes are those of the records, without envelopes."""
+
+    kind: str
+    sent: int
+    answered: int
+    bytes_out: int
+    bytes_in: int
+    seconds: float
+
+
+class Nodes:
+    """The SuperNodes of a job's owners, over a grid.
+
+    A node is the owner under whose name its key was registered; nodes without one (no SuperNode
+    authentication) are asked who they are. ``timeout`` is the longest that an exchange may take,
+    and ``grace`` how long the others have after the last answer that came.
+    """
+
+    def __init__(
+        self,
+        grid: Grid,
+        names: Sequence[str],
+        job_id: str,
+        *,
+        timeout: float = 600.0,
+        grace: float = math.inf,
+    ) -> None:
+        self._grid, self.names, self.job_id = grid, list(names), job_id
+        self.timeout, self.grace = timeout, grace
+        self.known: dict[str, int] = {}
+        """Flower's number of the node of each owner that was ever seen."""
+        self.traffic: list[Traffic] = []
+        self.refusals: dict[str, str] = {}
+        """What each owner that refused said last."""
+        self._unknown: dict[int, int] = {}  # nodes that did not say who they are: how often
+
+    def meet(self, timeout: float = 120.0, *, at_least: int | None = None) -> list[int]:
+        """Wait until the owners are there, by default all; gives the places of those that are."""
+        end = time.monotonic() + timeout
+        wanted = len(self.names) if at_least is None else at_least
+        while len(here := self._look_round()) < wanted and time.monotonic() < end:
+            time.sleep(_POLL)
+        return [owner for owner, name in enumerate(self.names) if name in here]
+
+    def ask(
+        self,
+        kind: str,
+        contents: Mapping[str, RecordDict],
+        *,
+        timeout: float | None = None,
+        group: str = "",
+    ) -> dict[str, Message]:
+        """Send each owner a message and collect what comes back in time, but for error replies.
+
+        A message is dead after ``timeout``: an owner that comes late does not act on it.
+        """
+        numbers = {name: self.known[name] for name in contents if name in self.known}
+        names = {number: name for name, number in numbers.items()}
+        replies = self._exchange(
+            kind,
+            {number: contents[name] for name, number in numbers.items()},
+            self.timeout if timeout is None else timeout,
+            group,
+        )
+        return {names[number]: reply for number, reply in replies.items()}
+
+    def _exchange(
+        self, kind: str, contents: Mapping[int, RecordDict], timeout: float, group: str = ""
+    ) -> dict[int, Message]:
+        if not contents:
+            return {}
+        start = time.monotonic()
+        messages = [
+            Message(content, number, kind, ttl=timeout, group_id=group)
+            for number, content in contents.items()
+        ]
+        pushed = list(self._grid.push_messages(messages))
+        waiting = {name: number for name, number in zip(pushed, contents, strict=False) if name}
+        answers: dict[int, Message] = {}
+        end = start + timeout
+        while waiting:
+            over = time.monotonic() >= end  # then this is the last look
+            for reply in self._grid.pull_messages(list(waiting)):
+                number = waiting.pop(reply.metadata.reply_to_message_id, None)
+                if number is None:
+                    continue
+                if reply.has_error():
+                    self._refused(kind, number, reply.error.reason or "no reason given")
+                else:
+                    answers[number] = reply
+                    end = min(start + timeout, time.monotonic() + self.grace)
+            if over:
+                break
+            if waiting:
+                time.sleep(_POLL)
+        self.traffic.append(
+            Traffic(
+                kind,
+                len(messages),
+                len(answers),
+                _bytes(message.content for message in messages),
+                _bytes(reply.content for reply in answers.values()),
+                time.monotonic() - start,
+            )
+        )
+        return answers
+
+    def _refused(self, kind: str, number: int, reason: str) -> None:
+        getLogger(__name__).warning("%s: node %s: %s", kind, number, reason)
+        for name, its in self.known.items():
+            if its == number:
+                self.refusals[name] = " ".join(reason.split())[:200]
+
+    def _look_round(self) -> set[str]:
+        """The owners whose nodes are online now. New nodes are met, also those that came back."""
+        online: dict[int, str] = {}
+        for node in self._grid.get_nodes():
+            online[node.node_id] = str(getattr(node, "name", ""))
+        known = set(self.known.values())
+        strangers = {}
+        for number, name in online.items():
+            if name in self.names:
+                self.known[name] = number
+            elif not name and number not in known and self._unknown.get(number, 0) < 3:
+                strangers[number] = RecordDict({"config": ConfigRecord({"job": self.job_id})})
+        said = self._exchange("query.hello", strangers, min(60.0, self.timeout))
+        for number in strangers:
+            name = _owner(said.get(number))
+            if name in self.names and self.known.get(name) not in online:
+                self.known[name] = number
+            else:
+                self._unknown[number] = self._unknown.get(number, 0) + 1
+        return {name for name in self.names if self.known.get(name) in online}
+
+
+def _owner(reply: Message | None) -> str:
+    config = None if reply is None else reply.content.get("config")
+    return str(config.get("owner", "")) if isinstance(config, ConfigRecord) else ""
+
+
+def _bytes(contents: Iterable[RecordDict]) -> int:
+    return sum(record.count_bytes() for content in contents for record in content.values())

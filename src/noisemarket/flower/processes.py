@@ -1,0 +1,122 @@
+"""Processes of a deployment: each in a session and with a log of its own, none left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.flower.guard import MARK, end_marked
+
+_PATIENCE = 10.0
+
+
+class Processes:
+    """Named processes with one mark, and the guard that ends them should this process die.
+
+    ``folder``, where given, is removed by the guard in that case.
+    """
+
+    def __init__(self, logs: Path, environment: Mapping[str, str], folder: Path | None) -> None:
+        self.token = secrets.token_hex(16)
+        self._logs, self._environment = logs, dict(environment)
+        self._running: dict[str, subprocess.Popen[bytes]] = {}
+        logs.mkdir(parents=True, exist_ok=True)
+        guard = [sys.executable, "-m", "noisemarket.flower.guard", self.token]
+        guard += [] if folder is None else [str(folder)]
+        self._guard: subprocess.Popen[str] | None = subprocess.Popen(
+            guard, stdin=subprocess.PIPE, text=True, start_new_session=True
+        )
+
+    def environment(self, home: Path) -> dict[str, str]:
+        """What a process of this deployment runs under; ``home`` is its own Flower folder."""
+        return {**self._environment, "FLWR_HOME": str(home), MARK: self.token}
+
+    def log(self, name: str) -> Path:
+        """The log of a process."""
+        return self._logs / f"{name}.log"
+
+    def start(self, name: str, command: Sequence[str], home: Path) -> None:
+        """Start a process; what it prints is added to its log."""
+        if self.alive(name):
+            raise NoisemarketError(f"{name} is running already.")
+        home.mkdir(parents=True, exist_ok=True)
+        with self.log(name).open("ab") as log:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.environment(home),
+                start_new_session=True,
+            )
+        self._running[name] = process
+        self._tell(f"+{process.pid}")
+
+    def alive(self, name: str) -> bool:
+        """Whether a process runs."""
+        return name in self._running and self._running[name].poll() is None
+
+    def pid(self, name: str) -> int:
+        """The number of a process that was started."""
+        return self._running[name].pid
+
+    def stop(self, name: str, *, kill: bool = False) -> None:
+        """End a process: asked to, so that it may say goodbye, or killed as by a crash."""
+        process = self._running.pop(name, None)
+        if process is None:
+            return
+        _signal_group(process, signal.SIGKILL if kill else signal.SIGTERM)
+        try:
+            process.wait(_PATIENCE)
+        except subprocess.TimeoutExpired:
+            _signal_group(process, signal.SIGKILL)
+            process.wait()
+        _signal_group(process, signal.SIGKILL)  # whatever of its group is left
+        self._tell(f"-{process.pid}")
+
+    def tail(self, name: str, lines: int = 5) -> str:
+        """The last words of a process, for an error message."""
+        try:
+            text = self.log(name).read_text(encoding="utf-8", errors="replace")
+        except OSError:
+            return ""
+        return " / ".join(line.strip() for line in text.splitlines()[-lines:] if line.strip())
+
+    def close(self) -> None:
+        """End everything: all asked at once, then whatever is left is killed."""
+        for process in self._running.values():
+            if process.poll() is None:
+                _signal_group(process, signal.SIGTERM)
+        end = time.monotonic() + _PATIENCE
+        for process in self._running.values():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(max(0.1, end - time.monotonic()))
+        for name in list(self._running):
+            self.stop(name, kill=True)
+        end_marked(self.token)
+        if self._guard is not None:
+            self._tell("done")
+            with contextlib.suppress(OSError):
+                assert self._guard.stdin is not None
+                self._guard.stdin.close()
+            self._guard.wait()
+            self._guard = None
+
+    def _tell(self, line: str) -> None:
+        if self._guard is not None and self._guard.stdin is not None:
+            with contextlib.suppress(OSError):
+                self._guard.stdin.write(f"{line}\n")
+                self._guard.stdin.flush()
+
+
+def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)

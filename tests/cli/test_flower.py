@@ -1,0 +1,40 @@
+"""``noisemarket flower`` and ``run --engine``: what is refused, and the app that is written."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from noisemarket.cli.app import app
+from noisemarket.errors import BadInput
+
+pytest.importorskip("flwr", reason="needs the extra flower: pip install 'noisemarket[flower]'")
+
+
+def refused(*words: str) -> str:
+    """What a command that is refused says."""
+    result = CliRunner().invoke(app, list(words))
+    assert isinstance(result.exception, BadInput)
+    return str(result.exception)
+
+
+def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    assert "embedded or flower" in refused("run", "--engine", "ray", "--out", str(out))
+    assert not out.exists()
+
+
+def test_what_messages_cannot_do_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    out = tmp_path / "run"
+    small = ["--set", "owners=3", "--out", str(out), "--engine", "flower"]
+    assert "not played by messages" in refused("run", "--learner", "equilibrium", *small)
+    assert not out.exists()
+
+
+def test_the_app_is_written_once(tmp_path: Path) -> None:
+    place = tmp_path / "app"
+    assert CliRunner().invoke(app, ["flower", "app", str(place)]).exit_code == 0
+    names = {str(path.relative_to(place)) for path in place.rglob("*.*")}
+    assert names >= {"pyproject.toml", "market_app/client_app.py", "market_app/server_app.py"}
+    assert "there already" in refused("flower", "app", str(place))

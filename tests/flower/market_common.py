@@ -1,0 +1,58 @@
+"""A small market for the tests of Flower: three owners, pictures of sixteen by sixteen."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tests.flower.conftest import Node, ProcessGrid
+
+from noisemarket.flower.client import owner_app
+from noisemarket.flower.local import deal_out
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+
+NAMES = ["0", "1", "2"]
+
+
+def idx(array: np.ndarray) -> bytes:
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
+
+
+def write_pictures(folder: Path) -> None:
+    """Pictures of three kinds that are told apart easily, as idx files."""
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(0)
+    for half, count in (("train", 90), ("t10k", 30)):
+        labels = np.arange(count) % 3
+        images = rng.integers(0, 60, (count, 16, 16)) + 60 * labels[:, None, None]
+        (folder / f"{half}-images-idx3-ubyte").write_bytes(idx(images))
+        (folder / f"{half}-labels-idx1-ubyte").write_bytes(idx(labels))
+
+
+def make_scenario(folder: Path, **more: Any) -> Scenario:
+    """The scenario, written into the job's folder; costs are low, so that most owners trade."""
+    write_pictures(folder.parent / "pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = {
+        "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 2, "noise": "simulated",
+        "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400, "letter": 50,
+        "window": 100, "saving_levels": 4, "payment_levels": 6, "privacy_cost": 0.61803,
+        "markup": 0.07771, "seed": 7, **more,
+    }  # fmt: skip
+    scenario = load_scenario(preset="market", settings=settings)
+    (folder / "scenario.toml").write_text(dump_scenario(scenario))
+    return scenario
+
+
+def grid_of(scenario: Scenario, folder: Path, *, named: bool = True) -> ProcessGrid:
+    """The owners of a scenario with their folders, on a grid inside this process."""
+    setups = deal_out(scenario, scenario.environment(), folder / "owners")
+    return ProcessGrid(
+        {
+            number: Node(owner_app(), dict(setup.config), setup.name if named else "")
+            for number, setup in enumerate(setups, start=100)
+        }
+    )

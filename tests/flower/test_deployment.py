@@ -1,0 +1,218 @@
+"""Real Flower processes on loopback, with TLS and authentication: parity, kills, no orphans.
+
+Slow only because Flower starts a process for every message: two minutes on two busy cores.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.training import State, train
+from noisemarket.flower.deployment import Deployment, NodeSetup, toml_lines
+from noisemarket.flower.guard import marked
+from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.server import deal, model_settings
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.journal import read_journal
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import dump_scenario, load_scenario
+from noisemarket.training import Order, order, read_contracts
+
+APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
+NAMES = ["0", "1", "2"]
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+
+
+def idx(array: np.ndarray) -> bytes:
+    shape = struct.pack(f">{array.ndim}I", *array.shape)
+    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A running deployment of three owners (and one stranger), and the job that they train."""
+
+    deployment: Deployment
+    order: Order
+    folder: Path
+
+    def settings(self, out: str, **more: float) -> dict[str, str | float]:
+        paths = {"scenario": "scenario.toml", "contracts": "contracts.csv", "folder": out}
+        return {key: str(self.folder / name) for key, name in paths.items()} | more
+
+    def metrics(self, out: str) -> list[dict[str, object]]:
+        text = (self.folder / out / "metrics.jsonl").read_text()
+        return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    folder = tmp_path_factory.mktemp("flower")
+    rng = np.random.default_rng(0)
+    for half, count in (("train", 90), ("t10k", 30)):
+        labels = np.arange(count) % 3
+        images = rng.integers(0, 60, (count, 16, 16)) + 60 * labels[:, None, None]
+        (folder / f"{half}-images-idx3-ubyte").write_bytes(idx(images))
+        (folder / f"{half}-labels-idx1-ubyte").write_bytes(idx(labels))
+    settings = {
+        "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 3, "noise": "simulated",
+        "data": str(folder),
+    }  # fmt: skip
+    scenario = load_scenario(preset="market", settings=settings)
+    (folder / "scenario.toml").write_text(dump_scenario(scenario))
+    (folder / "contracts.csv").write_text("owner,sigma\n0,0.01\n1,0.02\n2,0.0\n")
+    environment = scenario.environment()
+    sigma = read_contracts(str(folder / "contracts.csv"), environment)
+    made = order(scenario, environment, sigma)
+    setups = deal(made, NAMES, model_settings(made), folder / "owners")
+    nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
+    with Deployment(nodes, folder / "deployment", register=NAMES) as deployment:
+        token = deployment.processes.token
+        yield Setting(deployment, made, folder)
+    assert marked(token) == []
+
+
+def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
+    deployment = setting.deployment
+    assert sorted(deployment.online()) == NAMES
+    end = time.monotonic() + 60
+    while deployment.processes.alive("mallory"):
+        assert time.monotonic() < end
+        time.sleep(0.2)
+    assert "SuperNode ID" not in deployment.log("mallory").read_text()
+
+
+def test_one_job_through_kills_ends_with_the_embedded_engines_model(setting: Setting) -> None:
+    """The SuperLink is killed after the first round, a node after the second."""
+    deployment, said = setting.deployment, list[str]()
+
+    def kill_superlink(line: str) -> None:
+        said.append(line)
+        if line.startswith("Round 1 of 3"):
+            deployment.stop_superlink(kill=True)
+
+    first = deployment.run(APP, setting.settings("run", timeout=120.0), show=kill_superlink)
+    assert not first.completed
+    assert "3 of 3 owners are here." in said
+    assert len(setting.metrics("run")) == 1
+
+    deployment.start_superlink()
+    deployment.wait_online(3)
+
+    def kill_node(line: str) -> None:
+        said.append(line)
+        if line.startswith("Round 2 of 3"):
+            deployment.stop_node("2", kill=True)
+
+    second = deployment.run(APP, setting.settings("run", timeout=120.0, grace=15.0), show=kill_node)
+    assert second.completed, "\n".join(said)
+    rounds = setting.metrics("run")
+    assert [one["number"] for one in rounds] == [1, 2, 3]
+    assert [one["delivered"] for one in rounds] == [[0, 1, 2], [0, 1, 2], [0, 1]]
+
+    def present(number: int) -> list[int]:
+        return [0, 1, 2] if number < 2 else [0, 1]
+
+    made = setting.order
+    with LocalEngine(made.job, 1) as engine:
+        state = State.first(engine.first_weights())
+        accountant = Accountant(made.budgets)
+        list(train(engine, made.job, accountant, made.plan, state, present=present))
+    with np.load(setting.folder / "run" / "model.npz") as model:
+        assert np.abs(state.weights - engine_start(made)).max() > 1e-4  # something was learned
+        assert np.allclose(model["weights"], state.weights, rtol=0, atol=1e-6)
+    for name in NAMES:
+        journal = OwnerFolder(name, setting.folder / "owners" / name).journal(made.fingerprint)
+        rounds_charged = {charge.round for charge in read_journal(journal).charges}
+        assert rounds_charged >= ({0, 1, 2} if name != "2" else {0, 1})
+
+
+def engine_start(made: Order) -> np.ndarray:
+    return made.start().weights
+
+
+def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -> None:
+    deployment = setting.deployment
+    number = deployment.node_ids["1"]
+    deployment.stop_node("1")
+    assert "1" not in deployment.online()
+    deployment.restart_node("1")
+    assert "1" in deployment.online()
+    assert deployment.node_ids["1"] == number
+    assert deployment.log("1").read_text().count(f"SuperNode ID: {number}") >= 2
+
+
+def test_an_app_that_fails_or_cannot_run_says_so(setting: Setting, tmp_path: Path) -> None:
+    missing = setting.settings("other") | {"contracts": "missing.csv"}
+    said: list[str] = []
+    assert not setting.deployment.run(APP, missing, show=said.append).completed
+    assert any("missing.csv" in line for line in said)
+    with pytest.raises(NoisemarketError, match="flwr run failed"):
+        setting.deployment.run(tmp_path)
+
+
+HOLDER = """
+import sys, time
+from noisemarket.flower.deployment import Deployment, NodeSetup
+
+with Deployment([NodeSetup("a")], secure=False) as deployment:
+    print(deployment.processes.token, deployment.folder, *deployment.online(), flush=True)
+    time.sleep(300)
+"""
+
+
+def test_a_killed_parent_leaves_no_process_and_no_folder(tmp_path: Path) -> None:
+    script = tmp_path / "holder.py"
+    script.write_text(HOLDER)
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as main:
+        assert main.stdout is not None
+        token, folder, *online = main.stdout.readline().split()
+        assert len(online) == 1
+        assert len(marked(token)) >= 4  # SuperLink, SuperNode and the SuperExec of each
+        main.kill()
+        main.wait()
+    end = time.monotonic() + 30
+    while marked(token) or Path(folder).exists():
+        assert time.monotonic() < end, "a process or its folder outlives its parent"
+        time.sleep(0.1)
+
+
+def test_an_exception_stops_everything(tmp_path: Path) -> None:
+    broken = Deployment([NodeSetup("a")], tmp_path / "dep", secure=False, patience=60)
+    (tmp_path / "dep" / "superlink.db").mkdir()  # no database can be opened here
+    with pytest.raises(NoisemarketError, match="superlink did not start"):
+        broken.__enter__()
+    with pytest.raises(NoisemarketError, match="not running"):
+        broken.online()
+
+
+@pytest.mark.parametrize("names", [[], ["a", "a"], ["superlink"], ["../a"], ["a b"]])
+def test_bad_names_are_refused(names: list[str], tmp_path: Path) -> None:
+    with pytest.raises(BadInput):
+        Deployment([NodeSetup(name) for name in names], tmp_path)
+
+
+def test_settings_are_toml() -> None:
+    import tomllib
+
+    values = {"a": 'quote " and \\', "b": 1.5, "c": True, "d-e": 3}
+    assert tomllib.loads(toml_lines(values)) == values
+
+
+def test_the_run_folder_is_the_embedded_ones(setting: Setting) -> None:
+    names = {path.name for path in RunFolder(setting.folder / "run").path.iterdir()}
+    assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
+    assert names >= {"statements.json", "traffic.json"}

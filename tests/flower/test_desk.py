@@ -1,0 +1,287 @@
+"""An owner's desk: what it signs and what it refuses, letters that come twice, secrets it needs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Message, RecordDict
+from tests.flower.conftest import Node, ProcessGrid
+from tests.flower.market_common import grid_of, make_scenario
+
+from noisemarket.flower import wire
+from noisemarket.flower.desk import Desk, Invitation
+from noisemarket.flower.job import hold_market
+from noisemarket.flower.owner import OwnerFolder, Refused
+from noisemarket.learning.post import Sheet
+from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
+from noisemarket.scenario import Scenario
+
+
+class Cut(Exception):
+    """Here the test takes over from the curator."""
+
+
+@dataclass(frozen=True)
+class Offered:
+    """A market that has been played and stopped at its offers, none of them delivered."""
+
+    node: Node
+    folder: Path
+    contract: Contract
+    plan: dict[str, Any]
+    letters: list[Message]
+    curator: KeyPair
+
+    def send(self, kind: str, content: RecordDict) -> Message:
+        return self.node.answer(Message(content, 100, kind), 100)
+
+    def offer(self, contract: Contract, plan: dict[str, Any] | None = None) -> Message:
+        return self.send(wire.OFFER, wire.offer(contract, plan or self.plan))
+
+    def signature(self) -> str:
+        return str(self.offer(self.contract).content["config"]["signature"])
+
+
+def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
+    grid: ProcessGrid = grid_of(scenario, folder)
+    push, letters = grid.push_messages, list[Message]()
+
+    def cut(messages: Any) -> Any:
+        made = list(messages)
+        if made[0].metadata.message_type == wire.OFFER:
+            raise Cut(made[0])
+        letters.extend(m for m in made if m.metadata.dst_node_id == 100 and "arrays" in m.content)
+        return push(made)
+
+    grid.push_messages = cut  # type: ignore[method-assign]
+    with pytest.raises(Cut) as caught:
+        hold_market(grid, scenario, folder, lambda line: None, timeout=30, wait=0.2)
+    contract, plan = wire.read_offer(caught.value.args[0])
+    assert contract.owner == "0"
+    key = KeyPair.load(folder / "curator")
+    return Offered(grid.nodes[100], folder, contract, plan, letters, key)
+
+
+@pytest.fixture
+def offered(tmp_path: Path) -> Offered:
+    return stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
+
+
+def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None:
+    signature = offered.signature()
+    assert holds("owner", offered.contract, signature)
+    assert offered.signature() == signature
+    other = offered.offer(offered.contract, offered.plan | {"seed": 8})
+    assert other.error.reason == "another contract was signed in this job"
+
+
+def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
+    """Where the curator's budget does not reach to a deal."""
+    sigma = offered.contract.sigma + offered.contract.saving
+    assert offered.contract.saving > 0
+    rho = offered.contract.rho_per_round * (offered.contract.sigma / sigma) ** 2
+    nothing = replace(
+        offered.contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
+        rho_cap=rho * offered.contract.rounds,
+    )  # fmt: skip
+    assert not offered.offer(nothing).has_error()
+
+
+FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {
+    "less noise": (lambda c: replace(c, sigma=c.sigma / 2), "not what was agreed"),
+    "more saving": (lambda c: replace(c, saving=c.saving * 2), "not what was agreed"),
+    "less money": (lambda c: replace(c, payment=c.payment - 1), "not what was agreed"),
+    "more rounds": (lambda c: replace(c, rounds=c.rounds + 1), "terms of the invitation"),
+    "another clip": (lambda c: replace(c, clip=9.0), "terms of the invitation"),
+    "no false alarm": (lambda c: replace(c, false_alarm=0.5), "terms of the invitation"),
+    "simulated": (lambda c: replace(c, simulated=not c.simulated), "terms of the invitation"),
+    "a higher cap": (lambda c: replace(c, rho_cap=c.rho_cap * 2), "more than the owner does"),
+    "another cost": (lambda c: replace(c, rho_per_round=c.rho_per_round / 2), "does not cost"),
+    "another owner": (lambda c: replace(c, owner="1"), "another owner's"),
+    "another key": (lambda c: replace(c, owner_key="0" * 64), "another owner's"),
+    "another curator": (lambda c: replace(c, curator_key="0" * 64), "another owner's"),
+    "another nonce": (lambda c: replace(c, nonce="0" * 32), "another owner's"),
+    "another job": (lambda c: replace(c, job="f" * 32), "nothing was negotiated"),
+    "expired": (
+        lambda c: replace(c, offered_at="2020-01-01T00:00:00+00:00",
+                          expires_at="2020-01-02T00:00:00+00:00"),
+        "expired",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FORGED)
+def test_a_forged_or_replayed_offer_is_refused_and_leaves_nothing(
+    offered: Offered, name: str
+) -> None:
+    change, reason = FORGED[name]
+    reply = offered.offer(change(offered.contract))
+    assert reply.has_error()
+    assert reason in str(reply.error.reason)
+    assert not list(offered.folder.glob("owners/*/jobs/*/offer.json"))
+    assert not offered.offer(offered.contract).has_error()
+
+
+def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path) -> None:
+    """The same owner, with the folder it has, in a second job of the same curator."""
+    other = tmp_path / "other"
+    scenario = make_scenario(other)
+    (other / "owners").symlink_to(offered.folder / "owners")
+    (other / "curator").mkdir(mode=0o700)
+    key = offered.folder / "curator" / "signing-key.pem"
+    (other / "curator" / "signing-key.pem").write_bytes(key.read_bytes())
+    (other / "curator" / "signing-key.pem").chmod(0o600)
+    second = stop_at_offers(scenario, other)
+    assert second.contract.job != offered.contract.job
+    assert second.contract.payment == offered.contract.payment
+    assert "owner's, curator's or offer's" in str(
+        second.offer(replace(offered.contract, job=second.contract.job)).error.reason
+    )
+    assert not second.offer(second.contract).has_error()
+
+
+@pytest.mark.parametrize("noise", ["not bytes", b"{}", b"\xff"])
+def test_an_offer_that_cannot_be_read_is_refused(offered: Offered, noise: object) -> None:
+    reply = offered.send(wire.OFFER, wire.with_config(contract=noise, plan="{}"))
+    assert "cannot be read" in str(reply.error.reason)
+    plan = {"index": 0, "seed": 1, "model": {"channels": "x"}}
+    reply = offered.offer(offered.contract, plan)
+    assert "cannot be done as offered" in str(reply.error.reason)
+
+
+def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) -> None:
+    signature = offered.signature()
+
+    def keep(contract: Contract, mine: str, theirs: str) -> Message:
+        return offered.send(wire.KEEP, wire.signed(SignedContract(contract, mine, theirs)))
+
+    good = offered.curator.sign(CURATOR, offered.contract)
+    stranger = KeyPair.create(tmp_path / "stranger")
+    forged = replace(offered.contract, curator_key=stranger.public_hex)
+    for contract, mine, theirs, reason in (
+        (offered.contract, signature, "0" * 128, "curator's signature"),
+        (offered.contract, "0" * 128, good, "not the contract that was signed"),
+        (forged, signature, stranger.sign(CURATOR, forged), "not the contract that was signed"),
+    ):
+        assert reason in str(keep(contract, mine, theirs).error.reason)
+    assert not list(offered.folder.glob("owners/*/jobs/*/terms.json"))
+    assert not keep(offered.contract, signature, good).has_error()
+    terms = json.loads(next(iter(offered.folder.glob("owners/*/jobs/*/terms.json"))).read_text())
+    assert terms["sigma"] == offered.contract.sigma
+    assert terms["rho_cap"] == offered.contract.rho_cap
+
+
+def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:
+    good = offered.curator.sign(CURATOR, offered.contract)
+    kept = offered.send(wire.KEEP, wire.signed(SignedContract(offered.contract, "0" * 128, good)))
+    assert "nothing was signed" in str(kept.error.reason)
+    said = {"job": offered.contract.job, "paid": 1, "head": "1:x"}
+    assert "no contract" in str(offered.send(wire.SETTLED, wire.with_config(**said)).error.reason)
+    for change in ({"paid": "x"}, {"head": 1}, {"job": 1}, {"head": "x" * 101}, {"job": "../x"}):
+        assert offered.send(wire.SETTLED, wire.with_config(**said | change)).has_error()
+
+
+def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:
+    assert len(offered.letters) == 8
+    place = next(iter(offered.folder.glob("owners/owner-0/jobs/*/play.npz")))
+    before = place.read_bytes()
+    replies = [offered.node.answer(message, 100) for message in offered.letters]
+    again = [offered.node.answer(message, 100) for message in offered.letters]
+    for one, other in zip(replies, again, strict=True):
+        first, second = wire.read_reply(one), wire.read_reply(other)
+        assert first is not None
+        assert second is not None
+        assert np.array_equal(first.offers, second.offers)
+        assert np.array_equal(first.signed, second.signed)
+    assert place.read_bytes() == before
+
+
+def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
+    """Else a curator could ask an owner's player what it would have done."""
+    invitation, sheet = wire.read_letter(offered.letters[3])
+    turned = Sheet(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
+    reply = offered.send(wire.LETTER, wire.letter(invitation, turned))
+    assert "another letter" in str(reply.error.reason)
+    more = Sheet(400, sheet.quotes, sheet.signs)
+    reply = offered.send(wire.LETTER, wire.letter(invitation, more))
+    assert "longer than was agreed" in str(reply.error.reason)
+    other = replace(invitation, key=invitation.key + 1)
+    reply = offered.send(wire.LETTER, wire.letter(other, sheet))
+    assert "another one" in str(reply.error.reason)
+
+
+def desk_and_letter(tmp_path: Path, **config: Any) -> tuple[Desk, Invitation, Sheet]:
+    """A new owner's desk, and a first letter to it."""
+    offered = stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
+    folder = tmp_path / "owner"
+    folder.mkdir(mode=0o700)
+    invitation, sheet = wire.read_letter(offered.letters[0])
+    return Desk(OwnerFolder("0", folder), config), invitation, sheet
+
+
+NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-weight": 2.5}
+
+
+def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
+    desk, invitation, sheet = desk_and_letter(tmp_path, **NUMBERS, **{"allow-simulated": True})
+    reply = desk.answer(invitation, sheet)
+    assert len(reply) == 50
+    again = Desk(desk.owner, {**NUMBERS, "allow-simulated": True}).answer(invitation, sheet)
+    assert np.array_equal(again.offers, reply.offers)  # whatever seed a new player would draw
+
+
+@pytest.mark.parametrize(
+    ("config", "reason"),
+    [
+        (NUMBERS, "noise from a seed hides nothing"),
+        ({**NUMBERS, "allow-simulated": True, "curator-key": "0" * 64}, "not the curator's key"),
+    ],
+)
+def test_an_owner_plays_only_what_it_was_set_up_for(
+    tmp_path: Path, config: dict[str, Any], reason: str
+) -> None:
+    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
+    with pytest.raises(Refused, match=reason):
+        desk.answer(invitation, sheet)
+
+
+def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
+    offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
+    assert "more than the owner does" in str(offered.offer(offered.contract).error.reason)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "{}", '{"job": 1}', "null"],
+)
+def test_an_invitation_that_cannot_be_read_is_refused(text: str) -> None:
+    with pytest.raises(Refused, match="cannot be read"):
+        Invitation.from_json(text)
+
+
+def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
+    invitation, _ = wire.read_letter(offered.letters[0])
+    good = json.loads(invitation.to_json())
+    assert Invitation.from_json(json.dumps(good)) == invitation
+    table = good["table"]
+    for bad in (
+        good | {"key": -1},
+        good | {"key": 2**64},
+        good | {"curator_key": "z" * 64},
+        good | {"work": []},
+        good | {"more": 1},
+        good | {"table": table | {"rule": "unknown"}},
+        good | {"table": table | {"iterations": 0}},
+        good | {"table": table | {"levels": table["levels"] | {"saving_levels": 10**9}}},
+        good | {"table": table | {"protocol": "other"}},
+        good | {"table": table | {"settings": table["settings"] | {"discount": "x"}}},
+    ):
+        with pytest.raises(Refused, match="cannot be read"):
+            Invitation.from_json(json.dumps(bad))

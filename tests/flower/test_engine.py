@@ -1,0 +1,192 @@
+"""The engine over a grid: parity with the embedded one, and owners away or sending rubbish."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from tests.flower.conftest import JOB, NAMES, Node, ProcessGrid, small
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.local import LocalEngine, seeded
+from noisemarket.federated.model import CNN
+from noisemarket.federated.training import State, train
+from noisemarket.flower.client import cnn, owner_app
+from noisemarket.flower.engine import FlowerEngine
+from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.server import model_settings, train_over_flower
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.journal import read_journal
+from noisemarket.runfolder import RunFolder
+from noisemarket.training import Order
+
+Owners = dict[str, dict[str, Any]]
+
+
+def grid_of(owners: Owners, *, named: bool = True) -> ProcessGrid:
+    return ProcessGrid(
+        {
+            number: Node(owner_app(small), config, name if named else "")
+            for number, (name, config) in enumerate(owners.items(), start=100)
+        }
+    )
+
+
+def rubbish(content: RecordDict) -> ClientApp:
+    app = ClientApp()
+
+    @app.train()
+    def send(message: Message, context: Context) -> Message:
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def folder(path: Path) -> RunFolder:
+    path.mkdir(exist_ok=True)
+    return RunFolder(path)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_same_global_model_as_the_embedded_engine(
+    order: Order, owners: Owners, tmp_path: Path, named: bool
+) -> None:
+    said: list[str] = []
+    grid = grid_of(owners, named=named)
+    done = train_over_flower(grid, order, NAMES, folder(tmp_path / "run"), show=said.append)
+    with LocalEngine(order.job, 1) as engine:
+        state = State.first(engine.first_weights())
+        results = list(train(engine, order.job, Accountant(order.budgets), order.plan, state))
+    assert done.complete
+    assert [one.score for one in done.results] == [one.score for one in results]
+    with np.load(tmp_path / "run" / "model.npz") as model:
+        assert np.array_equal(model["weights"], state.weights)
+    for name in NAMES:
+        path = OwnerFolder(name, Path(owners[name]["owner-folder"])).journal(JOB)
+        assert [charge.round for charge in read_journal(path).charges] == [0, 1]
+    kinds = [one.kind for one in done.traffic]
+    assert kinds == (["train"] * 2 if named else ["query.hello", "train", "train"])
+    size = 4 * len(state.weights)
+    assert all(3 * size < one.bytes_in < 3 * size + 2000 for one in done.traffic[-2:])
+    assert said[0] == "3 of 3 owners are here."
+
+
+def test_no_private_number_or_datum_is_in_any_message(
+    order: Order, owners: Owners, tmp_path: Path
+) -> None:
+    grid = grid_of(owners)
+    train_over_flower(grid, order, NAMES, folder(tmp_path / "run"), show=lambda line: None)
+    assert len(grid.sent) == 6
+    for message in grid.sent:
+        assert set(message.content) == {"arrays", "config"}
+        assert set(message.content["config"]) == {"job", "round", "sigma"}
+
+
+def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
+    order: Order, owners: Owners, tmp_path: Path
+) -> None:
+    grid = grid_of(owners)
+    broken = Array("float32", (45,), "numpy.ndarray", b"\x93NUMPY rubbish")
+    grid.nodes[100] = Node(
+        rubbish(RecordDict({"arrays": ArrayRecord({"weights": broken})})), {}, "anna"
+    )
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.meet(0.1) == [0, 1, 2]
+        first = engine.first_weights()
+        made = engine.train(0, first, [0, 1, 2])
+        assert made[0] is None
+        assert made[1] is not None
+        grid.nodes[100].app = rubbish(RecordDict({"config": ConfigRecord({"x": 1})}))
+        del grid.nodes[101]  # died: the engine waits for it in vain
+        made = engine.train(1, first, [0, 1, 2])
+        assert (made[0], made[1]) == (None, None)
+        assert made[2] is not None
+        assert engine.meet(0.1) == [0, 2]
+    short = ArrayRecord({"weights": Array(np.ones(3, np.float32))})
+    grid.nodes[100].app = rubbish(RecordDict({"arrays": short}))
+    done = train_over_flower(
+        grid, order, NAMES, folder(tmp_path / "run"), timeout=1, wait=0.1, show=lambda line: None
+    )
+    assert done.complete
+    assert [one.delivered for one in done.results] == [(2,), (2,)]
+    assert [one.refused for one in done.results] == [((0, "wrong shape"),)] * 2
+    assert [one.releases for one in done.statements] == [2, 0, 2]  # who is away is not charged
+
+
+def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) -> None:
+    order.job.sigma[0] = 0.01  # the curator would like less noise than was contracted
+    with FlowerEngine(grid_of(owners), order.job, NAMES, JOB, timeout=1) as engine:
+        engine.meet(0.1)
+        made = engine.train(0, engine.first_weights(), [0, 1])
+    assert made[0] is None
+    assert made[1] is not None
+
+
+def test_after_an_answer_the_others_have_the_grace(order: Order, owners: Owners) -> None:
+    grid = grid_of(owners)
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=600, grace=0.1) as engine:
+        engine.meet(0.1)
+        del grid.nodes[102]
+        made = engine.train(0, engine.first_weights(), [0, 1, 2])
+    assert [made[owner] is None for owner in range(3)] == [False, False, True]
+
+
+def test_a_node_that_comes_back_under_another_number_is_met_again(
+    order: Order, owners: Owners
+) -> None:
+    grid = grid_of(owners, named=False)
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.meet(0.1) == [0, 1, 2]
+        back = grid.nodes.pop(101)
+        assert engine.meet(0.1) == [0, 2]
+        grid.nodes[555] = back
+        assert engine.meet(0.1) == [0, 1, 2]
+        assert engine.train(0, engine.first_weights(), [1])[1] is not None
+
+
+def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> None:
+    """Neither a node registered under another name, nor a second one that says it is Bob."""
+    grid = grid_of(owners, named=False)
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        engine.meet(0.1)
+        grid.nodes[600] = Node(owner_app(small), owners["bob"])
+        grid.nodes[601] = Node(owner_app(small), owners["bob"], "mallory")
+        engine.meet(0.1)
+        assert engine.nodes["bob"] == 101
+    fresh = ProcessGrid({601: grid.nodes[601]})
+    with FlowerEngine(fresh, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.meet(0.1) == []
+
+
+@pytest.mark.parametrize("downsampling", ["pool", "stride"])
+def test_terms_build_the_very_model_of_the_job(order: Order, downsampling: str) -> None:
+    """Same number of parameters is not enough: what the model computes must be the same."""
+    maker = partial(CNN, (2, 3), 8, 4, 16, downsampling=downsampling)
+    settings = model_settings(replace(order, job=replace(order.job, model=maker)))
+    pictures = torch.rand(5, 1, 16, 16)
+    ours, theirs = (
+        seeded(made, 3).module(pictures)
+        for made in (maker, partial(cnn, json.loads(json.dumps(settings))))
+    )
+    assert torch.equal(ours, theirs)
+    with pytest.raises(BadInput, match="not the scenario's CNN"):
+        model_settings(order)
+
+
+def test_without_owners_the_job_stops_and_can_go_on(
+    order: Order, owners: Owners, tmp_path: Path
+) -> None:
+    run = folder(tmp_path / "run")
+    with pytest.raises(NoisemarketError, match="No owner is here"):
+        train_over_flower(ProcessGrid({}), order, NAMES, run, wait=0.1, show=lambda line: None)
+    done = train_over_flower(grid_of(owners), order, NAMES, run, show=lambda line: None)
+    assert done.complete
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2

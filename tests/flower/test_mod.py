@@ -1,0 +1,136 @@
+"""The client mod around an app of one's own: clip, noise, charge, and nothing else goes out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp.strategy import FedAvg
+from tests.flower.conftest import JOB, Node, ProcessGrid
+
+from noisemarket.flower.mod import CLIPPED, clipped, contract_mod
+from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
+from noisemarket.privacy.journal import read_journal
+
+SHAPES = {"first": (50, 60), "bias": (60,), "second": (60, 3)}
+SIZE = sum(int(np.prod(shape)) for shape in SHAPES.values())
+CLIP = 2.0
+
+
+def model(value: float = 0.0) -> ArrayRecord:
+    arrays = {name: Array(np.full(shape, value, np.float32)) for name, shape in SHAPES.items()}
+    return ArrayRecord({**arrays, "steps": Array(np.array([7]))})
+
+
+def own_app(step: float) -> ClientApp:
+    """Somebody's app, with a model and metrics of its own: every weight moves by ``step``."""
+    app = ClientApp()
+
+    @app.train(mods=[contract_mod()])
+    def train(message: Message, context: Context) -> Message:
+        if step < 0:
+            raise RuntimeError("secret")
+        start = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        moved = {
+            name: Array(np.array([8]) if name == "steps" else array + np.float32(step))
+            for name, array in start.items()
+        }
+        told = MetricRecord({"loss": 3.25, "num-examples": 77})
+        extra = ConfigRecord({"first-record": "secret"})
+        content = RecordDict({"arrays": ArrayRecord(moved), "metrics": told, "extra": extra})
+        return Message(content, reply_to=message)
+
+    return app
+
+
+def folder(path: Path, sigma: float = 0.5, **changes: Any) -> dict[str, Any]:
+    terms = {"protection": CLIPPED, "settings": {"clip": CLIP}, "noise": "simulated", "seed": 3}
+    OwnerFolder("anna", path).agree(Terms(JOB, "anna", 0, sigma, **terms | changes))
+    return {"owner": "anna", "owner-folder": str(path)}
+
+
+def ask(config: dict[str, Any], step: float, **told: Any) -> Message:
+    record = ConfigRecord({"job": JOB, "round": 0} | told)
+    message = Message(RecordDict({"arrays": model(1.0), "config": record}), 1, "train")
+    return own_app(step)(message, Context(1, 1, config, RecordDict(), {}))
+
+
+def update(reply: Message) -> np.ndarray:
+    record = reply.content["arrays"]
+    return np.concatenate([(record[name].numpy() - 1.0).reshape(-1) for name in SHAPES])
+
+
+def test_without_noise_the_whole_update_is_cut_to_the_clip(tmp_path: Path) -> None:
+    config = folder(tmp_path, sigma=0.0)
+    large = update(ask(config, 5.0))
+    assert np.linalg.norm(large) == pytest.approx(CLIP, rel=1e-4)
+    assert np.ptp(large) < 1e-6  # its direction is kept
+    small = update(ask(config, 0.001))
+    assert small == pytest.approx(0.001, rel=1e-2)
+
+
+def test_the_noise_is_the_contracted_one_over_all_arrays(tmp_path: Path) -> None:
+    noise = update(ask(folder(tmp_path), 0.0))
+    assert noise.std() == pytest.approx(0.5, rel=5 / np.sqrt(2 * SIZE))
+    assert abs(noise.mean()) < 5 * 0.5 / np.sqrt(SIZE)
+    other = update(ask(folder(tmp_path), 0.0, round=1))
+    assert abs(np.corrcoef(noise, other)[0, 1]) < 0.1
+
+
+def test_nothing_but_the_protected_model_goes_out(tmp_path: Path) -> None:
+    reply = ask(folder(tmp_path), 5.0)
+    assert set(reply.content) == {"arrays", "metrics"}
+    assert dict(reply.content["metrics"]) == {"num-examples": 1}
+    assert reply.content["arrays"]["steps"].numpy() == [7]  # no float: as the curator sent it
+    journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
+    statement = journal.statement("anna")
+    assert statement.releases == 1
+    assert statement.protects.startswith("the owner's whole data")
+    assert statement.rho_per_round == pytest.approx((2 * CLIP / 0.5) ** 2 / 2, rel=1e-4)
+
+
+@pytest.mark.parametrize("told", [{"sigma": 0.4}, {"job": "other"}, {"round": -1}])
+def test_another_contract_is_refused_before_anything_is_trained(
+    tmp_path: Path, told: dict[str, Any]
+) -> None:
+    reply = ask(folder(tmp_path), -1.0, **told)  # training would raise
+    assert reply.error.code == REFUSED
+    assert not OwnerFolder("anna", tmp_path).journal(JOB).exists()
+
+
+def test_terms_of_another_protection_and_failures_give_nothing_away(tmp_path: Path) -> None:
+    failed = ask(folder(tmp_path / "a"), -1.0)
+    assert (failed.error.code, failed.error.reason) == (FAILED, "failed on the owner's side")
+    wrong = ask(folder(tmp_path / "b", protection="paper", settings={}), 1.0)
+    assert (wrong.error.code, wrong.error.reason) == (FAILED, "failed on the owner's side")
+
+
+def test_an_update_that_is_not_finite_counts_for_nothing() -> None:
+    for bad in (np.array([1.0, np.nan]), np.array([np.inf, 0.0])):
+        assert not clipped(bad, 1.0).any()
+    huge = clipped(np.full(10, 1e300), 1.0)
+    assert np.linalg.norm(huge) == pytest.approx(1.0)
+    assert np.linalg.norm(huge) <= 1.0
+
+
+def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
+    """An app with FedAvg: the global model moves by the mean of the clipped, noised updates."""
+    nodes = {}
+    for number, name in enumerate(("anna", "bob"), start=1):
+        path = tmp_path / name
+        terms = Terms(JOB, name, number, 0.0, CLIPPED, {"clip": CLIP}, noise="simulated")
+        OwnerFolder(name, path).agree(terms)
+        nodes[number] = Node(own_app(5.0), {"owner": name, "owner-folder": str(path)})
+    strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=2)
+    result = strategy.start(
+        ProcessGrid(nodes), model(1.0), num_rounds=2, train_config=ConfigRecord({"job": JOB})
+    )
+    moved = np.concatenate([result.arrays[name].numpy().reshape(-1) - 1.0 for name in SHAPES])
+    assert np.linalg.norm(moved) == pytest.approx(2 * CLIP, rel=1e-3)
+    for name in ("anna", "bob"):
+        journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
+        assert [charge.round for charge in journal.charges] == [1, 2]

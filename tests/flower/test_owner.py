@@ -1,0 +1,174 @@
+"""An owner's ClientApp: the embedded engine's bits, the journal, and what it refuses."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from tests.flower.conftest import JOB, NAMES, make_order, small
+from torch import nn
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.local import LocalEngine, first_weights
+from noisemarket.flower.client import owner_app
+from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
+from noisemarket.privacy.journal import read_journal
+from noisemarket.training import Order
+
+Config = dict[str, Any]
+
+
+def ask(weights: np.ndarray, **config: Any) -> Message:
+    told = {"job": JOB, "round": 0, "sigma": 0.1} | config
+    record = ConfigRecord({key: value for key, value in told.items() if value is not None})
+    arrays = ArrayRecord({"weights": Array(weights)})
+    return Message(RecordDict({"arrays": arrays, "config": record}), 1, "train")
+
+
+def call(config: Config, message: Message, models: Any = small) -> Message:
+    return owner_app(models)(message, Context(1, 1, config, RecordDict(), {}))
+
+
+def start(order: Order) -> np.ndarray:
+    return first_weights(order.job.model, order.job.seed).astype(np.float32)
+
+
+def charges(config: Config) -> int:
+    path = OwnerFolder("anna", Path(config["owner-folder"])).journal(JOB)
+    return len(read_journal(path).charges) if path.exists() else 0
+
+
+def test_an_owner_says_who_it_is(owners: dict[str, Config]) -> None:
+    reply = call(owners["bob"], Message(RecordDict(), 1, "query.hello"))
+    assert dict(reply.content["config"]) == {"owner": "bob"}
+
+
+def test_uploads_are_the_embedded_engines_bit_by_bit(
+    order: Order, owners: dict[str, Config]
+) -> None:
+    weights = start(order)
+    with LocalEngine(order.job, 1) as engine:
+        expected = [engine.train(r, weights.astype(np.float64), range(3)) for r in (0, 1)]
+    for number in (0, 1):
+        for index, name in enumerate(NAMES):
+            sigma = float(order.job.sigma[index])
+            reply = call(owners[name], ask(weights, round=number, sigma=sigma))
+            assert list(reply.content) == ["arrays"]
+            upload = reply.content["arrays"]["weights"].numpy()
+            assert upload.dtype == np.float32
+            assert np.array_equal(upload, expected[number][index])
+    assert charges(owners["anna"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"sigma": 0.05}, "sigma is not the contracted one"),
+        ({"sigma": "0.1"}, "sigma is no number"),
+        ({"job": "job-2"}, "no contract in this job"),
+        ({"job": "../../carla/jobs/job-1"}, "no such job"),
+        ({"job": 1}, "names no job"),
+        ({"round": -1}, "names no round"),
+        ({"round": True}, "names no round"),
+        ({"round": None}, "names no round"),
+    ],
+)
+def test_what_is_not_in_the_contract_is_refused_and_costs_nothing(
+    order: Order, owners: dict[str, Config], change: Config, reason: str
+) -> None:
+    reply = call(owners["anna"], ask(start(order), **change))
+    assert reply.has_error()
+    assert reply.error.code == REFUSED
+    assert reason in str(reply.error.reason)
+    assert charges(owners["anna"]) == 0
+
+
+@pytest.mark.parametrize("kind", ["nan", "short", "double"])
+def test_a_model_that_is_not_the_contracted_one_is_refused(
+    order: Order, owners: dict[str, Config], kind: str
+) -> None:
+    weights = start(order)
+    bad = {"nan": weights * np.nan, "short": weights[1:], "double": weights.astype(np.float64)}
+    reply = call(owners["anna"], ask(bad[kind]))
+    assert reply.has_error()
+    assert reply.error.code == REFUSED
+    assert charges(owners["anna"]) == 0
+
+
+def test_without_sigma_in_the_message_the_owner_takes_its_own(
+    order: Order, owners: dict[str, Config]
+) -> None:
+    told, untold = (call(owners["anna"], ask(start(order), sigma=s)) for s in (0.1, None))
+    first, second = (reply.content["arrays"]["weights"].numpy() for reply in (told, untold))
+    assert np.array_equal(first, second)
+    assert charges(owners["anna"]) == 1  # the very same bits once more
+
+
+def test_secure_noise_never_repeats_and_every_release_is_charged(tmp_path: Path) -> None:
+    from noisemarket.flower.server import deal
+
+    order = make_order("secure")
+    config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
+    made = [call(config, ask(start(order))).content["arrays"]["weights"].numpy() for _ in range(2)]
+    assert (made[0] != made[1]).mean() > 0.9
+    assert charges(config) == 2
+
+
+def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> None:
+    folder = OwnerFolder("anna", tmp_path)
+    order = make_order("secure")
+    folder.keep_records(order.job.data.train_images[:20], order.job.data.train_labels[:20])
+    settings = {"shards": 4, "clip": 1.0}
+    terms = Terms(
+        JOB, "anna", 0, 0.1, "sharded", settings, rho_cap=80.0
+    )  # a round costs 12.5 + ...
+    folder.agree(terms)
+    config = {"owner": "anna", "owner-folder": str(tmp_path)}
+    replies = [call(config, ask(start(order), round=number)) for number in range(8)]
+    errors = [reply.error for reply in replies if reply.has_error()]
+    assert 0 < len(errors) < 8
+    assert {error.reason for error in errors} == {"the privacy budget is spent"}
+    spent = read_journal(folder.journal(JOB)).statement("anna")
+    assert spent.rho_total <= 80.0
+    assert spent.releases == 8 - len(errors)
+
+
+class Leaking(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Linear(4, 3)
+
+    def forward(self, images: Any) -> Any:
+        raise RuntimeError(f"secret record {images[0].tolist()}")
+
+
+def test_a_failure_tells_the_curator_nothing_and_its_charge_stands(
+    order: Order, owners: dict[str, Config]
+) -> None:
+    weights = np.zeros(15, np.float32)
+    reply = call(owners["anna"], ask(weights), lambda settings: Leaking())
+    assert reply.has_error()
+    assert reply.error.code == FAILED
+    assert reply.error.reason == "failed on the owner's side"
+    assert charges(owners["anna"]) == 1
+
+
+def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:
+    folder = OwnerFolder("anna", Path(owners["anna"]["owner-folder"]))
+    terms = folder.terms(JOB)
+    folder.agree(terms)
+    assert Terms.from_json(terms.to_json()) == terms
+    with pytest.raises(BadInput, match="cannot change"):
+        folder.agree(replace(terms, sigma=0.0))
+    for wrong in ({"job": "../x"}, {"sigma": -1.0}, {"sigma": float("nan")}, {"noise": "none"}):
+        with pytest.raises(BadInput):
+            replace(terms, **wrong)
+
+
+def test_a_node_without_an_owner_refuses(order: Order) -> None:
+    reply = call({}, ask(start(order)))
+    assert reply.error.reason == "this node's config names no owner and owner-folder"
