@@ -1,0 +1,395 @@
+"""How fast federated training runs: one script, everything compared within one run.
+
+    make bench-fl                                 sets up the peers, then runs all (some 15 minutes)
+    make bench-fl ARGS="--markdown FILE"          also writes the tables, ready to paste
+    make bench-fl ARGS=--quick                    tiny sizes: shows that everything runs, no more
+
+100 owners with 600 MNIST images each, the CNN of 80,202 parameters, batch 64, one local epoch.
+Every contestant is a process of its own, alone on the machine; they take turns (A B C A B C ...).
+A round is counted from the end of the one before; the first, which warms up, counts only for the
+time to the first result. Figures are medians over rounds and turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
+CORES = 2
+LONGEST = 1800.0
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """A module of ``peers`` and how to start it."""
+
+    name: str
+    module: str
+    label: str
+    options: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)
+    processes: int = 1
+
+
+OURS = Contestant("ours", "ours", "noisemarket, `paper`, 2 workers")
+CONTESTANTS = (
+    Contestant(
+        "central", "central", "central training, batch 6,400 (the limit)",
+        environment={"OMP_NUM_THREADS": str(CORES), "GLIBC_TUNABLES": MALLOC},
+    ),
+    OURS,
+    Contestant(
+        "loop", "loop", "PyTorch loop with DataLoader and optim.SGD",
+        environment={"OMP_NUM_THREADS": str(CORES)},
+    ),
+    Contestant(
+        "flower", "flower", "Flower {flwr}, simulation on Ray, 2 actors",
+        environment={
+            "OMP_NUM_THREADS": "1",
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "RAY_USAGE_STATS_ENABLED": "0",
+        },
+    ),
+    Contestant(
+        "pfl", "pfl_research", "pfl-research {pfl}, 2 processes",
+        environment={"OMP_NUM_THREADS": "1"}, processes=2,
+    ),
+    Contestant("uneven", "ours", "noisemarket, uneven owners", {"beta": "0.1"}),
+    Contestant("sharded", "ours", "noisemarket, `sharded`", {"protection": "sharded"}),
+)  # fmt: skip
+PEERS = {"loop": "a PyTorch loop", "flower": "Flower", "pfl": "pfl-research"}
+
+
+@dataclass
+class Run:
+    """What one run of a contestant came to."""
+
+    rounds: list[float] = field(default_factory=list)
+    first_result: float = float("nan")
+    said: list[dict[str, object]] = field(default_factory=list)
+    peak_mb: float = 0.0
+    problem: str = ""
+
+    def value(self, name: str) -> object:
+        """What the contestant said under this name, if anything."""
+        return next((line[name] for line in self.said if name in line), None)
+
+
+def run(contestant: Contestant, task: dict[str, object], memory: bool = False) -> Run:
+    """Start a contestant, wait for it, and collect what it says."""
+    told = json.dumps({**task, "options": {**contestant.options, **task.get("options", {})}})  # type: ignore[dict-item]
+    result = Run()
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
+    environment |= {"PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore", **contestant.environment}
+    if contestant.processes > 1:
+        address = f"localhost:{_free_port()}"
+        environment["PFL_WORKER_ADDRESSES"] = ",".join([address] * contestant.processes)
+    command = [sys.executable, "-m", f"peers.{contestant.module}", told]
+    with tempfile.TemporaryFile("w+") as complaints, tempfile.TemporaryDirectory() as scratch:
+        environment["FLWR_HOME"] = scratch
+        start = time.perf_counter()
+        started = [
+            subprocess.Popen(
+                command,
+                env=environment | {"PFL_WORKER_RANK": str(rank)},
+                stdout=subprocess.PIPE if rank == 0 else subprocess.DEVNULL,
+                stderr=complaints,
+                text=True,
+                start_new_session=True,
+            )
+            for rank in range(contestant.processes)
+        ]
+        watch = threading.Timer(LONGEST, lambda: [_stop(process) for process in started])
+        watch.start()
+        watcher = _Memory(started[0].pid) if memory else None
+        try:
+            assert started[0].stdout is not None
+            for line in started[0].stdout:
+                if not line.startswith("@"):
+                    continue
+                said = json.loads(line[1:])
+                result.said.append(said)
+                if "round" in said:
+                    if said["round"] == 1:
+                        result.first_result = time.perf_counter() - start
+                    result.rounds.append(float(said["seconds"]))
+            codes = [process.wait() for process in started]
+        finally:
+            watch.cancel()
+            for process in started:
+                if process.poll() is None:
+                    _stop(process)
+            if watcher is not None:
+                result.peak_mb = watcher.stop()
+        if any(codes):
+            complaints.seek(0)
+            lines = [line.strip() for line in complaints if line.strip()]
+            result.problem = (lines[-1] if lines else f"exit code {codes}")[:160]
+    return result
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)  # it leads a group of its own
+    process.wait()
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("localhost", 0))
+        return int(probe.getsockname()[1])
+
+
+class _Memory:
+    """The peak of the memory of a process and all its descendants (proportional set size)."""
+
+    def __init__(self, root: int) -> None:
+        self._root, self._peak = root, 0.0
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.25):
+            self._peak = max(self._peak, sum(map(_pss, _tree(self._root))))
+
+    def stop(self) -> float:
+        self._ended.set()
+        self._thread.join()
+        return self._peak
+
+
+def _tree(root: int) -> list[int]:
+    parents: dict[int, list[int]] = {}
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
+        except (OSError, IndexError, ValueError):
+            continue
+        parents.setdefault(parent, []).append(int(place.name))
+    found, waiting = [], [root]
+    while waiting:
+        one = waiting.pop()
+        found.append(one)
+        waiting += parents.get(one, [])
+    return found
+
+
+def _pss(process: int) -> float:
+    """Megabytes; memory that is shared counts in parts, so that a sum counts it once."""
+    try:
+        lines = Path(f"/proc/{process}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def contest(
+    chosen: Sequence[Contestant], task: dict[str, object], turns: int
+) -> dict[str, list[Run]]:
+    """Everyone in turns."""
+    runs: dict[str, list[Run]] = {contestant.name: [] for contestant in chosen}
+    for turn in range(turns):
+        for contestant in chosen:
+            if any(before.problem for before in runs[contestant.name]):
+                continue
+            made = run(contestant, task)
+            runs[contestant.name].append(made)
+            shown = made.problem or " ".join(f"{seconds:.2f}" for seconds in made.rounds)
+            print(f"  turn {turn + 1}  {contestant.name:8} {shown}", flush=True)
+    return runs
+
+
+def per_round(runs: list[Run]) -> float:
+    """Median seconds of the rounds after the first."""
+    rounds = [seconds for one in runs if not one.problem for seconds in one.rounds[1:]]
+    return statistics.median(rounds) if rounds else float("nan")
+
+
+def to_first(runs: list[Run]) -> float:
+    """Median seconds from the start of the process to the end of its first round."""
+    firsts = [one.first_result for one in runs if not one.problem]
+    return statistics.median(firsts) if firsts else float("nan")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A measured figure beside what it should be."""
+
+    what: str
+    value: float
+    target: float
+    at_most: bool
+    unit: str = "x"
+
+    def row(self) -> str:
+        """One row of the table of targets."""
+        way = "at most" if self.at_most else "at least"
+        good = self.value <= self.target if self.at_most else self.value >= self.target
+        verdict = "not measured" if self.value != self.value else ("met" if good else "missed")
+        unit = self.unit if self.unit == "x" else f" {self.unit}"
+        shown = "-" if self.value != self.value else f"{self.value:.2f}{unit}"
+        return f"| {self.what} | {shown} | {way} {self.target:g}{unit} | {verdict} |"
+
+
+def figures(report: dict[str, object], runs: dict[str, list[Run]]) -> list[Figure]:
+    """Everything that the benchmark is held to."""
+    nan = float("nan")
+    rounds = {name: per_round(made) for name, made in runs.items()}
+    firsts = {name: to_first(made) for name, made in runs.items()}
+    ours = rounds.get("ours", nan)
+    made = [Figure("a round, over central training", ours / rounds.get("central", nan), 1.15, True)]
+    made += [
+        Figure(f"a round, faster than {label}", rounds.get(name, nan) / ours, 1.7, False)
+        for name, label in PEERS.items()
+    ]
+    first = firsts.get("flower", nan) / firsts.get("ours", nan)
+    made.append(Figure("first result, faster than Flower", first, 5.0, False))
+    made.append(
+        Figure("uneven owners, over even ones", rounds.get("uneven", nan) / ours, 1.15, True)
+    )
+    passes = [one.value("passes") for one in runs.get("sharded", [])]
+    per_pass = float(str(passes[0])) if passes and passes[0] else nan
+    sharded = rounds.get("sharded", nan) / per_pass / ours
+    made.append(Figure("`sharded`, over `paper`, per pass over the data", sharded, 1.5, True))
+    for row in report["clipping"]:  # type: ignore[attr-defined]
+        seconds = row["seconds"]
+        best = min(value for mode, value in seconds.items() if mode != "ours")
+        what = f"`dp_sgd` step, faster than Opacus's fastest mode, {row['network']}"
+        what += ", with noise" if row["noise"] else ", clipping alone"
+        made.append(Figure(what, best / seconds["ours"], 1.0, False))
+    noise = 1000 * float(str(report["secure_noise"]))
+    made.append(Figure("secure noise for 80,202 parameters, CPU", noise, 10.0, True, "ms"))
+    peak = float(str(report["memory_mb"])) / 1000
+    made.append(Figure("peak memory, 100 owners", peak or nan, 2.0, True, "GB"))
+    return made
+
+
+def tables(report: dict[str, object], runs: dict[str, list[Run]]) -> str:
+    """The whole report in Markdown."""
+    ours = per_round(runs["ours"])
+    out = [
+        f"Measured on {report['machine']}; {report['versions']}.", "",
+        "| contestant | s a round | over ours | s to the first result | test accuracy, % |",
+        "|---|---|---|---|---|",
+    ]  # fmt: skip
+    for contestant in CONTESTANTS:
+        made = runs.get(contestant.name, [])
+        label = contestant.label.format(**_versions())
+        problem = next((one.problem for one in made if one.problem), "")
+        if problem or not made:
+            out.append(f"| {label} | not run: {problem or 'left out'} | | | |")
+            continue
+        last = made[-1].value("accuracy")
+        out.append(
+            f"| {label} | {per_round(made):.2f} | {per_round(made) / ours:.2f} | "
+            f"{to_first(made):.1f} | {float(str(last)):.1f} |"
+        )
+    out += [
+        "", "CPU milliseconds for a batch of 64 on one thread:", "",
+        "| network | noise | ours | Opacus: hooks | functorch | ew | ghost |",
+        "|---|---|---|---|---|---|---|",
+    ]  # fmt: skip
+    for row in report["clipping"]:  # type: ignore[attr-defined]
+        times = " | ".join(f"{1000 * value:.1f}" for value in row["seconds"].values())
+        out.append(f"| {row['network']} | {'yes' if row['noise'] else 'no'} | {times} |")
+    out += ["", "| figure | measured | should be | |", "|---|---|---|---|"]
+    out += [figure.row() for figure in figures(report, runs)]
+    many = report["thousand"]
+    out += ["", str(many)]
+    return "\n".join(out) + "\n"
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in ("torch", "flwr", "ray", "pfl", "opacus"):
+        try:
+            found[name] = metadata.version(name).partition("+")[0]
+        except metadata.PackageNotFoundError:
+            found[name] = "(not installed)"
+    return found
+
+
+def machine() -> str:
+    """What this runs on, without naming the host."""
+    cpu = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = [line for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        cpu = lines[0].partition(":")[2].strip() if lines else cpu
+    return f"{os.cpu_count()} cores, {cpu}, Python {platform.python_version()}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that it runs")
+    parser.add_argument("--turns", type=int, default=3, help="how often each contestant runs")
+    parser.add_argument("--rounds", type=int, default=4, help="rounds a run, the first to warm up")
+    parser.add_argument("--only", metavar="NAMES", help="contestants, by comma (ours always runs)")
+    parser.add_argument("--markdown", metavar="FILE", help="also write the tables to this file")
+    parser.add_argument("--json", metavar="FILE", help="also write all figures to this file")
+    options = parser.parse_args()
+    if options.rounds < 2 or options.turns < 1:
+        parser.error("give at least 2 rounds and 1 turn")
+    names = {contestant.name for contestant in CONTESTANTS}
+    wanted = set(options.only.split(",")) | {"ours"} if options.only else names
+    if wanted - names:
+        parser.error(f"contestants are {', '.join(sorted(names))}")
+    chosen = [contestant for contestant in CONTESTANTS if contestant.name in wanted]
+    owners, turns, rounds = (4, 1, 2) if options.quick else (100, options.turns, options.rounds)
+    task: dict[str, object] = {"owners": owners, "each": 600, "rounds": rounds}
+    versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
+    report: dict[str, object] = {"machine": machine(), "versions": versions, "task": task}
+    print(f"Machine: {report['machine']}\n{versions}\n\nSeconds of each round", flush=True)
+    runs = contest(chosen, task, turns)
+
+    print("\nClipping per example against Opacus", flush=True)
+    size = {"batches": "2", "turns": "1"} if options.quick else {"batches": "20", "turns": "5"}
+    clipping = Contestant(
+        "clipping", "clipping", "", size, {"OMP_NUM_THREADS": "1", "GLIBC_TUNABLES": MALLOC}
+    )
+    said = run(clipping, task)
+    if said.problem:
+        print(f"  not run: {said.problem}")
+    report["clipping"] = [line for line in said.said if "network" in line]
+    report["secure_noise"] = said.value("secure_noise") or float("nan")
+
+    print("Memory, and 1,000 owners", flush=True)
+    report["memory_mb"] = run(OURS, {**task, "rounds": 2}, memory=True).peak_mb
+    many = 40 if options.quick else 1000
+    large = run(OURS, {"owners": many, "each": 60, "rounds": 2}, memory=True)
+    took = large.rounds[-1] if large.rounds else float("nan")
+    report["thousand"] = large.problem or (
+        f"{many:,} owners with 60 images each: {took:.2f} s a round, "
+        f"{large.peak_mb / 1000:.2f} GB at the peak."
+    )
+    text = tables(report, runs)
+    print("\n" + text)
+    if options.quick:
+        print("Sizes were tiny: none of these figures means anything.")
+    if options.markdown:
+        Path(options.markdown).write_text(text)
+    if options.json:
+        report["runs"] = {name: [vars(one) for one in made] for name, made in runs.items()}
+        Path(options.json).write_text(json.dumps(report, indent=2) + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,57 @@
+"""noisemarket's embedded engine with any protection."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisemarket.federated.engine import Job
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.model import CNN
+from noisemarket.federated.partition import Partition, dirichlet_partition
+from noisemarket.federated.protections import Paper, Protection
+from noisemarket.federated.training import aggregate
+from peers import common
+
+
+def _protection(name: str) -> Protection:
+    """The paper's, or another as the ``market`` preset has it."""
+    if name == "paper":
+        return Paper(common.BATCH, common.RATE, 1)
+    from noisemarket.scenario import Scenario
+    from noisemarket.training import protection_of
+
+    scenario = Scenario.from_preset("market")
+    privacy = scenario.privacy.model_copy(update={"protection": name})
+    return protection_of(scenario.model_copy(update={"privacy": privacy}))
+
+
+def main() -> None:
+    """Rounds of training and aggregation; options: protection, beta, workers."""
+    task = common.Task.given()
+    data = common.load(task)
+    rounds = common.Rounds()
+    protection = _protection(task.options.get("protection", "paper"))
+    if "beta" in task.options:
+        rng = np.random.default_rng(0)
+        sizes = rng.lognormal(0.0, 0.5, task.owners)
+        partition = dirichlet_partition(
+            data.train_labels, task.owners, float(task.options["beta"]), rng, data_size=sizes
+        )
+    else:
+        partition = Partition(tuple(common.shares(task)), np.full((task.owners, 10), 0.1))
+    job = Job(data, partition, CNN, protection, np.zeros(task.owners), seed=1)
+    owners, shares = range(task.owners), np.ones(task.owners)
+    common.say(passes=protection.passes(task.each), setting=repr(protection))
+    with LocalEngine(job, workers=int(task.options.get("workers", "2"))) as engine:
+        weights = engine.first_weights()
+        rounds.start()
+        for number in range(task.rounds):
+            uploads = engine.train(number, weights, owners)
+            good = {owner: upload for owner, upload in uploads.items() if upload is not None}
+            weights = aggregate(weights, good, shares)
+            rounds.done()
+        common.say(accuracy=engine.score(weights).accuracy)
+
+
+if __name__ == "__main__":
+    main()
