@@ -26,7 +26,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types bench bench-fl bench-ledger reproduce constraints clean
+.PHONY: help venv demo test lint format types bench bench-fl bench-ledger bench-market reproduce constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -61,8 +61,8 @@ $(PEERS)/.installed: pyproject.toml
 	@$(PEERS_PIP) install '$(TORCH)' --editable '.[fl,bench-fl]'
 	@touch $@
 
-demo: $(VENV)/.installed ## negotiate the market preset into runs/demo
-	$(BIN)/noisemarket negotiate --preset market --out runs/demo --overwrite $(ARGS)
+demo: $(VENV)/.installed ## run the whole market on MNIST into runs/demo (a few minutes)
+	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
 test: $(VENV)/.installed ## run the tests
 	$(BIN)/python -m pytest $(ARGS)
@@ -86,6 +86,9 @@ bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research a
 
 bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 	$(BIN)/python benchmarks/ledger.py $(ARGS)
+
+bench-market: $(VENV)/.installed ## measure what the market costs on top of bare training
+	$(BIN)/python benchmarks/market.py $(ARGS)
 
 reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/reproduction
 	$(BIN)/noisemarket reproduce --out docs/reproduction --page docs/reproduction.md --overwrite $(ARGS)

@@ -34,9 +34,16 @@ ROOMS_BELOW: dict[str, set[str]] = {
 }
 ROOMS_BELOW["privacy"] = {"errors"}
 ROOMS_BELOW["federated"] = {"cores", "errors", "privacy"}
+ROOMS_BELOW["ledger"] = {"errors"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
+ROOMS_BELOW["calibration"] = {*ROOMS_BELOW}
+ROOMS_BELOW["audit"] = {
+    *("cores", "errors", "federated", "privacy", "runfolder", "scenario", "training")
+}
+ROOMS_BELOW["market"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}
 ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
+ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {"audit", "calibration", "report", "reproduction"}
 ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}

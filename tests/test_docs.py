@@ -36,6 +36,11 @@ DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+SUBCOMMANDS = {
+    f"{group} {name}": command
+    for group in COMMANDS
+    for name, command in getattr(COMMANDS[group], "commands", {}).items()
+}
 SETTLED = [name for name in MECHANISMS if name not in RULES or name in COMPILED]
 """Mechanisms that must be described; a learning rule of one's own need not until it is compiled."""
 
@@ -87,9 +92,9 @@ def test_every_command_is_documented(command: str) -> None:
 OPTIONS = sorted(
     {
         (name, option)
-        for name, command in COMMANDS.items()
+        for name, command in {**COMMANDS, **SUBCOMMANDS}.items()
         for parameter in command.params
-        for option in getattr(parameter, "opts", [])
+        for option in (*getattr(parameter, "opts", ()), *getattr(parameter, "secondary_opts", ()))
         if option.startswith("-")
     }
     | {("", "--version"), ("", "--help"), ("", "-h")}
@@ -107,7 +112,8 @@ def test_every_option_is_documented(command: str, option: str) -> None:
 
 def test_no_option_is_made_up() -> None:
     real = {option for _, option in OPTIONS}
-    tools = {"--million", "--plot", "--strict"}  # of a benchmark, of mypy
+    benchmarks = {"--million", "--plot", "--markdown", "--postgres", "--quick"}
+    tools = benchmarks | {"--strict"}  # of mypy
     for page in PAGES:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", read(page)):
             assert option in real | tools, f"{page.name} speaks of {option}"
@@ -300,7 +306,7 @@ def test_the_readme_has_the_recoveries() -> None:
     scenario = load_scenario(EXAMPLES / "changing.toml")
     for learner, title in (("dypp", "DyPP"), ("phc", "plain"), ("q_learning", "Q-learning")):
         result = negotiate(scenario, learner=learner)
-        (row,) = (line for line in lines if re.match(rf"\| {title}.*\| never", line))
+        (row,) = (line for line in lines if re.match(rf"\| {title}.*never", line))
         cells = [recovered(recovery) for recovery in result.recoveries]
         assert f"| {' | '.join(cells)} | {result.learned.curator_gain:.3f} |" in row
 

@@ -94,7 +94,7 @@ def job(
 
 
 def shared() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("psm_*")}
+    return {path.name for path in Path("/dev/shm").glob("noisemarket-*")}
 
 
 def left_behind(before: set[str]) -> set[str]:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
 
 app = typer.Typer(
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(flower_app, name="flower")
 
 ScenarioFile = Annotated[
     str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
@@ -69,6 +71,13 @@ def run(
         bool,
         typer.Option(help="Also train with all the noise and with none, to compare."),
     ] = True,
+    engine: Annotated[
+        str | None,
+        typer.Option(help="embedded (default), or flower: Flower's processes on this machine."),
+    ] = None,
+    tls: Annotated[
+        bool, typer.Option("--tls/--no-tls", help="flower: certificates and keys for all.")
+    ] = True,
     workers: Annotated[
         int | None, typer.Option(help="Worker processes; by default one per core.")
     ] = None,
@@ -80,7 +89,7 @@ def run(
     from noisemarket.cli.run import run as market
 
     request = Request(scenario, preset, settings, seed, learner, threads, out, overwrite, json)
-    market(request, resume, workers, full, baselines)
+    market(request, resume, workers, full, baselines, engine, tls)
 
 
 @app.command()

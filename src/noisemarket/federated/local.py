@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import secrets
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -72,7 +73,9 @@ class LocalEngine(Engine):
         shared: dict[str, Shared] = {}
         self._views: dict[str, NDArray[Any]] = {}
         for name, array in arrays.items():
-            memory = shared_memory.SharedMemory(create=True, size=max(array.nbytes, 1))
+            unique = f"noisemarket-{os.getpid()}-{secrets.token_hex(6)}"
+            size = max(array.nbytes, 1)
+            memory = shared_memory.SharedMemory(unique, create=True, size=size)
             self._memories.append(memory)
             view: NDArray[Any] = np.ndarray(array.shape, array.dtype, buffer=memory.buf)
             view[...] = array

@@ -98,6 +98,7 @@ def run_adaptations(
                     return
                 scenario = Scenario.from_preset(
                     "market",
+                    surface="printed",
                     learner=learner,
                     seed=seed,
                     owners=owners,
@@ -131,7 +132,12 @@ def run_trials(
                 if stop():
                     return
                 scenario = Scenario.from_preset(
-                    preset, learner=learner, seed=seed, owners=owners, iterations=iterations
+                    preset,
+                    surface="printed",
+                    learner=learner,
+                    seed=seed,
+                    owners=owners,
+                    iterations=iterations,
                 )
                 results.append(negotiate(scenario, threads=threads))
                 advance(preset, learner)
