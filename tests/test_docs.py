@@ -113,7 +113,13 @@ def test_every_option_is_documented(command: str, option: str) -> None:
 def test_no_option_is_made_up() -> None:
     real = {option for _, option in OPTIONS}
     benchmarks = {"--million", "--plot", "--markdown", "--postgres", "--quick"}
-    tools = benchmarks | {"--strict"}  # of mypy
+    flower = {
+        *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
+        *("--enable-supernode-auth", "--disable-runtime-dependency-installation", "--name"),
+        *("--superlink", "--root-certificates", "--auth-supernode-private-key"),
+        *("--node-config", "--stream", "--run-config"),
+    }
+    tools = benchmarks | flower | {"--strict"}  # of mypy
     for page in PAGES:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", read(page)):
             assert option in real | tools, f"{page.name} speaks of {option}"

@@ -355,7 +355,7 @@ class TestStreams:
                      9228616714210784205, 9973669472204895162, 14011001112246962877,
                      12406186145184390807, 15849039046786891736, 10450023813501588000]  # fmt: skip
         stream = Stream(0, 0)
-        stream._state = [1, 2, 3, 4]
+        stream.state = [1, 2, 3, 4]
         independent = xoshiro256plusplus([1, 2, 3, 4])
         assert words(stream, 10) == published == [next(independent) for _ in range(10)]
 
@@ -379,7 +379,7 @@ class TestStreams:
         near_zero, near_strings = range(5_000), range(2**63, 2**63 + 2_000)
         streams = [Stream(1, key) for key in (*near_zero, *near_strings)]
         streams += [Stream(seed, 0) for seed in range(2, 3_002)]
-        states = [word for stream in streams for word in stream._state]
+        states = [word for stream in streams for word in stream.state]
         assert len(set(states)) == len(states)  # so no stream is another's, some words further on
 
     def test_neighbouring_streams_are_unrelated(self) -> None:

@@ -79,7 +79,8 @@ CASES = [
 @cache
 def negotiated(scenario: str, name: str) -> Negotiation:
     preset, settings = SCENARIOS[scenario]
-    return negotiate(Scenario.from_preset(preset, **settings), learner=name, threads=2)
+    scenario = Scenario.from_preset(preset, surface="printed", **settings)
+    return negotiate(scenario, learner=name, threads=2)
 
 
 def curator_gains(result: Negotiation) -> FloatArray:
@@ -203,7 +204,7 @@ def test_first_best_equilibrium_and_no_trade_in_this_order(scenario: str) -> Non
 
 
 class TestTheMarket:
-    """The order of the mechanisms on the default market."""
+    """The order of the mechanisms on the default market, on the paper's curve."""
 
     def test_who_gains_what(self) -> None:
         gain = {name: negotiated("market", name).learned.curator_gain for name in MECHANISMS}
@@ -227,7 +228,7 @@ class TestTheMarket:
 
     def test_everybody_trades_in_equilibrium(self) -> None:
         # The oracle's values are tested on their own; here, that the mechanism hands them through.
-        scenario = Scenario.from_preset("market", owners=1, privacy_cost=1.0)
+        scenario = Scenario.from_preset("market", surface="printed", owners=1, privacy_cost=1.0)
         contracts = negotiate(scenario, learner="equilibrium").agreement.contracts
         assert (contracts.saving[0], contracts.payment[0]) == (7, 27)  # 0.35 for 13.5
         assert contracts.signed[0]
@@ -540,7 +541,12 @@ class TestEfficiency:
 
 def changed(learner: str, change: dict[str, Any], **settings: object) -> Negotiation:
     scenario = Scenario.from_preset(
-        "market", owners=48, iterations=8_000, changes=[{"at": 4_000, **change}], **settings
+        "market",
+        surface="printed",
+        owners=48,
+        iterations=8_000,
+        changes=[{"at": 4_000, **change}],
+        **settings,
     )
     return negotiate(scenario, learner=learner)
 

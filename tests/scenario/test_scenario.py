@@ -61,7 +61,7 @@ class TestPresets:
         assert (game.payment_max, game.payment_levels) == (16.0, 32)
         assert (game.quality_weight, game.quality_value, game.payment_cost) == (0.6, 0.2, 0.13)
         assert (game.payment_value, game.privacy_weight) == (0.08, 2.5)
-        assert game.surface == "printed"
+        assert game.surface == {"market": "sharded-mnist", "paper": "printed"}[preset]
         assert scenario.population.owners == 100
         assert scenario.population.privacy_cost == {
             "distribution": "uniform", "low": 0.5, "high": 4.0,

@@ -112,9 +112,7 @@ def _setup(scenario: Scenario, asked: Asked) -> _Setup:
     noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(scenario.seed)
     training = scenario.training
     widths = (training.channels, training.hidden, _CLASSES, _SIDE)
-    maker = partial(
-        CNN, *widths, downsampling=training.downsampling, normalise=training.normalise
-    )
+    maker = partial(CNN, *widths, downsampling=training.downsampling, normalise=training.normalise)
     default = CONTROL_TRIALS if asked.controls else TRIALS
     trials = default if asked.trials is None else asked.trials
     options = {

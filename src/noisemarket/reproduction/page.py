@@ -34,7 +34,8 @@ the later the longer it is, so speeds are compared at three lengths.
 The paper shows two figures and states its results in words only. We play its game twice: as
 printed (`paper`: both sides move at once, first Q-values 0), and as its workflow means it
 (`market`: the owner offers, the curator quotes, both sign or nothing is traded; the privacy loss
-has its sign mended). Both play on the paper's printed loss surface. docs/paper.md says where and why the two differ.
+has its sign mended). Both play on the paper's printed loss surface. docs/paper.md says where and
+why the two differ.
 
 """
 
