@@ -161,6 +161,8 @@ class LocalMarket:
                 raise Interrupted("stopped; what was finished is kept.")
             time.sleep(_LOOK)
         end = running.result()
+        if not end.completed and self._stop():  # Ctrl-C ends ``flwr run``, too
+            raise Interrupted("stopped; what was finished is kept.")
         if not end.completed:
             raise NoisemarketError(problem or f"The ServerApp ended early: {end.status}.")
 

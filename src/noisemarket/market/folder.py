@@ -11,14 +11,13 @@ owners/owner-X/  an owner's key, its secrets, its contract and its privacy state
 from __future__ import annotations
 
 import json
-import os
 import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
+from noisemarket.errors import BadInput
+from noisemarket.privacy.noise_key import obtain_noise_key
 from noisemarket.runfolder import RunFolder
 
 JOB = "market.json"
@@ -78,22 +77,4 @@ class MarketFolder:
         With it, a round that was cut off is made again bit by bit and costs nothing more. One key
         stands for all owners here, because one process plays them all.
         """
-        place = self.owners / NOISE_KEY
-        if place.exists():
-            key = place.read_bytes()
-            if len(key) != KEY_BYTES:
-                raise BadInput("noise key", str(place), "is damaged: the job cannot be resumed.")
-            return key
-        beside = place.with_suffix(".new")
-        try:
-            beside.unlink(missing_ok=True)
-            file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(file, "wb") as stream:
-                stream.write(KeyedNoise.new_key())
-                stream.flush()
-                os.fsync(stream.fileno())
-            beside.replace(place)
-            return place.read_bytes()
-        except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+        return obtain_noise_key(self.owners / NOISE_KEY)
