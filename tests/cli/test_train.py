@@ -143,7 +143,7 @@ def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     changed = tmp_path / "changed"
     shutil.copytree(folder, changed)
     text = (changed / "scenario.toml").read_text()
-    (changed / "scenario.toml").write_text(text.replace("shard_rate = 0.2", "shard_rate = 0.3"))
+    (changed / "scenario.toml").write_text(text.replace("shard_rate = 0.4", "shard_rate = 0.3"))
     refused = call("train", "--resume", "changed", cwd=tmp_path)
     assert refused.returncode == 2
     assert_sentence(refused.stderr)
