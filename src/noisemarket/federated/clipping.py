@@ -30,8 +30,8 @@ from torch.overrides import TorchFunctionMode
 Places = dict[str, slice]
 """Where each trained parameter lies in the flat vector; a convolution's as (out, h, w, in)."""
 
-_SAFE = 1.0 - 1e-6  # single precision must not take a clipped gradient beyond its bound
-_ABSURD = 1e30  # nor can it scale a gradient of such a norm down exactly: it counts for nothing
+SAFE = 1.0 - 1e-6  # single precision must not take a clipped gradient beyond its bound
+ABSURD = 1e30  # nor can it scale a gradient of such a norm down exactly: it counts for nothing
 
 _EACH = {
     functional.relu, torch.relu, torch.Tensor.relu, functional.leaky_relu, functional.elu,
@@ -235,8 +235,8 @@ def by_vmap(
 def _share(squares: torch.Tensor, clip: float) -> tuple[torch.Tensor, torch.Tensor | None]:
     """By what to scale each example's gradient, and which count at all (None: all of them)."""
     length = squares.sqrt()
-    share = (_SAFE * clip / length.clamp_min(1e-300)).clamp_max(1.0)
-    counts = length < _ABSURD  # not so for a NaN
+    share = (SAFE * clip / length.clamp_min(1e-300)).clamp_max(1.0)
+    counts = length < ABSURD  # not so for a NaN
     if bool(counts.all()):
         return share.float(), None
     return torch.where(counts, share, 0.0).float(), counts
@@ -284,7 +284,7 @@ class _Outer:
 
     def squares(self) -> torch.Tensor:
         left, right = _squares(self.left), _squares(self.right)
-        absurd = torch.maximum(left, right) > _ABSURD**2  # the other is not scaled exactly then
+        absurd = torch.maximum(left, right) > ABSURD**2  # the other is not scaled exactly then
         return torch.where(absurd, torch.inf, left * right)
 
     def add_up(self, share: torch.Tensor, counts: torch.Tensor | None, out: torch.Tensor) -> None:

@@ -92,10 +92,10 @@ class FlatModel:
         at = 0
         for parameter in parameters:
             here = slice(at, at + parameter.numel())
-            view = _view(self.weights[here], parameter.shape)
+            view = shaped(self.weights[here], parameter.shape)
             view.copy_(parameter.data)
             parameter.data = view
-            parameter.grad = _view(self.gradient[here], parameter.shape)
+            parameter.grad = shaped(self.gradient[here], parameter.shape)
             at = here.stop
         self._one_by_one = False  # whether clipping has to run the model on single examples
         module.train()
@@ -143,8 +143,14 @@ class FlatModel:
         return right, float(functional.cross_entropy(out, labels, reduction="sum"))
 
 
-def _view(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+def shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """Flat weights as a view of that shape, behind any dimensions that stand before them.
+
+    Weights of a convolution lie channels-last: (out, height, width, in).
+    """
+    before = flat.shape[:-1]
     if len(shape) != 4:
-        return flat.view(shape)
+        return flat.view(*before, *shape)
     out, into, height, width = shape
-    return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+    here: torch.Tensor = flat.view(*before, out, height, width, into)
+    return here.movedim(-1, len(before) + 1)

@@ -15,7 +15,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from noisemarket.federated.model import FlatModel
+from noisemarket.federated.model import FlatModel, shaped
 
 _AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
 _alone: WeakSet[FlatModel] = WeakSet()  # models found unable to be trained side by side
@@ -92,7 +92,7 @@ def side_by_side(
         return functional.cross_entropy(functional_call(model.module, weights, (some,)), right)
 
     def views(flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {name: _shaped(flat[..., layers[name]], shape) for name, shape in shapes.items()}
+        return {name: shaped(flat[..., layers[name]], shape) for name, shape in shapes.items()}
 
     moved = torch.zeros(len(labels), start.numel())
     changes = views(moved)
@@ -105,13 +105,3 @@ def side_by_side(
         for name, gradient in gradients.items():
             changes[name].sub_(gradient, alpha=rate)
     return moved
-
-
-def _shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
-    """A view of flat weights, with any dimensions before them, laid out as ``FlatModel`` does."""
-    before = flat.shape[:-1]
-    if len(shape) != 4:
-        return flat.view(*before, *shape)
-    out, into, height, width = shape
-    here: torch.Tensor = flat.view(*before, out, height, width, into)
-    return here.movedim(-1, len(before) + 1)

@@ -218,7 +218,7 @@ class Checkpoint:
             with self.path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
                 if str(saved["fingerprint"]) != self.fingerprint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
-                results = [_result(line) for line in json.loads(str(saved["results"]))]
+                results = [read_result(line) for line in json.loads(str(saved["results"]))]
                 number = int(saved["round_number"])
                 extra = json.loads(str(saved["extra"]))
                 return State(number, saved["weights"], saved["averaged"], results, extra)
@@ -244,10 +244,10 @@ def save_arrays(path: Path, **arrays: Any) -> None:
         raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
 
 
-def _result(line: dict[str, Any]) -> RoundResult:
+def read_result(line: Mapping[str, Any]) -> RoundResult:
     """A round's result from what ``asdict`` made of it."""
     averaged = None if line["averaged"] is None else Score(**line["averaged"])
     refused = tuple((int(owner), str(why)) for owner, why in line["refused"])
     delivered = tuple(map(int, line["delivered"]))
     made = {"averaged": averaged, "refused": refused, "delivered": delivered}
-    return RoundResult(**line | {"score": Score(**line["score"])} | made)
+    return RoundResult(**{**line, "score": Score(**line["score"]), **made})

@@ -6,7 +6,6 @@ has its own process, folder and keys, and the curator's process has only what ow
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -19,7 +18,6 @@ from noisemarket.errors import Interrupted, NoisemarketError
 from noisemarket.federated.training import Checkpoint
 from noisemarket.flower.app import write_app
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd
-from noisemarket.flower.desk import PRIVATE
 from noisemarket.flower.market import FlowerOwners
 from noisemarket.flower.owner import RECORDS, OwnerFolder
 from noisemarket.game.environment import Environment
@@ -40,14 +38,13 @@ from noisemarket.market.events import (
     Signed,
 )
 from noisemarket.market.folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
-from noisemarket.market.parties import owner_folder
+from noisemarket.market.parties import keep_secrets, owner_folder
 from noisemarket.mechanisms.base import Progress, same_for_all
 from noisemarket.mechanisms.by_post import agreement
 from noisemarket.negotiation import Negotiation
 from noisemarket.privacy.journal import read_journal
-from noisemarket.runfolder import write_whole
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order, order
+from noisemarket.training import order
 
 _LOOK = 0.2
 
@@ -76,10 +73,7 @@ def deal_out(scenario: Scenario, environment: Environment, root: Path) -> list[N
             "payoff": environment.payoff,
             "seed": seed,
         }
-        private = owner.path / PRIVATE
-        if not private.exists():
-            write_whole(private, json.dumps(secret, indent=2) + "\n")
-            private.chmod(0o600)
+        keep_secrets(owner.path, secret)
         config: dict[str, str | bool] = {
             "owner": one.name,
             "owner-folder": str(owner.path.resolve()),
@@ -203,12 +197,10 @@ class LocalMarket:
         out.deals = Deals(tuple(made), self._negotiated.agreed, self._negotiated.refused)
         played = agreement(deals, len(environment))
         out.negotiation = Negotiation(self._scenario, environment, played)
-        out.order = self._order([deal.sigma for deal in made])
+        sigma = np.array([deal.sigma for deal in made])
+        out.order = order(self._scenario, environment, sigma)
         checkpoint = Checkpoint(self._folder.curator / CHECKPOINT, out.order.fingerprint)
         if (state := checkpoint.load()) is not None:
             out.results = list(state.results)
         account = read_journal(self._folder.curator / JOURNAL)
         out.statements = [account.statement(budget.owner) for budget in account.budgets]
-
-    def _order(self, sigma: list[float]) -> Order:
-        return order(self._scenario, self._environment, np.array(sigma))

@@ -76,9 +76,9 @@ class Watch:
             for owner, upload in sorted(uploads.items())
             if upload is not None and upload.shape == weights.shape and np.isfinite(upload).all()
         }  # what is malformed the screen refuses, and tells why
-        longest = _longest(sound)
+        far = self._far(sound)
         for owner, upload in sound.items():
-            found = self._judge(owner, upload, longest)
+            found = far.get(owner) or self._judge(owner, upload)
             if found is not None:
                 what, evidence = found
                 refused[owner] = what
@@ -100,16 +100,29 @@ class Watch:
             "z_score": pool.z_score if math.isfinite(pool.z_score) else None,
         }
 
-    def _judge(
-        self, owner: int, upload: Upload, longest: float
-    ) -> tuple[str, dict[str, Any]] | None:
+    def _far(self, uploads: Mapping[int, Upload]) -> dict[int, tuple[str, dict[str, Any]]]:
+        """Uploads that nothing else bounds and that are far longer than usual.
+
+        With too few to compare, any length may be.
+        """
+        free = {owner for owner in uploads if self._contracts[owner].protection == "paper"}
+        if not free or len(uploads) < 3:
+            return {}
+        lengths = {
+            owner: float(np.linalg.norm(upload.astype(np.float64)))
+            for owner, upload in uploads.items()
+        }
+        longest = FAR * float(np.median(list(lengths.values())))
+        return {
+            owner: ("far longer than usual", {"length": lengths[owner], "longest": longest})
+            for owner in free
+            if lengths[owner] > longest
+        }
+
+    def _judge(self, owner: int, upload: Upload) -> tuple[str, dict[str, Any]] | None:
         contract = self._contracts[owner]
-        if contract.protection == "paper":
-            length = float(np.linalg.norm(upload.astype(np.float64)))
-            if length > longest:
-                return "far longer than usual", {"length": length, "longest": longest}
-            if contract.sigma == 0.0:
-                return None  # neither noise nor a bound: nothing was promised
+        if contract.protection == "paper" and contract.sigma == 0.0:
+            return None  # neither noise nor a bound: nothing was promised
         if contract.protection == "dp_sgd":
             reach = float(contract.settings["reach"])
             seen = check_steps(upload, contract.sigma, reach, self._rate)
@@ -126,14 +139,6 @@ class Watch:
         if pool.verdict != "as contracted":
             return f"{pool.verdict} over the rounds so far", _shown(pool)
         return None
-
-
-def _longest(uploads: Mapping[int, Upload]) -> float:
-    """How long an upload may be where nothing else bounds it; any, with too few to compare."""
-    if len(uploads) < 3:
-        return math.inf
-    lengths = [float(np.linalg.norm(upload.astype(np.float64))) for upload in uploads.values()]
-    return FAR * float(np.median(lengths))
 
 
 def _shown(evidence: Evidence) -> dict[str, Any]:

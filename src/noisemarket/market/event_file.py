@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.engine import Score
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.training import read_result
 from noisemarket.market import events
 from noisemarket.market.events import Event, RoundTrained
 
@@ -38,7 +37,7 @@ def from_line(line: str) -> Event | dict[str, Any]:
             return dict(values)
         del values["kind"]
         if kind is RoundTrained:
-            values["result"] = _result(values["result"])
+            values["result"] = read_result(values["result"])
         return kind(**values)
     except (ValueError, TypeError, KeyError):
         raise BadInput("event", line[:60], "is no event of a market.") from None
@@ -61,16 +60,3 @@ class Tail:
         whole = new[: new.rfind(b"\n") + 1]
         self._at += len(whole)
         yield from whole.decode(errors="replace").splitlines()
-
-
-def _result(values: dict[str, Any]) -> RoundResult:
-    averaged = values["averaged"]
-    return RoundResult(
-        **{
-            **values,
-            "score": Score(**values["score"]),
-            "averaged": None if averaged is None else Score(**averaged),
-            "refused": tuple((int(owner), str(why)) for owner, why in values["refused"]),
-            "delivered": tuple(int(owner) for owner in values["delivered"]),
-        }
-    )

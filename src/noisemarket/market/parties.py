@@ -19,6 +19,9 @@ from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement, prote
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.runfolder import write_whole
 
+PRIVATE = "private.json"
+"""An owner's secrets, in its folder."""
+
 
 @dataclass(frozen=True)
 class Terms:
@@ -107,10 +110,7 @@ class Owner:
     def __init__(self, folder: Path, deal: Deal, secrets: Mapping[str, float]) -> None:
         self.folder, self.deal = folder, deal
         self._key = KeyPair.obtain(folder)
-        place = folder / "private.json"
-        if not place.exists():
-            write_whole(place, json.dumps(dict(secrets), indent=2) + "\n")
-            place.chmod(0o600)
+        keep_secrets(folder, secrets)
 
     @property
     def public_key(self) -> str:
@@ -147,6 +147,14 @@ class Owner:
         """Keep what was given up, and what it brought."""
         document: dict[str, Any] = statement.to_dict() | {"text": statement.text(), "paid": paid}
         write_whole(self.folder / "statement.json", json.dumps(document, indent=2) + "\n")
+
+
+def keep_secrets(folder: Path, secrets: Mapping[str, Any]) -> None:
+    """Write an owner's secrets into its folder, for its owner alone; what is there stays."""
+    place = folder / PRIVATE
+    if not place.exists():
+        write_whole(place, json.dumps(dict(secrets), indent=2) + "\n")
+        place.chmod(0o600)
 
 
 def owner_folder(parent: Path, name: str) -> Path:

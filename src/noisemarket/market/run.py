@@ -45,7 +45,7 @@ from noisemarket.market.events import (
     Verified,
 )
 from noisemarket.market.faults import Fault, FaultyEngine
-from noisemarket.market.folder import CHECKPOINT, METRICS, MODEL, JobCard, MarketFolder
+from noisemarket.market.folder import CHECKPOINT, JOB, METRICS, MODEL, JobCard, MarketFolder
 from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
 from noisemarket.market.parties import Curator, Terms, privacy_cap
 from noisemarket.mechanisms import mechanism
@@ -133,7 +133,7 @@ class _Market:
     def run(self, watch: Callable[[Progress], None]) -> Iterator[Event]:
         market = self._scenario.market
         self._folder.prepare()
-        resumed = (self._folder.path / "market.json").exists()
+        resumed = (self._folder.path / JOB).exists()
         card = self._folder.card(market.ledger, market.valid_hours)
         with open_ledger(self._folder.ledger(card)) as ledger:
             started = time.monotonic()
@@ -318,12 +318,8 @@ class _Market:
         lines = "".join(json.dumps(asdict(result)) + "\n" for result in results)
         if not results or results[0].number == 1:
             folder.write_text(METRICS, lines)
-            return
-        try:
+        else:
             folder.append(METRICS, lines)
-        except OSError as problem:
-            path, reason = folder.path / METRICS, problem.strerror or str(problem)
-            raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
 
     def _record(
         self, ledger: Ledger, contracts: Mapping[int, Contract], result: RoundResult

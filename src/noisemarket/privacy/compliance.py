@@ -81,9 +81,7 @@ def check_upload(
     is left in the differences; 1 always holds, and a curator who has measured less may say so.
     """
     _check_terms(sigma, clip, roughness)
-    values = np.asarray(difference, dtype=np.float64).reshape(-1)
-    if values.size < 2 or not np.isfinite(values).all():
-        raise BadInput("upload", "array", "needs at least two values, all finite.")
+    values = _values(difference)
     if sigma == 0.0:
         return _check_clip(values, clip)
     shift = (clip / sigma) ** 2
@@ -102,20 +100,13 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
     is accused no more often than at ``rate``; it finds a little less than ``check_upload``.
     """
     _check_terms(sigma, reach, 1.0)
-    values = np.asarray(difference, dtype=np.float64).reshape(-1)
-    if values.size < 2 or not np.isfinite(values).all():
-        raise BadInput("upload", "array", "needs at least two values, all finite.")
+    values = _values(difference)
     if sigma == 0.0:
         return _check_clip(values, reach)
     degrees, limit, far = values.size, _sigmas(rate), reach / sigma
     length = math.sqrt(_squared_length(values)) / sigma
     above = tail_score(max(length - far, 0.0) ** 2, degrees, 0.0)
     below = tail_score((length + far) ** 2, degrees, 0.0)
-    verdict: Verdict = "as contracted"
-    if above > limit:
-        verdict = "too much noise"
-    elif below < -limit:
-        verdict = "too little noise"
     return Evidence(
         method="reach",
         statistic=length**2,
@@ -124,7 +115,7 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
         lowest=max(math.sqrt(_quantile(degrees, 0.0, -limit)) - far, 0.0) ** 2,
         highest=(math.sqrt(_quantile(degrees, 0.0, limit)) + far) ** 2,
         z_score=max(above, 0.0) + min(below, 0.0),
-        verdict=verdict,
+        verdict=_verdict(above, below, limit),
     )
 
 
@@ -180,11 +171,6 @@ def tail_score(statistic: float, degrees: int, shift: float) -> float:
 def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: float) -> Evidence:
     limit = _sigmas(rate)
     above, below = tail_score(statistic, degrees, shift), tail_score(statistic, degrees, 0.0)
-    verdict: Verdict = "as contracted"
-    if above > limit:
-        verdict = "too much noise"
-    elif below < -limit:
-        verdict = "too little noise"
     return Evidence(
         method=method,
         statistic=statistic,
@@ -193,8 +179,22 @@ def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: f
         lowest=_quantile(degrees, 0.0, -limit),
         highest=_quantile(degrees, shift, limit),
         z_score=max(above, 0.0) + min(below, 0.0),
-        verdict=verdict,
+        verdict=_verdict(above, below, limit),
     )
+
+
+def _values(difference: NDArray[Any]) -> NDArray[np.float64]:
+    values = np.asarray(difference, dtype=np.float64).reshape(-1)
+    if values.size < 2 or not np.isfinite(values).all():
+        raise BadInput("upload", "array", "needs at least two values, all finite.")
+    return values
+
+
+def _verdict(above: float, below: float, limit: float) -> Verdict:
+    """From how far beyond the laws of the most and of the least noise an upload lies."""
+    if above > limit:
+        return "too much noise"
+    return "too little noise" if below < -limit else "as contracted"
 
 
 def _check_clip(values: NDArray[np.float64], clip: float) -> Evidence:

@@ -192,19 +192,20 @@ def carry_out(
         where = str(getattr(accountant, "path", "none"))
         remedy = "lacks the charges of the rounds that are done: give the journal of that job."
         raise BadInput("journal", where, remedy)
-    complete = False
-    with LocalEngine(made.job, workers, stop) as engine:
-        rounds = rounds_of(
-            engine, made.job, accountant, made.plan, state, checkpoint, inspect, present
-        )
-        try:
-            while not complete and not (stop is not None and stop()):
-                result = next(rounds, None)
-                complete = result is None
-                if result is not None:
-                    watch(result)
-        except Interrupted:
-            pass  # the round under way is lost; its charge stands
+    complete = state.round_number >= made.plan.rounds
+    if not complete:  # a job that is done needs no workers
+        with LocalEngine(made.job, workers, stop) as engine:
+            rounds = rounds_of(
+                engine, made.job, accountant, made.plan, state, checkpoint, inspect, present
+            )
+            try:
+                while not complete and not (stop is not None and stop()):
+                    result = next(rounds, None)
+                    complete = result is None
+                    if result is not None:
+                        watch(result)
+            except Interrupted:
+                pass  # the round under way is lost; its charge stands
     return Training(
         order=made,
         rounds=tuple(state.results),

@@ -7,14 +7,12 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
+from noisemarket.federated.clipping import ABSURD, SAFE
 from noisemarket.federated.model import FlatModel
 from noisemarket.federated.protections.base import Protection, Records, Upload
 from noisemarket.federated.together import shard_updates
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
-
-_SAFE = 1.0 - 1e-6  # single precision must not take a clipped update beyond its bound
-_ABSURD = 1e30  # nor can it scale such an update down exactly
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,8 @@ class Sharded(Protection):
         ]
         for updates in shard_updates(model, start, shards, self.steps, self.rate):
             length = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
-            share = (_SAFE * self.clip / length).clamp_max(1.0)
-            good = (length > 0.0) & (length < _ABSURD)  # what is not finite counts for nothing
+            share = (SAFE * self.clip / length).clamp_max(1.0)
+            good = (length > 0.0) & (length < ABSURD)  # what is not finite counts for nothing
             share = torch.where(good, share, 0.0).to(updates.dtype)
             total.addmv_(updates[good].T, share[good], alpha=1.0 / self.shards)
         return add_noise(total.numpy(), sigma, noise)
