@@ -7,11 +7,13 @@ keys and messages are the real ones. ``noisemarket flower up`` does the same wit
 """
 
 import argparse
+import sys
 from pathlib import Path
 
+from prepare import make_job
+
+from noisemarket.errors import NoisemarketError
 from noisemarket.flower.deployment import Deployment
-from noisemarket.flower.local import deal_out
-from noisemarket.scenario import dump_scenario, load_scenario
 
 HERE = Path(__file__).resolve().parent
 
@@ -25,18 +27,20 @@ def main() -> None:
     given = options.parse_args()
 
     folder = given.folder.resolve()
-    folder.mkdir(parents=True)
-    settings = {"owners": given.owners, "rounds": given.rounds}
-    scenario = load_scenario(preset="market", settings=settings)
-    (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
-    nodes = deal_out(scenario, scenario.environment(), folder / "owners")
+    if folder.exists():
+        options.error(f"{given.folder} is there already: name another with --folder.")
+    nodes = make_job(folder, given.owners, given.rounds)
     config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
     with Deployment(nodes) as deployment:
         print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
         end = deployment.run(HERE, config, show=print)
-    print(f"Run {end.run_id}: {end.status}.")
+    if not end.completed:
+        raise NoisemarketError(f"Run {end.run_id} ended early: {end.status}.")
     print(f"Read the ledger: noisemarket ledger ls {folder}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except NoisemarketError as problem:
+        sys.exit(str(problem))

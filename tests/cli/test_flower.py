@@ -1,12 +1,14 @@
 """``noisemarket flower`` and ``run --engine``: what is refused, and the app that is written."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from noisemarket.cli.app import app
 from noisemarket.errors import BadInput
+from noisemarket.ledger.keys import KeyPair
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install 'noisemarket[flower]'")
 
@@ -30,6 +32,36 @@ def test_what_messages_cannot_do_is_refused_before_anything_is_written(tmp_path:
     small = ["--set", "owners=3", "--out", str(out), "--engine", "flower"]
     assert "not played by messages" in refused("run", "--learner", "equilibrium", *small)
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "given"),
+    [
+        ([], ["owners=5"]),
+        (["--owners", "3"], ["owners=3"]),
+        (["--set", "rounds=2"], ["owners=5", "rounds=2"]),
+        (["own.toml"], []),
+        (["own.toml", "--owners", "3", "--set", "rounds=2"], ["owners=3", "rounds=2"]),
+    ],
+)
+def test_a_file_says_itself_how_many_owners_it_has(
+    words: list[str], given: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+    monkeypatch.setattr(
+        "noisemarket.cli.run.run", lambda request, *rest, **more: asked.append(request)
+    )
+    assert CliRunner().invoke(app, ["flower", "up", *words]).exit_code == 0
+    assert asked[0].settings == given
+
+
+def test_a_curators_key_is_made_once_and_printed(tmp_path: Path) -> None:
+    first, again = (
+        CliRunner().invoke(app, ["flower", "key", str(tmp_path / "curator")]) for _ in range(2)
+    )
+    assert first.output == again.output == KeyPair.load(tmp_path / "curator").public_hex + "\n"
+    (tmp_path / "curator").chmod(0o755)
+    assert "others may read it" in refused("flower", "key", str(tmp_path / "curator"))
 
 
 def test_the_app_is_written_once(tmp_path: Path) -> None:

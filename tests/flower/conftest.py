@@ -79,7 +79,7 @@ class ProcessGrid(Grid):
     """Flower's grid without the network: messages go to real ClientApps in this process."""
 
     def __init__(self, nodes: dict[int, Node]) -> None:
-        self.nodes, self.sent = nodes, list[Message]()
+        self.nodes, self.sent, self.heard = nodes, list[Message](), list[Message]()
         self.replies: dict[str, Message] = {}
 
     def set_run(self, run: Any) -> None:
@@ -113,6 +113,7 @@ class ProcessGrid(Grid):
             except Exception as problem:  # as Flower's own runner does
                 reply = Message(Error(1, str(problem)), reply_to=message)
             self.replies[name] = reply
+            self.heard.append(reply)
         return names
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:

@@ -6,12 +6,15 @@ Slow only because Flower starts a process for every message: two minutes on two 
 from __future__ import annotations
 
 import json
+import os
+import runpy
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,8 +23,9 @@ from tests.tiny_images import idx
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.local import LocalEngine
 from noisemarket.federated.training import State, train
-from noisemarket.flower.deployment import Deployment, NodeSetup, toml_lines
+from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd, toml_lines
 from noisemarket.flower.guard import marked
+from noisemarket.flower.keys import make_node_key
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.flower.server import deal, model_settings
 from noisemarket.privacy.accountant import Accountant
@@ -192,6 +196,87 @@ def test_an_exception_stops_everything(tmp_path: Path) -> None:
         broken.__enter__()
     with pytest.raises(NoisemarketError, match="not running"):
         broken.online()
+
+
+def fake(path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "") -> Deployment:
+    """A deployment that starts nothing, and whose ``flwr`` is a script."""
+    command = path / "flwr"
+    command.write_text(f"#!/bin/sh\n{script}\n")
+    command.chmod(0o700)
+    monkeypatch.setattr("noisemarket.flower.deployment._command", lambda name: str(command))
+    nothing = SimpleNamespace(start=lambda *given: None, environment=lambda home: {})
+    monkeypatch.setattr(Deployment, "processes", nothing)
+    monkeypatch.setattr(Deployment, "_wait_port", lambda *given: None)
+    made = Deployment([NodeSetup("a", {"privacy-cost": 1.5})], path / "deployment", patience=0.5)
+    made._ports = {"superlink": 1, "a": 2}
+    made._keys = {"a": make_node_key(made.folder / "keys", "a")}
+    return made
+
+
+@pytest.mark.parametrize(
+    ("script", "problem"),
+    [
+        ("exec sleep 30", "has not answered within 0.5 seconds"),
+        ("exit 3", "supernode failed"),
+        ("echo nonsense", "cannot be understood: nonsense"),
+        ("echo '{\"nodes\": 3}'", "cannot be understood"),
+        ("echo '{\"nodes\": [{}]}'", "cannot be understood"),
+    ],
+)
+def test_a_flwr_that_hangs_or_babbles_is_said_in_words(
+    script: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment = fake(tmp_path, monkeypatch, script)
+    with pytest.raises(NoisemarketError, match=problem):
+        deployment.online()
+    with pytest.raises(NoisemarketError, match=problem):
+        deployment.register("a")
+
+
+def test_what_a_deployment_writes_is_for_this_user_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0o022)
+    try:
+        deployment = fake(tmp_path, monkeypatch)
+        deployment.start_superlink()
+        deployment.start_node("a")
+    finally:
+        os.umask(before)
+    files = {path: path.stat().st_mode & 0o777 for path in deployment.folder.rglob("*")}
+    assert deployment.folder.stat().st_mode & 0o777 == 0o700
+    for name in ("superlink.db", "nodes/a.toml", "keys/a"):
+        assert files[deployment.folder / name] == 0o600
+    assert {mode for path, mode in files.items() if path.is_dir()} == {0o700}
+
+
+def test_the_example_says_when_it_cannot_run_or_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Failing:
+        address = "nowhere"
+
+        def __init__(self, nodes: object) -> None: ...
+        def __enter__(self) -> Failing:
+            return self
+
+        def __exit__(self, *given: object) -> None: ...
+        def online(self) -> list[str]:
+            return []
+
+        def run(self, *given: object, **more: object) -> RunEnd:
+            return RunEnd(7, "finished:failed")
+
+    monkeypatch.setattr("noisemarket.flower.deployment.Deployment", Failing)
+    monkeypatch.setattr("noisemarket.flower.local.deal_out", lambda *given: [])
+    monkeypatch.setattr(sys, "argv", ["local.py", "--folder", str(tmp_path / "job")])
+    monkeypatch.syspath_prepend(str(APP))  # as for a script
+    for code, words in (("Run 7 ended early: finished:failed.", ""), (2, "is there already")):
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(str(APP / "local.py"), run_name="__main__")
+        sys.modules.pop("prepare", None)
+        assert ended.value.code == code
+        assert words in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("names", [[], ["a", "a"], ["superlink"], ["../a"], ["a b"]])

@@ -14,10 +14,12 @@ from flwr.app import Message, RecordDict
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.market_common import grid_of, make_scenario
 
+from noisemarket.errors import BadInput
 from noisemarket.flower import wire
-from noisemarket.flower.desk import Desk, Invitation
+from noisemarket.flower.desk import SETTLEMENT, Desk, settlement_of
 from noisemarket.flower.job import hold_market
 from noisemarket.flower.owner import OwnerFolder, Refused
+from noisemarket.flower.played import Invitation
 from noisemarket.learning.post import Sheet
 from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
@@ -182,10 +184,42 @@ def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None
     good = offered.curator.sign(CURATOR, offered.contract)
     kept = offered.send(wire.KEEP, wire.signed(SignedContract(offered.contract, "0" * 128, good)))
     assert "nothing was signed" in str(kept.error.reason)
-    said = {"job": offered.contract.job, "paid": 1, "head": "1:x"}
+    said = {"job": offered.contract.job, "paid": 1, "head": "1:x", "seal": "0" * 128}
     assert "no contract" in str(offered.send(wire.SETTLED, wire.with_config(**said)).error.reason)
-    for change in ({"paid": "x"}, {"head": 1}, {"job": 1}, {"head": "x" * 101}, {"job": "../x"}):
-        assert offered.send(wire.SETTLED, wire.with_config(**said | change)).has_error()
+    for change, reason in (
+        ({"paid": "x"}, "cannot be read"),
+        ({"paid": True}, "cannot be read"),
+        ({"head": 1}, "cannot be read"),
+        ({"head": "x" * 101}, "cannot be read"),
+        ({"job": 1}, "cannot be read"),
+        ({"seal": b""}, "cannot be read"),
+        ({"job": "../x"}, "no such job"),
+    ):
+        reply = offered.send(wire.SETTLED, wire.with_config(**said | change))
+        assert reason in str(reply.error.reason)
+
+
+def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path) -> None:
+    contract, job = offered.contract, offered.contract.job
+    good = offered.curator.sign(CURATOR, contract)
+    kept = wire.signed(SignedContract(contract, offered.signature(), good))
+    assert not offered.send(wire.KEEP, kept).has_error()
+
+    def settled(paid: int | None, key: KeyPair, about: Contract = contract) -> str:
+        seal = key.seal(SETTLEMENT, settlement_of(about.id, paid, "1:x"))
+        reply = offered.send(wire.SETTLED, wire.settled(job, paid, "1:x", seal))
+        return str(reply.error.reason) if reply.has_error() else ""
+
+    place = next(iter(offered.folder.glob("owners/*/jobs/*/contract.json"))).parent
+    stranger = KeyPair.create(tmp_path / "stranger")
+    assert "signature does not hold" in settled(5, stranger)
+    assert "signature does not hold" in settled(5, offered.curator, replace(contract, owner="1"))
+    assert not (place / "statement.json").exists()
+    assert settled(5, offered.curator) == ""
+    assert settled(5, offered.curator) == ""
+    assert "settled otherwise" in settled(4, offered.curator)
+    assert "settled otherwise" in settled(None, offered.curator)
+    assert json.loads((place / "statement.json").read_text())["paid"] == 5
 
 
 def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:
@@ -230,10 +264,11 @@ NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-w
 
 
 def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
-    desk, invitation, sheet = desk_and_letter(tmp_path, **NUMBERS, **{"allow-simulated": True})
+    config = {**NUMBERS, "rho-cap": 1.0, "allow-simulated": True}
+    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
     reply = desk.answer(invitation, sheet)
     assert len(reply) == 50
-    again = Desk(desk.owner, {**NUMBERS, "allow-simulated": True}).answer(invitation, sheet)
+    again = Desk(desk.owner, config).answer(invitation, sheet)
     assert np.array_equal(again.offers, reply.offers)  # whatever seed a new player would draw
 
 
@@ -242,6 +277,9 @@ def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
     [
         (NUMBERS, "noise from a seed hides nothing"),
         ({**NUMBERS, "allow-simulated": True, "curator-key": "0" * 64}, "not the curator's key"),
+        ({**NUMBERS, "allow-simulated": True}, "named no rho-cap"),
+        ({**NUMBERS, "allow-simulated": True, "rho-cap": float("inf")}, "named no rho-cap"),
+        ({**NUMBERS, "allow-simulated": True, "allow-unbounded": "yes"}, "named no rho-cap"),
     ],
 )
 def test_an_owner_plays_only_what_it_was_set_up_for(
@@ -252,9 +290,39 @@ def test_an_owner_plays_only_what_it_was_set_up_for(
         desk.answer(invitation, sheet)
 
 
+@pytest.mark.parametrize("cap", [-1.0, float("nan"), "much"])
+def test_a_cap_that_is_no_number_is_none(tmp_path: Path, cap: object) -> None:
+    config = {**NUMBERS, "allow-simulated": True, "allow-unbounded": True, "rho-cap": cap}
+    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
+    with pytest.raises(BadInput, match="not negative"):
+        desk.answer(invitation, sheet)
+
+
 def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
     offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
     assert "more than the owner does" in str(offered.offer(offered.contract).error.reason)
+
+
+def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: Path) -> None:
+    """The paper's protection bounds nothing, so that a round costs more than any number."""
+    scenario = make_scenario(tmp_path / "run", protection="paper")
+    offered = stop_at_offers(scenario, tmp_path / "run")
+    config = offered.node.config
+    assert config.pop("allow-unbounded") is True  # of the scenario
+    assert "named no rho-cap" in str(offered.offer(offered.contract).error.reason)
+    config["rho-cap"] = 1e300
+    assert "more than the owner does" in str(offered.offer(offered.contract).error.reason)
+    del config["rho-cap"]
+    config["allow-unbounded"] = True
+    assert offered.contract.rho_per_round == np.inf
+    assert holds("owner", offered.contract, offered.signature())
+
+
+def test_owners_of_a_scenario_with_a_cap_cap_what_it_caps(tmp_path: Path) -> None:
+    scenario = make_scenario(tmp_path / "run", rho_cap=1e6)
+    config = grid_of(scenario, tmp_path / "run").nodes[100].config
+    assert config["rho-cap"] == 1e6
+    assert "allow-unbounded" not in config
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The engine over a grid: parity with the embedded one, and owners away or sending rubbish."""
+"""The engine over a grid, where it is like no other: owners away, strangers, rubbish."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from tests.flower.conftest import JOB, NAMES, Node, ProcessGrid, small
+from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.local import LocalEngine, seeded
+from noisemarket.federated.local import seeded
 from noisemarket.federated.model import CNN
-from noisemarket.federated.training import State, train
 from noisemarket.flower.client import cnn, owner_app
 from noisemarket.flower.engine import FlowerEngine
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.flower.server import model_settings, train_over_flower
-from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import read_journal
 from noisemarket.runfolder import RunFolder
 from noisemarket.training import Order
@@ -56,38 +55,48 @@ def folder(path: Path) -> RunFolder:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_same_global_model_as_the_embedded_engine(
+def test_a_job_is_charged_by_each_owner_and_takes_two_messages_a_round(
     order: Order, owners: Owners, tmp_path: Path, named: bool
 ) -> None:
     said: list[str] = []
     grid = grid_of(owners, named=named)
-    done = train_over_flower(grid, order, NAMES, folder(tmp_path / "run"), show=said.append)
-    with LocalEngine(order.job, 1) as engine:
-        state = State.first(engine.first_weights())
-        results = list(train(engine, order.job, Accountant(order.budgets), order.plan, state))
+    done = train_over_flower(
+        grid, order, NAMES, folder(tmp_path / "run"), show=said.append, insecure=not named
+    )
     assert done.complete
-    assert [one.score for one in done.results] == [one.score for one in results]
     with np.load(tmp_path / "run" / "model.npz") as model:
-        assert np.array_equal(model["weights"], state.weights)
+        size = 4 * len(model["weights"])
     for name in NAMES:
         path = OwnerFolder(name, Path(owners[name]["owner-folder"])).journal(JOB)
         assert [charge.round for charge in read_journal(path).charges] == [0, 1]
     kinds = [one.kind for one in done.traffic]
     assert kinds == (["train"] * 2 if named else ["query.hello", "train", "train"])
-    size = 4 * len(state.weights)
     assert all(3 * size < one.bytes_in < 3 * size + 2000 for one in done.traffic[-2:])
     assert said[0] == "3 of 3 owners are here."
 
 
 def test_no_private_number_or_datum_is_in_any_message(
-    order: Order, owners: Owners, tmp_path: Path
+    order: Order, owners: Owners, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    grid = grid_of(owners)
+    grid, bare = grid_of(owners), BareUpdates.of("paper", monkeypatch)
     train_over_flower(grid, order, NAMES, folder(tmp_path / "run"), show=lambda line: None)
-    assert len(grid.sent) == 6
+    assert len(grid.sent) == len(grid.heard) == 6
     for message in grid.sent:
         assert set(message.content) == {"arrays", "config"}
         assert set(message.content["config"]) == {"job", "round", "sigma"}
+    for message in grid.heard:
+        assert {name: set(part) for name, part in message.content.items()} == {
+            "arrays": {"weights"}
+        }
+    said = Overheard([*grid.sent, *grid.heard])
+    assert len(bare.updates) == 6
+    assert sum(sigma > 0 for sigma in bare.sigmas) == 4
+    bare.check(grid.sent, grid.heard)
+    for config in owners.values():
+        with np.load(Path(config["owner-folder"]) / "records.npz") as records:
+            assert not any(said.says(image.tobytes()) for image in records["images"])
+            assert not said.says(records["labels"].tobytes())
+            assert len(records["labels"]) not in said.numbers
 
 
 def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
@@ -143,7 +152,7 @@ def test_a_node_that_comes_back_under_another_number_is_met_again(
     order: Order, owners: Owners
 ) -> None:
     grid = grid_of(owners, named=False)
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
         assert engine.meet(0.1) == [0, 1, 2]
         back = grid.nodes.pop(101)
         assert engine.meet(0.1) == [0, 2]
@@ -153,9 +162,13 @@ def test_a_node_that_comes_back_under_another_number_is_met_again(
 
 
 def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> None:
-    """Neither a node registered under another name, nor a second one that says it is Bob."""
+    """Neither a node registered under another name, nor a second one that says it is Bob; and
+    where nodes are known by their keys, none that has no name."""
     grid = grid_of(owners, named=False)
     with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.meet(0.1) == []
+        assert grid.sent == []
+    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
         engine.meet(0.1)
         grid.nodes[600] = Node(owner_app(small), owners["bob"])
         grid.nodes[601] = Node(owner_app(small), owners["bob"], "mallory")

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import load_pem_private_key
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.market_common import NAMES, grid_of, make_scenario
+from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.job import hold_market
+from noisemarket.flower.job import hold_market, market_over_flower
 from noisemarket.flower.owner import OwnerFolder
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
@@ -25,13 +28,13 @@ from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, LeftOut, RoundTrained, Settled
 from noisemarket.market.parties import owner_folder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.scenario import Scenario
+from noisemarket.scenario import Scenario, dump_scenario
 
 BOUNDS = {"timeout": 30.0, "wait": 0.2}
 
 
-def hold(grid: ProcessGrid, scenario: Scenario, folder: Path) -> Outcome:
-    return hold_market(grid, scenario, folder, lambda line: None, **BOUNDS)
+def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> Outcome:
+    return hold_market(grid, scenario, folder, lambda line: None, **BOUNDS, **more)
 
 
 def deals(folder: Path) -> dict[str, tuple[Any, ...]]:
@@ -78,7 +81,8 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
 ) -> None:
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
-    outcome = hold(grid_of(scenario, folder, named=named), scenario, folder)
+    grid = grid_of(scenario, folder, named=named)
+    outcome = hold(grid, scenario, folder, insecure=not named)
     assert deals(folder) == deals(embedded)
     assert any(saving > 0 and paid for saving, *_, paid in deals(folder).values())
     assert np.allclose(weights(folder), weights(embedded), rtol=0, atol=1e-6)
@@ -97,76 +101,59 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
         assert charged(folder, name) == [0, 1]
 
 
-def numbers(content: RecordDict) -> Iterator[Any]:
-    """Every value in a message: texts, bytes, numbers, arrays."""
-    for record in content.values():
-        for value in record.values():
-            yield value.numpy() if isinstance(value, Array) else value
-
-
-def test_no_secret_is_in_any_message(tmp_path: Path) -> None:
+def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of all requests and replies of a whole job; the curator's secrets do not leave it either."""
     folder = tmp_path / "run"
-    secrets = {"payment_value": 0.0812345, "privacy_weight": 2.51234, "quality_value": 0.212345,
-               "payment_cost": 0.131313, "quality_weight": 0.611111}  # fmt: skip
-    scenario = make_scenario(folder, noise="secure", **secrets)
+    values = {"payment_value": 0.0812345, "privacy_weight": 2.51234, "quality_value": 0.212345,
+              "payment_cost": 0.131313, "quality_weight": 0.611111}  # fmt: skip
+    scenario = make_scenario(folder, noise="secure", **values)
     grid = grid_of(scenario, folder)
     for node in grid.nodes.values():
         private = Path(node.config["owner-folder"]) / "private.json"
-        values = json.loads(private.read_text())
-        private.write_text(json.dumps(values | {"seed": 1234567890123456789}))
-    said: list[Message] = []
-    answer = Node.answer
-    for node in grid.nodes.values():
-
-        def heard(message: Message, number: int, node: Node = node) -> Message:
-            reply = answer(node, message, number)
-            said.append(reply)
-            return reply
-
-        node.answer = heard  # type: ignore[method-assign]
+        own_values = json.loads(private.read_text())
+        private.write_text(json.dumps(own_values | {"seed": 1234567890123456789}))
+    bare = BareUpdates.of("sharded", monkeypatch)
     hold(grid, scenario, folder)
     kinds = {message.metadata.message_type for message in grid.sent}
-    assert kinds == {f"query.{k}" for k in ("key", "letter", "offer", "keep", "settled")} | {
-        "train"
-    }
-    assert len(said) == len(grid.sent)
-    values = [value for one in [*grid.sent, *said] for value in numbers(one.content)]
-    whole = b"\n".join(
-        value.tobytes() if isinstance(value, np.ndarray)
-        else value if isinstance(value, bytes) else str(value).encode()
-        for value in values
-    )  # fmt: skip
-    hidden = ["0.61803", "0.07771", *map(str, secrets.values()), "1234567890123456789", "PRIVATE"]
-    assert [word for word in hidden if word.encode() in whole] == []
-    scalars = {value for value in values if isinstance(value, float)}
-    arrays = [value for value in values if isinstance(value, np.ndarray)]
-    known = [0.61803, 0.07771, *secrets.values()]
-    assert not scalars & set(known)
-    floats = [one for one in arrays if one.dtype.kind == "f"]
-    assert {len(one.reshape(-1)) for one in floats} == {weights(folder).size}
-    assert not any(np.isin(np.array(known, one.dtype), one).any() for one in floats)
-    for node in grid.nodes.values():
-        place = Path(node.config["owner-folder"])
-        for key in ("signing-key.pem", "noise.key"):
-            content = (place / key).read_bytes()
-            assert len(content) >= 32
-            assert content not in whole
-            assert content.hex().encode() not in whole
+    queries = {f"query.{kind}" for kind in ("key", "letter", "offer", "keep", "settled")}
+    assert kinds == queries | {"train"}
+    assert len(grid.heard) == len(grid.sent)
+    said = Overheard([*grid.sent, *grid.heard])
+
+    numbers = [0.61803, 0.07771, *values.values(), 1234567890123456789.0]
+    floats = [one for one in said.arrays if one.dtype.kind == "f"]
+    assert {one.size for one in floats} == {weights(folder).size}
+    assert not any(np.isin(np.array(numbers, one.dtype), one).any() for one in floats)
+    environment = scenario.environment()
+    surface, levels = environment.surface, environment.levels
+    degrees = np.array(environment.phases[-1].beta)
+    noise = (levels.sigma_max - levels.savings)[:, None]
+    tables = [surface.loss(noise, degrees), surface.quality(noise, degrees)]
+    tables.append(environment.curator_side().payoffs())
+    drawn = [*surface.gamma, *surface.zeta, *(v for table in tables for v in table.reshape(-1))]
+    telling = [float(value) for value in drawn if value % 1.0]  # 0 and 1 are in many a message
+    assert len(telling) > 20
+    assert [value for value in [*numbers, *telling] if said.says(value)] == []
+
+    assert len(bare.updates) == 6
+    assert any(bare.sigmas)
+    bare.check(grid.sent, grid.heard)
+
+    places = [Path(node.config["owner-folder"]) for node in grid.nodes.values()]
+    for place in [*places, folder / "curator"]:
+        pem = (place / "signing-key.pem").read_bytes()
+        key = load_pem_private_key(pem, password=None)
+        assert isinstance(key, Ed25519PrivateKey)
+        assert not said.says(pem)
+        assert not said.says(key.private_bytes_raw())
+        assert said.says(key.public_key().public_bytes_raw())  # this one is to be known
+    assert b"PRIVATE" not in said.whole
+    for place in places:
         with np.load(place / "records.npz") as records:
-            for image in records["images"]:
-                assert image.tobytes() not in whole
-    for one in said:
-        for record in one.content.values():
-            assert set(record) <= {
-                "key",
-                "first",
-                "offers",
-                "signed",
-                "signature",
-                "kept",
-                "weights",
-            }
+            assert not any(said.says(image.tobytes()) for image in records["images"])
+            assert not said.says(records["labels"].tobytes())
+    fields = {"key", "first", "offers", "signed", "signature", "kept", "weights"}
+    assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
 
 
 def test_the_curator_needs_no_owners_secret(embedded: Path, tmp_path: Path) -> None:
@@ -301,6 +288,75 @@ def test_owners_that_are_away_are_left_out_and_no_stranger_takes_their_place(
     assert "No owner" in json.loads(lines[-1])["problem"]
 
 
+def test_a_node_without_a_name_takes_nobodys_place(tmp_path: Path) -> None:
+    """Beside nodes that are known by their keys, one that only says that it is an owner."""
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder, rounds=1)
+    grid = grid_of(scenario, folder)
+    grid.nodes[101].name = ""
+    outcome = hold(grid, scenario, folder)
+    assert outcome.left_out == {"1": "letter: away"}
+    assert not any(message.metadata.dst_node_id == 101 for message in grid.sent)
+
+
+def test_one_curators_key_for_all_its_jobs(tmp_path: Path) -> None:
+    folder, desk = tmp_path / "run", tmp_path / "desk"
+    key = KeyPair.create(desk).public_hex
+    scenario = make_scenario(folder, rounds=1)
+    grid = grid_of(scenario, folder)
+    for node in grid.nodes.values():
+        node.config["curator-key"] = key
+    (folder / "scenario.toml").write_text(dump_scenario(scenario))
+    config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder), **BOUNDS}
+    with pytest.raises(NoisemarketError, match="No owner"):
+        market_over_flower(grid, config | {"folder": str(tmp_path / "other")}, lambda line: None)
+    outcome = market_over_flower(grid, config | {"curator-folder": str(desk)}, lambda line: None)
+    assert outcome.left_out == {}
+    assert not (folder / "curator" / "signing-key.pem").exists()
+    with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
+        assert {one.contract.curator_key for one in contracts(ledger)} == {key}
+
+
+def test_an_owner_that_refuses_is_asked_three_times_and_a_late_one_until_it_is_there(
+    embedded: Path, tmp_path: Path
+) -> None:
+    """A refusal counts once, and not again when the next answer is only late."""
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder)
+    grid = grid_of(scenario, folder)
+    push, asked = grid.push_messages, list[int]()
+
+    def disturb(messages: Any) -> Any:
+        made = list(messages)
+        pushed = list(push(made))
+        for name, message in zip(pushed, made, strict=True):
+            if message.metadata.message_type != "query.offer":
+                continue
+            number = message.metadata.dst_node_id
+            asked.append(number)
+            if number == 102 or asked.count(number) == 1 == number - 100:
+                grid.replies[name] = Message(Error(1001, "no"), reply_to=message)
+            elif number == 101 and asked.count(number) < 5:
+                del grid.replies[name]
+        return pushed
+
+    grid.push_messages = disturb  # type: ignore[method-assign]
+    outcome = hold_market(grid, scenario, folder, lambda line: None, timeout=0.5, wait=20.0)
+    assert asked.count(102) == 3
+    assert asked.count(101) == 5
+    assert outcome.left_out == {"2": "offer: no"}
+    assert {name: one for name, one in deals(embedded).items() if name != "2"} == deals(folder)
+
+
+def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    grid = grid_of(scenario := make_scenario(folder, rounds=1), folder)
+    hold_market(grid, scenario, folder, lambda line: None, timeout=300.0, wait=0.2)
+    lives = {one.metadata.message_type: one.metadata.ttl for one in grid.sent}
+    assert lives.pop("query.settled") == 60.0
+    assert set(lives.values()) == {300.0}
+
+
 @pytest.mark.parametrize("kind", ["letter", "key", "offer", "keep"])
 def test_an_answer_that_is_lost_or_late_is_asked_for_again(
     embedded: Path, tmp_path: Path, kind: str
@@ -369,8 +425,9 @@ def test_an_owner_that_dies_in_training_is_missing_and_not_paid_in_full(tmp_path
     )
     assert [one.delivered for one in outcome.results] == [(0, 2), (0, 2)]
     assert [one.refused for one in outcome.results] == [((1, "missing"),), ()]
-    full = deals(folder)["1"]
-    assert outcome.payments["1"] < full[2] or full[2] == 0
+    agreed = deals(folder)["1"][2]
+    assert agreed > 0
+    assert outcome.payments["1"] == 0  # it delivered nothing
     assert [one.releases for one in outcome.statements] == [2, 1, 2]  # asked once: counted once
 
 

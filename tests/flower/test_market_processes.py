@@ -68,7 +68,8 @@ def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
     scenario = make_scenario(folder, letter=200)
     setups = deal_out(scenario, scenario.environment(), folder / "owners")
     nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
-    settings = {"scenario": str(folder / "scenario.toml"), "folder": str(folder), "wait": 150.0}
+    paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
+    settings = {**paths, "timeout": 150.0, "wait": 150.0}
     with Deployment(nodes, tmp_path / "deployment", register=NAMES) as deployment:
         token = deployment.processes.token
 

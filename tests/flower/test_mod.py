@@ -69,7 +69,7 @@ def test_without_noise_the_whole_update_is_cut_to_the_clip(tmp_path: Path) -> No
     large = update(ask(config, 5.0))
     assert np.linalg.norm(large) == pytest.approx(CLIP, rel=1e-4)
     assert np.ptp(large) < 1e-6  # its direction is kept
-    small = update(ask(config, 0.001))
+    small = update(ask(config, 0.001, round=1))
     assert small == pytest.approx(0.001, rel=1e-2)
 
 
@@ -91,6 +91,28 @@ def test_nothing_but_the_protected_model_goes_out(tmp_path: Path) -> None:
     assert statement.releases == 1
     assert statement.protects.startswith("the owner's whole data")
     assert statement.rho_per_round == pytest.approx((2 * CLIP / 0.5) ** 2 / 2, rel=1e-4)
+
+
+def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> None:
+    """An app that is changed between two runs must not strip the noise, nor go uncounted."""
+    config = folder(tmp_path, sigma=50.0, noise="secure")
+
+    def made(step: float, number: int = 0) -> np.ndarray:
+        return update(ask(config, step, round=number))
+
+    first = made(0.0)
+    assert np.array_equal(made(0.01), first)  # what went out before, not one with its noise
+    made(0.0, 1)
+    again = made(0.01)
+    assert np.std(again - first) == pytest.approx(50.0 * np.sqrt(2.0), rel=0.1)
+    journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
+    assert [charge.round for charge in journal.charges] == [0, 1, 0]
+
+
+def test_rounds_beyond_the_contract_are_refused(tmp_path: Path) -> None:
+    config = folder(tmp_path, rounds=2)
+    for told, fine in (({"round": 1}, True), ({"round": 2}, False)):
+        assert ask(config, 0.0, **told).has_error() != fine
 
 
 @pytest.mark.parametrize("told", [{"sigma": 0.4}, {"job": "other"}, {"round": -1}])
@@ -133,4 +155,4 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     assert np.linalg.norm(moved) == pytest.approx(2 * CLIP, rel=1e-3)
     for name in ("anna", "bob"):
         journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
-        assert [charge.round for charge in journal.charges] == [1, 2]
+        assert [charge.round for charge in journal.charges] == [0, 1]  # Flower's 1 and 2

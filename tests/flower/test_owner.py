@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.local import LocalEngine, first_weights
 from noisemarket.flower.client import owner_app
 from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
+from noisemarket.flower.server import deal
 from noisemarket.privacy.journal import read_journal
 from noisemarket.training import Order
 
@@ -75,6 +78,10 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
         ({"round": -1}, "names no round"),
         ({"round": True}, "names no round"),
         ({"round": None}, "names no round"),
+        ({"round": 2}, "no such round"),
+        ({"round": 99999}, "no such round"),
+        ({"round": None, "server-round": 0}, "names no round"),
+        ({"round": None, "server-round": 3}, "no such round"),
     ],
 )
 def test_what_is_not_in_the_contract_is_refused_and_costs_nothing(
@@ -108,14 +115,70 @@ def test_without_sigma_in_the_message_the_owner_takes_its_own(
     assert charges(owners["anna"]) == 1  # the very same bits once more
 
 
-def test_secure_noise_never_repeats_and_every_release_is_charged(tmp_path: Path) -> None:
-    from noisemarket.flower.server import deal
+def other(settings: Any = None) -> nn.Module:
+    """As many parameters as ``small``, but another function of them."""
+    return nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3))
 
+
+def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> None:
+    """Else the difference of two updates would come out bare, and count for nothing."""
+    order = make_order("secure", sigma=50.0)
+    config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
+    first = start(order)
+
+    def upload(weights: np.ndarray, models: Any, number: int = 0) -> np.ndarray:
+        reply = call(config, ask(weights, round=number, sigma=50.0), models)
+        return np.array(reply.content["arrays"]["weights"].numpy())
+
+    made = upload(first, small)
+    assert np.array_equal(upload(first, small), made)
+    assert np.array_equal(upload(first, other), made)  # what went out, not one with its noise
+    assert charges(config) == 1
+    moved = upload(first + np.float32(1e-3), small)
+    later = upload(first, small, 1)
+    again = upload(first, other)
+    assert charges(config) == 4
+    for one, two in ((made, moved), (made, later), (made, again), (moved, again)):
+        spread = float(np.std(one - two)) / (50.0 * np.sqrt(2.0))
+        assert 0.6 < spread < 1.5
+
+
+def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     order = make_order("secure")
     config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
-    made = [call(config, ask(start(order))).content["arrays"]["weights"].numpy() for _ in range(2)]
-    assert (made[0] != made[1]).mean() > 0.9
-    assert charges(config) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(OwnerFolder, "charge", lambda *given: 1 / 0)
+        assert call(config, ask(start(order))).has_error()
+    kept = np.load(tmp_path / "anna" / "jobs" / JOB / "release.npz")["array.weights"]
+    reply = call(config, ask(start(order)))
+    assert np.array_equal(reply.content["arrays"]["weights"].numpy(), kept)
+    assert charges(config) == 1
+
+
+def test_all_that_an_owner_keeps_is_for_it_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        config = dict(deal(make_order(), NAMES, {}, tmp_path / "owners")[0].config)
+        call(config, ask(start(make_order())))
+    finally:
+        os.umask(before)
+    folder = Path(config["owner-folder"])
+    names = {path.name for path in folder.rglob("*")}
+    assert names == {"records.npz", "jobs", JOB, "terms.json", "release.npz", "privacy.journal"}
+    for path in (folder, *folder.rglob("*")):
+        assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
+
+
+def test_an_open_folder_is_refused(order: Order, owners: dict[str, Config]) -> None:
+    folder = Path(owners["anna"]["owner-folder"])
+    folder.chmod(0o750)
+    reply = call(owners["anna"], ask(start(order)))
+    assert reply.error.reason == "the owner's folder is open to others: chmod 700"
+    folder.rename(folder.with_name("elsewhere"))
+    reply = call(owners["anna"], ask(start(order)))
+    assert reply.error.reason == "the owner's folder is not there"
 
 
 def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> None:
@@ -146,7 +209,7 @@ class Leaking(nn.Module):
         raise RuntimeError(f"secret record {images[0].tolist()}")
 
 
-def test_a_failure_tells_the_curator_nothing_and_its_charge_stands(
+def test_a_failure_tells_the_curator_nothing_and_costs_nothing(
     order: Order, owners: dict[str, Config]
 ) -> None:
     weights = np.zeros(15, np.float32)
@@ -154,7 +217,7 @@ def test_a_failure_tells_the_curator_nothing_and_its_charge_stands(
     assert reply.has_error()
     assert reply.error.code == FAILED
     assert reply.error.reason == "failed on the owner's side"
-    assert charges(owners["anna"]) == 1
+    assert charges(owners["anna"]) == 0
 
 
 def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:

@@ -1,90 +1,83 @@
-"""An ordinary Flower app: a perceptron on two moons, FedAvg, and the mod of a contract."""
+"""An ordinary Flower app, the one in examples/flower-own-model: a perceptron on two moons, the mod
+on its owners' side and the strategy on the curator's."""
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from runpy import run_path
+from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
-from flwr.clientapp import ClientApp
-from flwr.serverapp.strategy import FedAvg
+from flwr.app import Context, RecordDict
 from tests.flower.conftest import Node, ProcessGrid
-from torch import nn
 
-from noisemarket.flower.mod import CLIPPED, contract_mod
-from noisemarket.flower.owner import OwnerFolder, Terms
+from noisemarket.flower.owner import OwnerFolder
+from noisemarket.ledger.queries import contracts
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market.deals import Deal
 from noisemarket.privacy.journal import read_journal
 
-JOB, ROUNDS, CLIP = "moons", 25, 1.0
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower-own-model"
+ROUNDS, CLIP = 8, 1.0
 
 
-def moons(count: int, seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, 2, count)
-    angle = rng.uniform(0, np.pi, count) + np.pi * labels
-    points = np.stack([np.cos(angle) + labels, np.sin(angle) + 0.3 * labels], axis=1)
-    points += rng.normal(0, 0.1, points.shape)
-    return torch.tensor(points, dtype=torch.float32), torch.tensor(labels)
+@pytest.fixture
+def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+    """What the example's script does, with the example's app at hand."""
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    yield run_path(str(EXAMPLE / "local.py"))
+    for name in [name for name in sys.modules if name.partition(".")[0] == "moons_app"]:
+        del sys.modules[name]
 
 
-def perceptron() -> nn.Module:
-    torch.manual_seed(3)
-    return nn.Sequential(nn.Linear(2, 16), nn.Tanh(), nn.Linear(16, 2))
-
-
-app = ClientApp()
-
-
-@app.train(mods=[contract_mod()])
-def train(message: Message, context: Context) -> Message:
-    """What a Flower user writes: load the model, train it, send it back."""
-    arrays = message.content["arrays"]
-    assert isinstance(arrays, ArrayRecord)
-    model = perceptron()
-    model.load_state_dict(arrays.to_torch_state_dict())
-    points, labels = moons(200, int(context.node_config["data"]))
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.5)
-    for _ in range(10):
-        optimiser.zero_grad()
-        loss = nn.functional.cross_entropy(model(points), labels)
-        loss.backward()
-        optimiser.step()
-    metrics = MetricRecord({"num-examples": len(labels), "loss": float(loss.detach())})
-    reply = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})
-    return Message(reply, reply_to=message)
-
-
-def accuracy(arrays: ArrayRecord) -> float:
-    model = perceptron()
-    model.load_state_dict(arrays.to_torch_state_dict())
-    points, labels = moons(500, 99)
-    return float((model(points).argmax(1) == labels).float().mean())
-
-
-@pytest.mark.parametrize(("sigma", "least"), [(0.02, 0.9), (5.0, 0.0)])
-def test_it_learns_under_its_noise_and_the_noise_counts(
-    tmp_path: Path, sigma: float, least: float
+@pytest.mark.parametrize(("sigma", "learns"), [(0.02, True), (5.0, False)])
+def test_it_learns_under_its_noise_is_checked_and_paid(
+    local: dict[str, Any], tmp_path: Path, sigma: float, learns: bool
 ) -> None:
-    nodes = {}
-    for number in range(1, 5):
-        name = f"owner-{number}"
-        terms = Terms(JOB, name, number, sigma, CLIPPED, {"clip": CLIP}, rho_cap=1e9)
-        OwnerFolder(name, tmp_path / name).agree(terms)
-        config = {"owner": name, "owner-folder": str(tmp_path / name), "data": number}
-        nodes[number] = Node(app, config)
-    first = ArrayRecord(perceptron().state_dict())
-    result = FedAvg(fraction_evaluate=0.0).start(
-        ProcessGrid(nodes), first, num_rounds=ROUNDS, train_config=ConfigRecord({"job": JOB})
-    )
-    reached = accuracy(result.arrays)
-    assert reached >= least
-    assert (reached >= 0.9) == (least > 0)  # with too much noise nothing is learned
-    for number in range(1, 5):
-        owner = OwnerFolder(f"owner-{number}", tmp_path / f"owner-{number}")
-        statement = read_journal(owner.journal(JOB)).statement(owner.name)
-        assert statement.releases == ROUNDS
-        assert statement.rho_total == pytest.approx(ROUNDS * 2 * CLIP**2 / sigma**2, rel=1e-3)
-        assert "whole data" in statement.protects
-    assert "loss" not in str(result.train_metrics_clientapp)
+    client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
+    deals = [Deal(f"owner-{number}", 0.1, sigma, 1_000_000 * number) for number in range(1, 5)]
+    setups = local["agree"](tmp_path, deals, ROUNDS)
+    nodes = {n: Node(client.app, dict(s.config), s.name) for n, s in enumerate(setups, start=1)}
+    grid = ProcessGrid(nodes)
+    config = {"folder": str(tmp_path), "job": local["JOB"], "wait": 1.0}
+    server.app(grid, Context(1, 1, {}, RecordDict(), config))
+
+    task = import_module("moons_app.task")
+    model = task.perceptron()
+    model.load_state_dict(torch.load(tmp_path / "curator" / "model.pt", weights_only=True))
+    assert (task.accuracy(model) >= 0.9) == learns  # with too much noise nothing is learned
+    with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+        verify(ledger)
+        for one, deal in zip(contracts(ledger), deals, strict=True):
+            assert (one.contract.owner, one.state, one.paid) == (deal.owner, "paid", deal.payment)
+            assert one.delivered == ROUNDS
+            owner = OwnerFolder(deal.owner, tmp_path / "owners" / deal.owner)
+            statement = read_journal(owner.journal(local["JOB"])).statement(owner.name)
+            assert statement.releases == ROUNDS
+            assert statement.rho_total == pytest.approx(one.contract.rho_cap)
+            assert statement.rho_total == pytest.approx(ROUNDS * 2 * CLIP**2 / sigma**2, rel=1e-3)
+            assert "whole data" in statement.protects
+    for reply in grid.heard:  # neither the loss nor the number of records
+        assert dict(reply.content["metrics"]) == {"num-examples": 1}
+
+
+def test_an_owner_without_the_mod_is_found_and_not_paid(
+    local: dict[str, Any], tmp_path: Path
+) -> None:
+    client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
+    setups = local["agree"](tmp_path, local["deals"](4), 2)
+    nodes = {n: Node(client.app, dict(s.config), s.name) for n, s in enumerate(setups, start=1)}
+    bare = type(client.app)()
+    bare.train()(client.train)
+    nodes[2].app = bare
+    config = {"folder": str(tmp_path), "job": local["JOB"], "wait": 1.0}
+    server.app(ProcessGrid(nodes), Context(1, 1, {}, RecordDict(), config))
+    with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+        states = {one.contract.owner: one.state for one in contracts(ledger)}
+    assert states.pop("owner-1") == "broken"
+    assert set(states.values()) == {"paid"}

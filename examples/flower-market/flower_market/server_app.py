@@ -46,6 +46,7 @@ def train_only(grid: Grid, context: Context) -> None:
             timeout=float(config["timeout"]),
             grace=float(config["grace"]),
             wait=float(config["wait"]),
+            insecure=bool(config["insecure"]),
         )
     if not outcome.complete:
         raise NoisemarketError("The job is not complete: run it again on the same folder.")

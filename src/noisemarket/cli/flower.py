@@ -18,7 +18,10 @@ def up(
     scenario: Annotated[
         str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
     ] = None,
-    owners: Annotated[int, typer.Option(min=1, help="Owners, each a SuperNode.")] = 5,
+    owners: Annotated[
+        int | None,
+        typer.Option(min=1, help="Owners, each a SuperNode; 5 where no file says how many."),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
@@ -35,7 +38,9 @@ def up(
     from noisemarket.cli.common import Request
     from noisemarket.cli.run import FLOWER, run
 
-    given = [f"owners={owners}", *(settings or [])]
+    if owners is None and scenario is None:
+        owners = 5
+    given = [*([] if owners is None else [f"owners={owners}"]), *(settings or [])]
     request = Request(scenario, None, given, seed, None, None, out, overwrite, as_json)
     run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls)
 
@@ -58,4 +63,16 @@ def app(
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise BadInput("FOLDER", folder, f"cannot be written ({reason}).") from None
-    typer.echo(f'Run it: flwr run {folder} --run-config \'scenario="..." folder="..."\'')
+    typer.echo(f'Run it: flwr run {folder} CONNECTION --run-config \'scenario="..." folder="..."\'')
+
+
+@flower_app.command("key")
+def key(
+    folder: Annotated[
+        str, typer.Argument(metavar="FOLDER", help="The curator's folder; made if there is none.")
+    ],
+) -> None:
+    """Print a curator's public key, made on the first call: owners name it as ``curator-key``."""
+    from noisemarket.ledger.keys import KeyPair
+
+    typer.echo(KeyPair.obtain(folder).public_hex)

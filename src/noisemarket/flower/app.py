@@ -32,6 +32,8 @@ clientapp = "market_app.client_app:app"
 [tool.flwr.app.config]
 scenario = ""
 folder = ""
+curator-folder = ""
+insecure = false
 timeout = 600.0
 grace = 600.0
 wait = 120.0

@@ -6,7 +6,6 @@ answered in a process that never loads it.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
     from noisemarket.federated.model import FlatModel
     from noisemarket.federated.protections import Protection
     from noisemarket.ledger.contracts import Contract
+    from noisemarket.privacy.noise import NoiseSource
 
 Models = Callable[[Mapping[str, Any]], "nn.Module"]
 WEIGHTS = "weights"
@@ -113,14 +113,8 @@ def _open_desk(app: ClientApp, models: Models) -> None:
     @app.query("settled")
     @discreet
     def settled(message: Message, context: Context) -> Message:
-        """What the curator says it pays; the rest is the owner's own account."""
-        said = wire.config_of(message)
-        job, paid, head = said.get("job"), said.get("paid"), said.get("head")
-        if not isinstance(job, str) or not isinstance(head, str) or not isinstance(paid, int):
-            raise Refused("the message cannot be read")
-        if len(head) > 100 or isinstance(paid, bool):
-            raise Refused("the message cannot be read")
-        desk(context).settle(job, paid if paid >= 0 else None, head)
+        """What the curator says, and signs, that it pays; the rest is the owner's own account."""
+        desk(context).settle(*wire.read_settled(message))
         return Message(wire.with_config(kept=True), reply_to=message)
 
 
@@ -139,8 +133,9 @@ def terms_of(contract: Contract, plan: Mapping[str, Any]) -> Terms:
         neighbours=contract.neighbours,
         delta=contract.delta,
         rho_cap=contract.rho_cap,
-        noise="simulated" if contract.simulated else "keyed",
+        noise="simulated" if contract.simulated else "secure",
         seed=plan["seed"],
+        rounds=contract.rounds,
     )
 
 
@@ -199,13 +194,18 @@ class _Training:
         terms, protection = self.terms, self.protection
         if start.shape != (len(self.model),):
             raise Refused("the model is not the contracted one")
+
+        def make(noise: NoiseSource) -> dict[str, NDArray[np.float32]]:
+            seed = np.random.SeedSequence(terms.seed, spawn_key=(round_number, terms.index))
+            torch.manual_seed(int(seed.generate_state(1)[0]))
+            weights, rng = torch.from_numpy(start.copy()), np.random.default_rng(seed)
+            made = protection.upload(self.model, weights, self.records, terms.sigma, noise, rng)
+            return {WEIGHTS: made}
+
+        release = self.owner.once(terms, round_number, {WEIGHTS: start}, make)
         budget = terms.budget(self.reach(), whole_owner=protection.whole_owner)
-        noise = self.owner.charge(terms, budget, round_number, self._context(start))
-        seed = np.random.SeedSequence(terms.seed, spawn_key=(round_number, terms.index))
-        torch.manual_seed(int(seed.generate_state(1)[0]))
-        weights = torch.from_numpy(start.copy())
-        rng = np.random.default_rng(seed)
-        return protection.upload(self.model, weights, self.records, terms.sigma, noise, rng)
+        self.owner.charge(terms, budget, round_number, release)
+        return release[WEIGHTS]
 
     def reach(self) -> float:
         """What the noise has to hide."""
@@ -213,11 +213,6 @@ class _Training:
 
         neighbours = Neighbours.named(self.terms.neighbours)
         return self.protection.sensitivity(len(self.model), len(self.records), neighbours)
-
-    def _context(self, start: NDArray[np.float32]) -> bytes:
-        """All that the update follows from: terms, global model, records."""
-        parts = self.terms.to_json().encode(), start.tobytes(), self.owner.records_digest()
-        return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in parts)).digest()
 
 
 def tensor(images: NDArray[np.float32]) -> torch.Tensor:

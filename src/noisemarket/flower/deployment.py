@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,14 +27,14 @@ from types import TracebackType
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
-from noisemarket.flower.processes import Processes
+from noisemarket.flower.private import private_folder, write_private
+from noisemarket.flower.processes import HOST, Processes, free_ports
 
 SUPERLINK = "superlink"
 CONNECTION = "noisemarket"
 
 Value = str | int | float | bool
 
-_HOST = "127.0.0.1"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _STARTED = re.compile(r"started run (\d+)")
 _ENVIRONMENT = {
@@ -74,8 +74,8 @@ class Deployment:
     """A SuperLink and SuperNodes that run as long as the ``with`` block.
 
     ``folder`` (by default a temporary one, removed at the end) holds keys, logs and Flower's own
-    files. A killed parent takes them all with it. ``register`` may leave nodes out: they then run
-    with a key that is on no list.
+    files, for this user alone. A killed parent takes them all with it. ``register`` may leave nodes
+    out: they then run with a key that is on no list.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Deployment:
         self._on_list = list(self.nodes) if register is None else list(register)
         self._temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="noisemarket-")) if folder is None else folder
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
         self._environment["PATH"] = os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
@@ -139,7 +139,7 @@ class Deployment:
     @property
     def address(self) -> str:
         """Where the SuperLink listens."""
-        return f"{_HOST}:{self._ports[SUPERLINK]}"
+        return f"{HOST}:{self._ports[SUPERLINK]}"
 
     @property
     def processes(self) -> Processes:
@@ -154,9 +154,11 @@ class Deployment:
 
     def online(self) -> list[str]:
         """The nodes that are online: by name, or by number where they registered themselves."""
-        listed = json.loads(self._flwr("supernode", "list", CONNECTION, "--format", "json"))
         names = {str(number): name for name, number in self.node_ids.items()}
-        online = [str(node["node-id"]) for node in listed["nodes"] if node["status"] == "online"]
+        told = self._flwr("supernode", "list", CONNECTION, "--format", "json")
+        with _read("supernode", told):
+            nodes = json.loads(told)["nodes"]
+            online = [str(node["node-id"]) for node in nodes if node["status"] == "online"]
         return [names.get(number, number) for number in online]
 
     def wait_online(self, count: int) -> None:
@@ -173,7 +175,7 @@ class Deployment:
         """Start the SuperLink on the database it had, if it had one."""
         command = [
             _command("flower-superlink"),
-            "--host", _HOST,
+            "--host", HOST,
             "--port", str(self._ports[SUPERLINK]),
             "--database", str(self.folder / "superlink.db"),
             "--disable-runtime-dependency-installation",
@@ -187,6 +189,7 @@ class Deployment:
                 "--ssl-ca-certfile", str(self._certificates.authority),
                 "--enable-supernode-auth",
             ]  # fmt: skip
+        (self.folder / "superlink.db").touch(mode=0o600)
         self.processes.start(SUPERLINK, command, self._home(SUPERLINK))
         self._wait_port(SUPERLINK)
 
@@ -197,13 +200,12 @@ class Deployment:
     def start_node(self, name: str) -> None:
         """Start a node. One that was killed is let in again only when the SuperLink has missed its
         heartbeats, a minute later: until then this tries again."""
-        config = self.folder / "nodes" / f"{name}.toml"
-        config.parent.mkdir(exist_ok=True)
-        config.write_text(toml_lines(self.nodes[name].config), encoding="utf-8")
+        config = private_folder(self.folder / "nodes") / f"{name}.toml"
+        write_private(config, toml_lines(self.nodes[name].config).encode())
         command = [
             _command("flower-supernode"),
             "--superlink", self.address,
-            "--host", _HOST,
+            "--host", HOST,
             "--port", str(self._ports[name]),
             "--node-config", str(config),
         ]  # fmt: skip
@@ -287,7 +289,7 @@ class Deployment:
 
     def _open(self) -> None:
         names = [SUPERLINK, *self.nodes]
-        self._ports = dict(zip(names, _free_ports(len(names)), strict=True))
+        self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         if self.secure:
             self._certificates = make_certificates(self.folder / "certificates")
             self._keys = {n: make_node_key(self.folder / "keys", n) for n in self.nodes}
@@ -307,8 +309,9 @@ class Deployment:
     def register(self, name: str) -> None:
         """Put a node's public key on the SuperLink's list, under the owner's name."""
         words = [str(self._keys[name].public), CONNECTION, "--name", name, "--format", "json"]
-        told = json.loads(self._flwr("supernode", "register", *words))
-        self.node_ids[name] = int(told["node-id"])
+        told = self._flwr("supernode", "register", *words)
+        with _read("supernode", told):
+            self.node_ids[name] = int(json.loads(told)["node-id"])
 
     def _write_connection(self) -> None:
         lines: dict[str, Value] = {"address": self.address}
@@ -326,15 +329,19 @@ class Deployment:
 
     def _flwr(self, *words: str) -> str:
         """The answer of a ``flwr`` command: with ``--format json``, its last line that is JSON."""
-        done = subprocess.run(
-            [_command("flwr"), *words],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=self.patience,
-            env=self.processes.environment(self._home("flwr")),
-            check=False,
-        )
+        try:
+            done = subprocess.run(
+                [_command("flwr"), *words],
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                timeout=self.patience,
+                env=self.processes.environment(self._home("flwr")),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            late = f"flwr {words[0]} has not answered within {self.patience:g} seconds."
+            raise NoisemarketError(late) from None
         if done.returncode != 0:
             said = _plain(done.stdout + done.stderr)
             raise NoisemarketError(f"flwr {words[0]} failed: {said}")
@@ -348,7 +355,7 @@ class Deployment:
                 break
             with (
                 contextlib.suppress(OSError),
-                socket.create_connection((_HOST, self._ports[name]), timeout=1),
+                socket.create_connection((HOST, self._ports[name]), timeout=1),
             ):
                 return
             time.sleep(0.1)
@@ -358,6 +365,15 @@ class Deployment:
 def toml_lines(values: Mapping[str, Value]) -> str:
     """Flat settings as TOML, as ``--node-config`` and ``--run-config`` read them from a file."""
     return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+
+
+@contextlib.contextmanager
+def _read(command: str, told: str) -> Iterator[None]:
+    """Where the answer of a ``flwr`` command is read: what cannot be read is said in words."""
+    try:
+        yield
+    except (ValueError, KeyError, TypeError):
+        raise NoisemarketError(f"flwr {command} cannot be understood: {_plain(told)}") from None
 
 
 def _plain(text: str) -> str:
@@ -375,14 +391,3 @@ def _command(name: str) -> str:
     if found is None:
         raise MissingExtra("The Flower engine", "flower")
     return found
-
-
-def _free_ports(count: int) -> list[int]:
-    """Ports that are free now; all are held until the last is found, so that they differ."""
-    with contextlib.ExitStack() as stack:
-        held = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind((_HOST, 0))
-            held.append(listener)
-        return [int(listener.getsockname()[1]) for listener in held]

@@ -31,9 +31,9 @@ class FlowerEngine(Engine):
     """Trains over a grid, inside a ServerApp.
 
     ``names`` are the owners in the job's order, ``job_id`` is what the owners' terms call the job;
-    ``timeout`` and ``grace`` bound a round (see ``nodes``). Given ``Nodes`` instead of a grid, it
-    uses theirs. The curator's job needs test images only: no training data, and a partition of the
-    right length.
+    ``timeout`` and ``grace`` bound a round, ``insecure`` believes nodes without a name (see
+    ``nodes``). Given ``Nodes`` instead of a grid, it uses theirs. The curator's job needs test
+    images only: no training data, and a partition of the right length.
     """
 
     def __init__(
@@ -45,13 +45,14 @@ class FlowerEngine(Engine):
         *,
         timeout: float = 600.0,
         grace: float = math.inf,
+        insecure: bool = False,
     ) -> None:
         if len(names) != len(job):
             raise NoisemarketError(f"{len(job)} owners in the job, but {len(names)} names.")
         if isinstance(grid, Nodes):
             self._line = grid
         else:
-            self._line = Nodes(grid, names, job_id, timeout=timeout, grace=grace)
+            self._line = Nodes(grid, names, job_id, timeout=timeout, grace=grace, insecure=insecure)
         self._job, self._names, self._job_id = job, list(names), job_id
         self._first = first_weights(job.model, job.seed)
         self._model = seeded(job.model, job.seed)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.market import FlowerOwners
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.market import Outcome, run
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, note, to_line
 from noisemarket.market.events import (
@@ -40,15 +41,25 @@ def market_over_flower(
 ) -> Outcome:
     """Run the market that an app's run config names.
 
-    ``scenario`` is a file, ``folder`` where the job is kept; ``timeout``, ``grace`` and ``wait``
-    are those of ``FlowerOwners``.
+    ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where the curator's
+    key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait`` and ``insecure`` are
+    those of ``FlowerOwners``.
     """
     for name in ("scenario", "folder"):
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
     scenario = load_scenario(Path(str(config["scenario"])))
     bounds = {n: float(config[n]) for n in ("timeout", "grace", "wait") if n in config}
-    return hold_market(grid, scenario, Path(str(config["folder"])), show, **bounds)
+    key = str(config.get("curator-folder", ""))
+    return hold_market(
+        grid,
+        scenario,
+        Path(str(config["folder"])),
+        show,
+        curator=Path(key) if key else None,
+        insecure=config.get("insecure", False) is True,
+        **bounds,
+    )
 
 
 def hold_market(
@@ -56,19 +67,29 @@ def hold_market(
     scenario: Scenario,
     path: Path,
     show: Callable[[str], None] = print,
+    *,
+    curator: Path | None = None,
+    insecure: bool = False,
     **bounds: float,
 ) -> Outcome:
-    """Run a scenario's market with the owners of a grid, in a folder."""
+    """Run a scenario's market with the owners of a grid, in a folder.
+
+    The curator's key is in the folder ``curator``, by default one of this job alone.
+    """
     folder = MarketFolder(path)
     folder.prepare()
-    outcome, owners = Outcome(), FlowerOwners(grid, scenario, folder, **bounds)
+    key = KeyPair.obtain(curator or folder.curator)
+    outcome = Outcome()
+    owners = FlowerOwners(grid, scenario, folder, key, insecure=insecure, **bounds)
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 
         def watch(seen: Progress) -> None:
             file.write(note(NEGOTIATING, done=seen.done, total=seen.total))
 
         try:
-            for event in run(scenario, path, owners=owners, outcome=outcome, watch=watch):
+            for event in run(
+                scenario, path, owners=owners, curator=curator, outcome=outcome, watch=watch
+            ):
                 file.write(to_line(event))
                 if words := told(event):
                     show(words)

@@ -8,7 +8,6 @@ their owner alone. A deployment over real hosts brings certificates of its own.
 from __future__ import annotations
 
 import ipaddress
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,6 +23,8 @@ from cryptography.hazmat.primitives.serialization import (
     PublicFormat,
 )
 from cryptography.x509.oid import NameOID
+
+from noisemarket.flower.private import private_folder, write_private
 
 _DAYS = 30
 
@@ -89,32 +90,25 @@ def make_certificates(
             builder = builder.add_extension(names, critical=False)
         return builder.sign(authority_key, hashes.SHA384()).public_bytes(Encoding.PEM)
 
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     made = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
     made.authority.write_bytes(signed(authority_name, authority_key.public_key(), issues=True))
     made.certificate.write_bytes(signed(_named(hosts[0]), server_key.public_key(), issues=False))
     key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    _write_secret(made.key, key)
+    write_private(made.key, key)
     return made
 
 
 def make_node_key(folder: Path, name: str = "node") -> NodeKey:
     """A new key pair for a SuperNode."""
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     key = ec.generate_private_key(ec.SECP384R1())
     made = NodeKey(folder / name, folder / f"{name}.pub")
-    _write_secret(
+    write_private(
         made.private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     )
     made.public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
     return made
-
-
-def _write_secret(path: Path, content: bytes) -> None:
-    path.unlink(missing_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
 
 
 def _named(name: str) -> x509.Name:

@@ -6,6 +6,7 @@ has its own process, folder and keys, and the curator's process has only what ow
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +21,10 @@ from noisemarket.flower.app import write_app
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd
 from noisemarket.flower.market import FlowerOwners
 from noisemarket.flower.owner import RECORDS, OwnerFolder
+from noisemarket.flower.private import private_folder
 from noisemarket.game.environment import Environment
 from noisemarket.learning.players import seeds
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import to_micro
 from noisemarket.market import Outcome
 from noisemarket.market.deals import Deal, Deals
@@ -49,18 +52,23 @@ from noisemarket.training import order
 _LOOK = 0.2
 
 
-def deal_out(scenario: Scenario, environment: Environment, root: Path) -> list[NodeSetup]:
+def deal_out(
+    scenario: Scenario, environment: Environment, root: Path, curator_key: str = ""
+) -> list[NodeSetup]:
     """Give every owner a folder with its records and its secrets; what is there stays.
 
-    For simulations: real owners bring their own.
+    For simulations: real owners bring their own. Owners play with the curator of this key alone,
+    where one is given. What the scenario caps they cap, too; where it caps nothing they allow any
+    loss, since the scenario does: its savings go down to no noise, and ``paper`` bounds nothing.
     """
     full = np.full(len(environment), scenario.game.sigma_max)
-    job = order(scenario, environment, full).job
+    made = order(scenario, environment, full)
+    job = made.job
     seed = seeds(scenario.play_seed())[0]
     setups = []
     for place, one in enumerate(environment.population):
         owner = OwnerFolder(one.name, owner_folder(root, one.name))
-        owner.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        private_folder(owner.path)
         if not (owner.path / RECORDS).exists():
             where = job.partition.indices[place]
             owner.keep_records(job.data.ready(job.data.train_images[where]),
@@ -74,10 +82,16 @@ def deal_out(scenario: Scenario, environment: Environment, root: Path) -> list[N
             "seed": seed,
         }
         keep_secrets(owner.path, secret)
-        config: dict[str, str | bool] = {
+        config: dict[str, str | float] = {
             "owner": one.name,
             "owner-folder": str(owner.path.resolve()),
         }
+        if curator_key:
+            config["curator-key"] = curator_key
+        if math.isfinite(cap := made.budgets[place].rho_cap):
+            config["rho-cap"] = cap
+        else:
+            config["allow-unbounded"] = True
         if scenario.privacy.noise == "simulated":
             config["allow-simulated"] = True
         setups.append(NodeSetup(one.name, config))
@@ -115,10 +129,12 @@ class LocalMarket:
 
     def __iter__(self) -> Iterator[Event]:
         self._folder.prepare()
-        nodes = deal_out(self._scenario, self._environment, self._folder.owners)
+        key = KeyPair.obtain(self._folder.curator).public_hex
+        nodes = deal_out(self._scenario, self._environment, self._folder.owners, key)
         settings: dict[str, str | float] = {
             "scenario": str(self._folder.path / SCENARIO),
             "folder": str(self._folder.path),
+            "insecure": not self._secure,
             **self._bounds,
         }
         tail = Tail(self._folder.curator / EVENTS)

@@ -23,14 +23,15 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine
 from noisemarket.federated.training import save_arrays
 from noisemarket.flower import wire
-from noisemarket.flower.desk import Invitation
+from noisemarket.flower.desk import SETTLEMENT, settlement_of
 from noisemarket.flower.engine import FlowerEngine
 from noisemarket.flower.nodes import Nodes
+from noisemarket.flower.played import Invitation
 from noisemarket.flower.server import model_settings
 from noisemarket.game.environment import Environment
 from noisemarket.learning.players import Table
 from noisemarket.learning.post import CuratorByPost, Reply
-from noisemarket.ledger.keys import OWNER, SignedContract, holds
+from noisemarket.ledger.keys import OWNER, KeyPair, SignedContract, holds
 from noisemarket.market.deals import Deals
 from noisemarket.market.folder import JOURNAL, JobCard, MarketFolder
 from noisemarket.market.owners import Offer, Owners
@@ -82,8 +83,9 @@ def work(scenario: Scenario) -> dict[str, Any]:
 class FlowerOwners(Owners):
     """Owners over a grid, inside a ServerApp.
 
-    ``timeout`` and ``grace`` bound an exchange (see ``nodes``). ``wait`` is how long to wait for
-    owners that are away: for each of them before it has signed, else it is left out; later for one.
+    ``key`` is the curator's. ``timeout`` and ``grace`` bound an exchange, ``insecure`` believes
+    nodes without a name (see ``nodes``). ``wait`` is how long to wait for owners that are away: for
+    each of them before it has signed, else it is left out; later for one.
     """
 
     def __init__(
@@ -91,13 +93,17 @@ class FlowerOwners(Owners):
         grid: Grid,
         scenario: Scenario,
         folder: MarketFolder,
+        key: KeyPair,
         *,
         timeout: float = 600.0,
         grace: float = math.inf,
         wait: float = 120.0,
+        insecure: bool = False,
     ) -> None:
-        self._grid, self._scenario, self._folder = grid, scenario, folder
-        self._bounds, self._wait = (timeout, grace), wait
+        self._grid, self._scenario, self._folder, self._key = grid, scenario, folder, key
+        self._timeout, self._grace, self._wait = timeout, grace, wait
+        self._insecure = insecure
+        self._contracts: dict[int, str] = {}
         self._names: list[str] = []
         self._line: Nodes | None = None
         self._left_out: dict[str, str] = {}
@@ -206,8 +212,8 @@ class FlowerOwners(Owners):
     def ready(self, made: Order) -> Order:
         if made.job.noise != "secure":
             return made
-        # Owners make the same noise again for the same model. The curator knows neither noise nor
-        # keys, but when it is the same: this key only gives releases names for its own account.
+        # Asked again from the same model, owners send the same bits. The curator knows nothing of
+        # their noise, but when it is the same: this key gives releases names for its own account.
         names = hashlib.sha256(f"names of releases\0{self._job}".encode()).digest()
         return replace(made, job=replace(made.job, noise_key=names))
 
@@ -249,6 +255,7 @@ class FlowerOwners(Owners):
 
     def keep(self, signed: Mapping[int, SignedContract]) -> None:
         """An owner that does not get it trains nothing, and says so when it is asked to."""
+        self._contracts |= {place: one.contract.id for place, one in signed.items()}
         asked = {place: wire.signed(contract) for place, contract in signed.items()}
         self._ask(wire.KEEP, asked, lambda place, reply: bool(wire.config_of(reply).get("kept")),
                   leave_out=False)  # fmt: skip
@@ -270,12 +277,14 @@ class FlowerOwners(Owners):
     def settled(
         self, statements: Mapping[int, PrivacyStatement], paid: Mapping[int, int], head: str
     ) -> None:
-        asked = {
-            self._names[place]: wire.with_config(job=self._job, paid=paid.get(place, -1), head=head)
-            for place in statements
-        }
+        asked = {}
+        for place in statements:
+            amount = paid.get(place)
+            said = settlement_of(self._contracts[place], amount, head)
+            seal = self._key.seal(SETTLEMENT, said)
+            asked[self._names[place]] = wire.settled(self._job, amount, head, seal)
         self.line.meet(0.0)
-        self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds[0]))
+        self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._timeout))
         traffic = [asdict(one) for one in self.line.traffic]
         RunFolder(self._folder.curator).write_json(TRAFFIC, traffic)
 
@@ -284,8 +293,10 @@ class FlowerOwners(Owners):
     def _begin(self, environment: Environment, card: JobCard) -> None:
         self._names = [str(name) for name in environment.population.names]
         self._job = card.job
-        timeout, grace = self._bounds
-        self._line = Nodes(self._grid, self._names, card.job, timeout=timeout, grace=grace)
+        self._line = Nodes(
+            self._grid, self._names, card.job,
+            timeout=self._timeout, grace=self._grace, insecure=self._insecure,
+        )  # fmt: skip
         place = self._folder.curator / LEFT_OUT
         if place.exists():
             self._left_out = dict(json.loads(place.read_text(encoding="utf-8")))
@@ -303,33 +314,30 @@ class FlowerOwners(Owners):
     ) -> list[int]:
         """Ask owners until each has given an answer that can be used; gives those that have not.
 
-        One that is away is asked again when it is back, for ``wait`` seconds after the others.
+        One that is away is asked again when it is back, for ``wait`` seconds after the others; one
+        whose answers cannot be used, three times.
         """
         left, tries = dict(asked), dict.fromkeys(asked, 0)
-        self.line.refusals.clear()
+        why = dict.fromkeys(asked, "away")
         end = math.inf
-        while left:
-            here = [place for place in self.line.meet(0.0) if place in left]
-            now = {self._names[place]: left[place] for place in here}
-            replies = self.line.ask(kind, now, timeout=min(self._bounds[0], max(self._wait, 30.0)))
+        while waiting := [place for place in left if tries[place] < _TRIES]:
+            self.line.refusals.clear()
+            here = [place for place in self.line.meet(0.0) if place in waiting]
+            replies = self.line.ask(kind, {self._names[place]: left[place] for place in here})
             for place in here:
                 name = self._names[place]
                 if name in replies and take(place, replies[name]):
                     del left[place]
                 elif name in replies or name in self.line.refusals:
                     tries[place] += 1
-            spent = [place for place in left if tries[place] >= _TRIES]
+                    why[place] = self.line.refusals.get(name, "unusable answers")
             end = min(end, time.monotonic() + self._wait)
-            if len(spent) == len(left) or time.monotonic() > end:
+            if not left or time.monotonic() > end:
                 break
             time.sleep(0.5)
         if leave_out and left:
             for place in left:
-                name = self._names[place]
-                why = self.line.refusals.get(name) or (
-                    "unusable answers" if tries[place] else "away"
-                )
-                self._left_out[name] = f"{kind.removeprefix('query.')}: {why}"
+                self._left_out[self._names[place]] = f"{kind.removeprefix('query.')}: {why[place]}"
             RunFolder(self._folder.curator).write_json(LEFT_OUT, self._left_out)
         return sorted(left)
 

@@ -33,7 +33,7 @@ from noisemarket.flower.owner import (
     discreet,
     task_of,
 )
-from noisemarket.privacy.noise import add_noise, rounding_reach
+from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
 CLIPPED = "clipped"
@@ -64,23 +64,28 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
             if terms.protection != CLIPPED or not 0.0 < clip < math.inf:
                 raise BadInput("terms", terms.protection, f"need {CLIPPED!r} and a positive clip.")
             start = _numbers(arrays_of(message))
-            reply = call_next(message, context)
-            if reply.has_error():
-                raise Refused("training failed")
-            trained = reply.content.get(arrays)
-            if not isinstance(trained, ArrayRecord):
-                raise BadInput("reply", arrays, "is no ArrayRecord: name the one with the model.")
-            moved = _numbers(trained)
-            update = _update(start, moved)
-            reach = sharded_sensitivity(
-                clip, 1, Neighbours.named(terms.neighbours), rounding_reach(update.size)
-            )
-            noise = owner.charge(terms, terms.budget(reach, whole_owner=True), task.round_number)
-            released = add_noise(clipped(update, clip), terms.sigma, noise)
+
+            def make(noise: NoiseSource) -> dict[str, NDArray[Any]]:
+                reply = call_next(message, context)
+                if reply.has_error():
+                    raise Refused("training failed")
+                trained = reply.content.get(arrays)
+                if not isinstance(trained, ArrayRecord):
+                    remedy = "is no ArrayRecord: name the one with the model."
+                    raise BadInput("reply", arrays, remedy)
+                moved = _numbers(trained)
+                update = clipped(_update(start, moved), clip)
+                return _moved(start, moved, add_noise(update, terms.sigma, noise))
+
+            released = owner.once(terms, task.round_number, start, make)
+            size = sum(array.size for array in released.values() if array.dtype.kind == "f")
+            far = reach(clip, size, Neighbours.named(terms.neighbours))
+            budget = terms.budget(far, whole_owner=True)
+            owner.charge(terms, budget, task.round_number, released)
             return Message(
                 RecordDict(
                     {
-                        arrays: _moved(start, moved, released),
+                        arrays: ArrayRecord({n: Array(value) for n, value in released.items()}),
                         metrics: MetricRecord({"num-examples": 1}),
                     }
                 ),
@@ -90,6 +95,11 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         return protected(message, context)
 
     return mod
+
+
+def reach(clip: float, parameters: int, neighbours: Neighbours) -> float:
+    """What the noise has to hide: how far the owner's data can move a model of this size."""
+    return sharded_sensitivity(clip, 1, neighbours, rounding_reach(parameters))
 
 
 def clipped(update: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
@@ -129,16 +139,17 @@ def _update(
 
 def _moved(
     start: dict[str, NDArray[Any]], trained: dict[str, NDArray[Any]], released: NDArray[Any]
-) -> ArrayRecord:
-    """The global model moved by what is released; what is no float stays as the curator sent it."""
-    out: dict[str, Array] = {}
+) -> dict[str, NDArray[Any]]:
+    """The global model moved by what is released, in the kinds of numbers of the owner's own model;
+    what is no float there keeps the curator's values."""
+    out: dict[str, NDArray[Any]] = {}
     at = 0
     for name, array in start.items():
         kind = trained[name].dtype
         if kind.kind != "f":
-            out[name] = Array(array)
+            out[name] = array.astype(kind)
             continue
         part = released[at : at + array.size].reshape(array.shape)
-        out[name] = Array((array.astype(np.float64) + part).astype(kind))
+        out[name] = (array.astype(np.float64) + part).astype(kind)
         at += array.size
-    return ArrayRecord(out)
+    return out

@@ -36,9 +36,10 @@ class Traffic:
 class Nodes:
     """The SuperNodes of a job's owners, over a grid.
 
-    A node is the owner under whose name its key was registered; nodes without one (no SuperNode
-    authentication) are asked who they are. ``timeout`` is the longest that an exchange may take,
-    and ``grace`` how long the others have after the last answer that came.
+    A node is the owner under whose name its key was registered. Only where that is ``insecure``,
+    without SuperNode authentication, are nodes asked who they are, and believed. ``timeout`` is the
+    longest that an exchange may take, and ``grace`` how long the others have after the last answer
+    that came.
     """
 
     def __init__(
@@ -49,9 +50,10 @@ class Nodes:
         *,
         timeout: float = 600.0,
         grace: float = math.inf,
+        insecure: bool = False,
     ) -> None:
         self._grid, self.names, self.job_id = grid, list(names), job_id
-        self.timeout, self.grace = timeout, grace
+        self.timeout, self.grace, self._insecure = timeout, grace, insecure
         self.known: dict[str, int] = {}
         """Flower's number of the node of each owner that was ever seen."""
         self.traffic: list[Traffic] = []
@@ -148,6 +150,9 @@ class Nodes:
                 self.known[name] = number
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
                 strangers[number] = RecordDict({"config": ConfigRecord({"job": self.job_id})})
+        if not self._insecure:
+            self._turn_away(strangers)
+            strangers = {}
         said = self._exchange("query.hello", strangers, min(60.0, self.timeout))
         for number in strangers:
             name = _owner(said.get(number))
@@ -156,6 +161,12 @@ class Nodes:
             else:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
         return {name for name in self.names if self.known.get(name) in online}
+
+    def _turn_away(self, strangers: Iterable[int]) -> None:
+        for number in strangers:
+            self._unknown[number] = 3  # is not looked at again
+            words = "Node %s has no name and is left alone: register it under its owner's."
+            getLogger(__name__).warning(words, number)
 
 
 def _owner(reply: Message | None) -> str:

@@ -3,6 +3,7 @@
     folder/
       records.npz                 the owner's data: images, labels; never leaves
       jobs/<job>/terms.json       what the owner agreed to in a job
+      jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
       jobs/<job>/privacy.journal  what it has released, charged before the release
 
 A SuperNode starts a new process for every message and forgets its state when it ends. So all that
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import math
 import re
@@ -30,19 +32,21 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.api import ArrayRecord, ConfigRecord, Context, Error, Message
-from noisemarket.runfolder import write_whole
+from noisemarket.flower.private import is_open, private_folder, write_private
 
 if TYPE_CHECKING:
     from noisemarket.privacy.noise import NoiseSource
     from noisemarket.privacy.statement import PrivacyBudget
 
 RECORDS, TERMS, JOURNAL = "records.npz", "terms.json", "privacy.journal"
-NOISE_KEY = "noise.key"
+RELEASE = "release.npz"
 REFUSED, FAILED = 1001, 1002
 """Codes of an owner's error replies: it will not, or it could not."""
 
 _JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
+_ARRAY = "array."
 
+Arrays = Mapping[str, NDArray[Any]]
 Handler = Callable[[Message, Context], Message]
 
 
@@ -55,9 +59,9 @@ class Terms:
     """What an owner agreed to in a job: its noise, how it protects, and what it may spend.
 
     ``index`` is its place among the owners, ``settings`` those of the protection, ``model`` what
-    the app needs to build the model. ``noise`` is ``secure``; or ``keyed``, as secret as a key in
-    the owner's folder, so that a round that was cut off can be made again bit by bit; or
-    ``simulated``, drawn from ``seed``: not private. ``seed`` also orders batches.
+    the app needs to build the model. ``rounds`` count from 0; without a number, only the cap ends
+    them. ``noise`` is ``secure``, or ``simulated``: drawn from ``seed``, not private. ``seed`` also
+    orders batches.
     """
 
     job: str
@@ -72,14 +76,15 @@ class Terms:
     rho_cap: float = math.inf
     noise: str = "secure"
     seed: int = 0
+    rounds: int | None = None
 
     def __post_init__(self) -> None:
         if not _JOB.fullmatch(self.job):
             raise BadInput("job", self.job, "give letters, digits, - and _, at most 80 of them.")
         if not 0.0 <= self.sigma < math.inf:
             raise BadInput("sigma", self.sigma, "give a number that is not negative.")
-        if self.noise not in ("secure", "keyed", "simulated"):
-            raise BadInput("noise", self.noise, "give secure, keyed or simulated.")
+        if self.noise not in ("secure", "simulated"):
+            raise BadInput("noise", self.noise, "give secure or simulated.")
 
     def budget(self, sensitivity: float, *, whole_owner: bool) -> PrivacyBudget:
         """What the accountant holds the owner to."""
@@ -134,7 +139,12 @@ class OwnerFolder:
         name, path = str(config.get("owner", "")), str(config.get("owner-folder", ""))
         if not name or not path:
             raise Refused("this node's config names no owner and owner-folder")
-        return cls(name, Path(path))
+        folder = Path(path)
+        if not folder.is_dir():
+            raise Refused("the owner's folder is not there")
+        if is_open(folder):
+            raise Refused("the owner's folder is open to others: chmod 700")
+        return cls(name, folder)
 
     def terms(self, job: str) -> Terms:
         """What the owner agreed to in a job; refused if that is nothing."""
@@ -150,69 +160,82 @@ class OwnerFolder:
 
     def agree(self, terms: Terms) -> None:
         """Keep the terms of a job. Those of a job under way cannot change."""
-        folder = self._job(terms.job)
-        folder.mkdir(parents=True, exist_ok=True)
-        place = folder / TERMS
+        place = self.job(terms.job) / TERMS
         if place.exists() and place.read_text(encoding="utf-8") != terms.to_json():
             raise BadInput("terms", str(place), "are fixed: a job's contract cannot change.")
-        write_whole(place, terms.to_json())
+        write_private(place, terms.to_json().encode())
 
     def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Write the owner's data, ready for the model (``Dataset.ready``)."""
-        self.path.mkdir(parents=True, exist_ok=True)
-        beside = self.path / f".{RECORDS}"
-        with beside.open("wb") as file:
-            np.savez(file, images=images, labels=labels)
-        beside.replace(self.path / RECORDS)
+        memory = io.BytesIO()
+        np.savez(memory, images=images, labels=labels)
+        write_private(private_folder(self.path) / RECORDS, memory.getvalue())
 
     def records(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The owner's data."""
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
             return kept["images"], kept["labels"]
 
-    def charge(
-        self, terms: Terms, budget: PrivacyBudget, round_number: int, context: bytes | None = None
-    ) -> NoiseSource:
-        """Pay for one release, on disk, and give the noise for it. Refused beyond the cap.
+    def once(
+        self,
+        terms: Terms,
+        round_number: int,
+        start: Arrays,
+        make: Callable[[NoiseSource], Arrays],
+    ) -> Arrays:
+        """What goes out in a round from this global model: made once, and kept.
 
-        A release that is cut off after this counts. The same round once more is charged once more,
-        unless its noise is the same bit by bit. Keyed noise needs a ``context``: all that the
-        update depends on, such as terms, global model and records.
+        The same round from the same model once more gets the very same bits, whatever app asks. All
+        else is made with new noise: none ever serves for two updates.
+        """
+        name = _digest(start, b"%d" % round_number)
+        place = self._job(terms.job) / RELEASE
+        if place.exists():
+            with np.load(place, allow_pickle=False) as kept:
+                if str(kept["name"]) == name:
+                    return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n != "name"}
+        made = make(self._noise(terms).stream(terms.index, round_number))
+        memory = io.BytesIO()
+        arrays: dict[str, Any] = {_ARRAY + name: array for name, array in made.items()}
+        np.savez(memory, name=np.array(name), **arrays)
+        write_private(place, memory.getvalue())
+        return made
+
+    def charge(
+        self, terms: Terms, budget: PrivacyBudget, round_number: int, release: Arrays
+    ) -> None:
+        """Pay for a release, on disk, before it goes out. Refused beyond the cap.
+
+        Its name on the account is its content: the same bits once more cost nothing more, and no
+        others pass for them.
         """
         from noisemarket.privacy.accountant import BudgetSpent
         from noisemarket.privacy.journal import JournalledAccountant
 
-        noise = self._noise(terms, context).stream(terms.index, round_number)
+        journal = self._job(terms.job) / JOURNAL
+        journal.touch(mode=0o600)
         try:
-            with JournalledAccountant(self._job(terms.job) / JOURNAL, [budget]) as accountant:
-                accountant.charge(self.name, round_number, release_id=noise.release_id())
+            with JournalledAccountant(journal, [budget]) as accountant:
+                accountant.charge(self.name, round_number, release_id=_digest(release))
         except BudgetSpent:
             raise Refused("the privacy budget is spent") from None
-        return noise
 
     def journal(self, job: str) -> Path:
         """Where what was spent in a job stands."""
         return self._job(job) / JOURNAL
 
     def job(self, job: str) -> Path:
-        """A job's folder, if that is a name that a job may have."""
+        """A job's folder, made if need be, if that is a name that a job may have."""
         if not _JOB.fullmatch(job):
             raise Refused("no such job")
-        return self._job(job)
+        for place in (self.path, self.path / "jobs"):
+            private_folder(place)
+        return private_folder(self._job(job))
 
-    def records_digest(self) -> bytes:
-        """What tells the owner's data from any other."""
-        return hashlib.sha256((self.path / RECORDS).read_bytes()).digest()
+    def _noise(self, terms: Terms) -> NoiseSource:
+        from noisemarket.privacy.noise import SecureNoise, SimulatedNoise
 
-    def _noise(self, terms: Terms, context: bytes | None) -> NoiseSource:
-        from noisemarket.privacy.noise import KeyedNoise, SecureNoise, SimulatedNoise
-        from noisemarket.privacy.noise_key import obtain_noise_key
-
-        if terms.noise == "simulated":
-            return SimulatedNoise(terms.seed)
-        if terms.noise == "keyed" and context is not None:
-            return KeyedNoise(obtain_noise_key(self.path / NOISE_KEY)).bound(context)
-        return SecureNoise()
+        return SimulatedNoise(terms.seed) if terms.noise == "simulated" else SecureNoise()
 
     def _job(self, job: str) -> Path:
         return self.path / "jobs" / job
@@ -224,14 +247,16 @@ def task_of(message: Message) -> Task:
     if not isinstance(config, ConfigRecord):
         raise Refused("the message has no config")
     job, sigma = config.get("job"), config.get("sigma")
-    number = config.get("round", config.get("server-round"))
+    number, first = config.get("round"), 0
+    if number is None:  # Flower's own counts from 1
+        number, first = config.get("server-round"), 1
     if not isinstance(job, str):
         raise Refused("the message names no job")
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number < 2**31:
+    if isinstance(number, bool) or not isinstance(number, int) or not first <= number < 2**31:
         raise Refused("the message names no round")
     if sigma is not None and not isinstance(sigma, float):
         raise Refused("sigma is no number")
-    return Task(job, number, sigma)
+    return Task(job, number - first, sigma)
 
 
 def agreed(owner: OwnerFolder, task: Task) -> Terms:
@@ -239,6 +264,8 @@ def agreed(owner: OwnerFolder, task: Task) -> Terms:
     terms = owner.terms(task.job)
     if task.sigma is not None and task.sigma != terms.sigma:
         raise Refused("sigma is not the contracted one")
+    if terms.rounds is not None and task.round_number >= terms.rounds:
+        raise Refused("the contract has no such round")
     return terms
 
 
@@ -269,3 +296,12 @@ def discreet(handler: Handler) -> Handler:
             return Message(Error(FAILED, "failed on the owner's side"), reply_to=message)
 
     return careful
+
+
+def _digest(arrays: Arrays, *more: bytes) -> str:
+    """What tells these arrays from any others, wherever one ends and the next begins."""
+    parts = list(more)
+    for name, array in arrays.items():
+        parts += [f"{name}\0{array.dtype.str}\0{array.shape}".encode(), array.tobytes()]
+    each = (hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(b"".join(each)).hexdigest()

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -14,7 +15,9 @@ from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.flower.guard import MARK, end_marked
+from noisemarket.flower.private import private_folder
 
+HOST = "127.0.0.1"
 _PATIENCE = 10.0
 
 
@@ -28,7 +31,7 @@ class Processes:
         self.token = secrets.token_hex(16)
         self._logs, self._environment = logs, dict(environment)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
-        logs.mkdir(parents=True, exist_ok=True)
+        private_folder(logs)
         guard = [sys.executable, "-m", "noisemarket.flower.guard", self.token]
         guard += [] if folder is None else [str(folder)]
         self._guard: subprocess.Popen[str] | None = subprocess.Popen(
@@ -120,3 +123,14 @@ class Processes:
 def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that are free now; all are held until the last is found, so that they differ."""
+    with contextlib.ExitStack() as stack:
+        held = []
+        for _ in range(count):
+            listener = stack.enter_context(socket.socket())
+            listener.bind((HOST, 0))
+            held.append(listener)
+        return [int(listener.getsockname()[1]) for listener in held]

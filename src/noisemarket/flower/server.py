@@ -91,6 +91,7 @@ def deal(
                 rho_cap=budget.rho_cap,
                 noise=job.noise,
                 seed=job.seed,
+                rounds=order.plan.rounds,
             )
         )
         config = {"owner": name, "owner-folder": str(owner.path.resolve())}
@@ -107,23 +108,26 @@ def train_over_flower(
     timeout: float = 600.0,
     grace: float = math.inf,
     wait: float = 120.0,
+    insecure: bool = False,
     show: Callable[[str], None] = print,
     inspect: Inspect | None = None,
 ) -> Outcome:
     """Train a job over a grid, to the end of its plan or of all owners' budgets.
 
-    ``timeout`` and ``grace`` bound a round, as for the engine. Waits at most ``wait`` seconds for
-    all owners to come, and later for one to be there. Owners that are away when a round begins are
-    neither asked nor charged. ``inspect`` may refuse uploads.
+    ``timeout``, ``grace`` and ``insecure`` are those of the engine. Waits at most ``wait`` seconds
+    for all owners to come, and later for one to be there. Owners that are away when a round begins
+    are neither asked nor charged. ``inspect`` may refuse uploads.
     """
     checkpoint = Checkpoint(folder.path / CHECKPOINT, order.fingerprint)
-    engine = FlowerEngine(grid, order.job, names, order.fingerprint, timeout=timeout, grace=grace)
+    engine = FlowerEngine(
+        grid, order.job, names, order.fingerprint, timeout=timeout, grace=grace, insecure=insecure
+    )
     state = checkpoint.load()
     if state is None:
         state = State.first(engine.first_weights())
-    lines = (json.dumps(asdict(result)) + "\n" for result in state.results)
-    folder.write_text(METRICS, "".join(lines))
     with JournalledAccountant(folder.path / JOURNAL, order.budgets) as accountant:
+        lines = (json.dumps(result.to_dict()) + "\n" for result in state.results)
+        folder.write_text(METRICS, "".join(lines))
         show(f"{len(engine.meet(wait))} of {len(names)} owners are here.")
 
         def present(number: int) -> list[int]:
@@ -134,14 +138,14 @@ def train_over_flower(
         for result in train(
             engine, order.job, accountant, order.plan, state, checkpoint, inspect, present
         ):
-            folder.append(METRICS, json.dumps(asdict(result)) + "\n")
+            folder.append(METRICS, json.dumps(result.to_dict()) + "\n")
             refused = "".join(f", {names[owner]} {why}" for owner, why in result.refused)
             show(
                 f"Round {result.number} of {order.plan.rounds}: accuracy "
                 f"{result.score.accuracy:.1f} %, loss {result.score.loss:.3f}, "
                 f"{result.owners} owners, {result.seconds:.1f} s{refused}."
             )
-        statements = tuple(accountant.statement(budget.owner) for budget in order.budgets)
+        statements = order.statements(accountant)
     save_arrays(folder.path / "model.npz", weights=state.weights, averaged=state.averaged)
     folder.write_json(
         "statements.json", [one.to_dict() | {"text": one.text()} for one in statements]

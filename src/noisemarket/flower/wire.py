@@ -4,7 +4,7 @@
     query.letter   invitation, a sheet            a reply
     query.offer    a contract, a plan             the owner's signature
     query.keep     a contract, both signatures    that it is kept
-    query.settled  what is paid, the ledger head  that it is kept
+    query.settled  paid, ledger head, a seal      that it is kept
 
 ``train`` is in ``engine`` and ``client``.
 """
@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from noisemarket.flower.desk import Invitation
 from noisemarket.flower.owner import Refused
+from noisemarket.flower.played import Invitation
 from noisemarket.learning.post import Reply, Sheet
 from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.keys import SignedContract
@@ -123,6 +123,22 @@ def read_signed(message: Message) -> SignedContract:
     if not isinstance(owner, str) or not isinstance(curator, str):
         raise Refused("the signatures cannot be read")
     return SignedContract(_contract(message), owner, curator)
+
+
+def settled(job: str, paid: int | None, head: str, seal: str) -> RecordDict:
+    """What is paid, if anything, where it stands on the ledger, and the curator's seal on it."""
+    return with_config(job=job, paid=-1 if paid is None else paid, head=head, seal=seal)
+
+
+def read_settled(message: Message) -> tuple[str, int | None, str, str]:
+    """Job, payment, head and seal, none of them believed yet."""
+    said = config_of(message)
+    job, paid, head, seal = (said.get(name) for name in ("job", "paid", "head", "seal"))
+    if not (isinstance(job, str) and isinstance(head, str) and isinstance(seal, str)):
+        raise Refused("the message cannot be read")
+    if type(paid) is not int or len(head) > 100:
+        raise Refused("the message cannot be read")
+    return job, None if paid < 0 else paid, head, seal
 
 
 def text_of(message: Message | None, name: str) -> str | None:

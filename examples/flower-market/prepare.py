@@ -1,0 +1,94 @@
+"""A market ready to be started by hand: owners' folders, certificates, keys, configuration.
+
+    python prepare.py --owners 3 --rounds 3
+
+A simulation in that one machine deals MNIST and the owners' secrets. It prints the commands that
+start a SuperLink and SuperNodes and run the app, each on loopback.
+"""
+
+import argparse
+from pathlib import Path
+
+from noisemarket.flower.deployment import NodeSetup, toml_lines
+from noisemarket.flower.keys import make_certificates, make_node_key
+from noisemarket.flower.local import deal_out
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.scenario import dump_scenario, load_scenario
+
+COMMANDS = """\
+# The curator's SuperLink, in a terminal of its own
+FLWR_HOME={folder}/homes/superlink flower-superlink --host 127.0.0.1 --port {port} \\
+    --database {folder}/superlink.db --enable-supernode-auth \\
+    --ssl-certfile {folder}/certificates/server.pem \\
+    --ssl-keyfile {folder}/certificates/server.key \\
+    --ssl-ca-certfile {folder}/certificates/ca.crt --disable-runtime-dependency-installation
+
+# The curator lets the owners in, each under its name
+export FLWR_HOME={folder}/flwr
+for owner in {names}; do
+    flwr supernode register {folder}/keys/$owner.pub market --name $owner
+done
+
+# Every owner's SuperNode, each in a terminal of its own, or all in one
+port={port}
+for owner in {names}; do
+    port=$((port + 1))
+    FLWR_HOME={folder}/homes/$owner flower-supernode --superlink 127.0.0.1:{port} \\
+        --port $port --root-certificates {folder}/certificates/ca.crt \\
+        --auth-supernode-private-key {folder}/keys/$owner \\
+        --node-config {folder}/nodes/$owner.toml &
+done
+
+# The curator runs the app, and reads the ledger
+flwr run {here} market --stream --run-config {folder}/run.toml
+noisemarket ledger ls {folder}
+
+# The owners stop their SuperNodes; the curator stops the SuperLink with Ctrl-C
+kill $(jobs -p)
+"""
+
+
+def make_job(folder: Path, owners: int, rounds: int) -> list[NodeSetup]:
+    """Write a scenario and, for every owner, a folder; gives the set-ups of their SuperNodes."""
+    folder.mkdir(parents=True)
+    scenario = load_scenario(preset="market", settings={"owners": owners, "rounds": rounds})
+    (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
+    key = KeyPair.create(folder / "curator").public_hex
+    return deal_out(scenario, scenario.environment(), folder / "owners", key)
+
+
+def main() -> None:
+    """Write everything, and say what to do with it."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--owners", type=int, default=3)
+    options.add_argument("--rounds", type=int, default=3)
+    options.add_argument("--port", type=int, default=8000)
+    options.add_argument("--folder", type=Path, default=Path("runs/flower-market"))
+    given = options.parse_args()
+
+    folder = given.folder.resolve()
+    if folder.exists():
+        options.error(f"{given.folder} is there already: name another with --folder.")
+    nodes = make_job(folder, given.owners, given.rounds)
+    certificates = make_certificates(folder / "certificates")
+    for name in ("nodes", "flwr"):
+        (folder / name).mkdir(mode=0o700)
+    for node in nodes:
+        make_node_key(folder / "keys", node.name)
+        text = toml_lines(node.config)
+        (folder / "nodes" / f"{node.name}.toml").write_text(text, encoding="utf-8")
+    connection = {
+        "address": f"127.0.0.1:{given.port}",
+        "root-certificates": str(certificates.authority),
+    }
+    text = '[superlink]\ndefault = "market"\n\n[superlink.market]\n' + toml_lines(connection)
+    (folder / "flwr" / "config.toml").write_text(text, encoding="utf-8")
+    paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
+    (folder / "run.toml").write_text(toml_lines(paths), encoding="utf-8")
+    names = " ".join(node.name for node in nodes)
+    here = Path(__file__).resolve().parent
+    print(COMMANDS.format(folder=folder, here=here, names=names, port=given.port), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""All of it on this machine: agree on contracts, start Flower, run the app, stop it all.
+
+    python local.py --owners 4 --rounds 8
+
+A simulation: one machine plays the curator and all owners. Flower's processes, certificates, keys
+and messages are the real ones.
+"""
+
+import argparse
+import sys
+from pathlib import Path
+
+from flwr.app import ArrayRecord
+from moons_app import task
+
+from noisemarket.flower.agreements import draw_up, parameters, put_on_record, sign
+from noisemarket.flower.deployment import Deployment, NodeSetup
+from noisemarket.flower.owner import OwnerFolder
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.store import open_ledger
+from noisemarket.market.deals import Deal
+
+HERE = Path(__file__).resolve().parent
+JOB, CLIP, FULL_NOISE = "moons", 1.0, 0.05
+
+
+def deals(owners: int) -> list[Deal]:
+    """Who sells how much of its noise, for how many micro-units. Every second owner sells more.
+
+    Made up here; ``noisemarket negotiate`` finds such deals.
+    """
+    savings = [0.04 if number % 2 else 0.03 for number in range(owners)]
+    return [
+        Deal(f"owner-{number}", saving, FULL_NOISE - saving, round(100e6 * saving))
+        for number, saving in enumerate(savings)
+    ]
+
+
+def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> list[NodeSetup]:
+    """Give every owner a folder, have both sides sign, put the contracts on the ledger.
+
+    Between real hosts, what goes from one to the other is the owner's public key, the contract, and
+    the owner's signature. What an owner does for itself has a comment here.
+    """
+    curator = KeyPair.obtain(folder / "curator")
+    size = parameters(ArrayRecord(task.perceptron().state_dict()))
+    accepted, setups = [], []
+    for number, deal in enumerate(made):
+        owner = OwnerFolder(deal.owner, folder / "owners" / deal.owner)
+        key = KeyPair.obtain(owner.path).public_hex  # the owner's: its key
+        owner.keep_records(*task.moons(200, seed=number))  # the owner's: its records
+        contract = draw_up(
+            JOB, deal, key, curator.public_hex, clip=CLIP, parameters=size, rounds=rounds, **more
+        )
+        most = contract.rho_cap  # the owner's: how much privacy it sells at most
+        signature = sign(owner, contract, size, most, place=number)  # the owner's: now it has terms
+        accepted.append((contract, signature))
+        config = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
+        setups.append(NodeSetup(owner.name, config))
+    with open_ledger(folder / "ledger.sqlite") as ledger:
+        put_on_record(ledger, curator, sum(deal.payment for deal in made), accepted)
+    return setups
+
+
+def main() -> None:
+    """Set up, run, and say where the results are."""
+    options = argparse.ArgumentParser(description=__doc__)
+    options.add_argument("--owners", type=int, default=4)
+    options.add_argument("--rounds", type=int, default=8)
+    options.add_argument("--folder", type=Path, default=Path("runs/flower-own-model"))
+    given = options.parse_args()
+
+    folder = given.folder.resolve()
+    if folder.exists():
+        options.error(f"{given.folder} is there already: name another with --folder.")
+    folder.mkdir(parents=True)
+    nodes = agree(folder, deals(given.owners), given.rounds)
+    with Deployment(nodes) as deployment:
+        print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
+        end = deployment.run(HERE, {"folder": str(folder), "job": JOB}, show=print)
+    if not end.completed:
+        sys.exit(f"Run {end.run_id} ended early: {end.status}.")
+    print(f"Read the ledger: noisemarket ledger ls {folder}")
+
+
+if __name__ == "__main__":
+    main()

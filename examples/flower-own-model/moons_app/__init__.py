@@ -1,0 +1,1 @@
+"""A perceptron that tells two moons apart, trained under contract."""

@@ -1,0 +1,140 @@
+"""What an owner was invited to, and what its player has played of it so far."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.flower.owner import Refused
+from noisemarket.flower.private import write_private
+from noisemarket.learning.players import Table
+from noisemarket.learning.post import OwnerByPost, Reply, Sheet
+
+_STATE = "state."
+_HEX = frozenset("0123456789abcdef")
+
+
+@dataclass(frozen=True)
+class Invitation:
+    """What a curator says before the game: all of it public.
+
+    ``work`` is what the contract will say beyond the trade: rounds, protection, what is paid if
+    rounds are missed. ``key`` names the pair's stream of random numbers.
+    """
+
+    job: str
+    curator_key: str
+    key: int
+    table: Table
+    work: Mapping[str, Any]
+
+    def to_json(self) -> str:
+        """In one form only, so that two can be compared."""
+        values = {**vars(self), "table": self.table.to_dict(), "work": dict(self.work)}
+        return json.dumps(values, sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> Invitation:
+        """From what ``to_json`` gave, each part checked."""
+        try:
+            values: dict[str, Any] = json.loads(text)
+            made = cls(**{**values, "table": Table.from_dict(values["table"])})
+            job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
+            sound = isinstance(job, str) and isinstance(work, dict)
+            sound = sound and isinstance(curator, str) and len(curator) == 64
+            sound = sound and set(curator) <= _HEX and type(key) is int and 0 <= key < 2**64
+        except (ValueError, TypeError, KeyError, BadInput):
+            sound = False
+        if not sound:
+            raise Refused("the invitation cannot be read")
+        return made
+
+
+@dataclass(frozen=True)
+class Record:
+    """A player put aside, and all that it has answered so far."""
+
+    invitation: Invitation
+    state: dict[str, NDArray[Any]]
+    firsts: tuple[int, ...] = ()
+    digests: tuple[str, ...] = ()
+    offers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    signed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
+
+    @property
+    def played(self) -> int:
+        """Interactions so far."""
+        return len(self.offers)
+
+    @classmethod
+    def load(cls, place: Path, invitation: Invitation) -> Record:
+        """What was kept, if it is of this very game; a new record if nothing was."""
+        if not place.exists():
+            return cls(invitation, {})
+        record = cls.read(place)
+        if record.invitation.to_json() != invitation.to_json():
+            raise Refused("the game of this job is another one")
+        return record
+
+    @classmethod
+    def read(cls, place: Path) -> Record:
+        """What was kept."""
+        with place.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+            state = {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)}
+            return cls(
+                Invitation.from_json(str(kept["invitation"])),
+                state,
+                tuple(int(first) for first in kept["firsts"]),
+                tuple(str(digest) for digest in kept["digests"]),
+                kept["offers"],
+                kept["signed"],
+            )
+
+    def reply_to(self, sheet: Sheet) -> Reply | None:
+        """What this very sheet was answered before."""
+        if sheet.first not in self.firsts:
+            return None
+        number = self.firsts.index(sheet.first)
+        if self.digests[number] != _digest(sheet):
+            raise Refused("another letter was answered in its place")
+        part = slice(sheet.first, sheet.first + len(sheet))
+        return Reply(sheet.first, self.offers[part], self.signed[part])
+
+    def then(self, sheet: Sheet, reply: Reply, player: OwnerByPost) -> Record:
+        """With one more answer."""
+        return Record(
+            self.invitation,
+            player.state(),
+            (*self.firsts, sheet.first),
+            (*self.digests, _digest(sheet)),
+            np.concatenate([self.offers, reply.offers]),
+            np.concatenate([self.signed, reply.signed]),
+        )
+
+    def save(self, place: Path) -> None:
+        """On disk when this returns, whole or not at all."""
+        memory = io.BytesIO()
+        arrays: dict[str, Any] = {
+            "invitation": np.array(self.invitation.to_json()),
+            "firsts": np.array(self.firsts, np.int64),
+            "digests": np.array(self.digests),
+            "offers": self.offers,
+            "signed": self.signed,
+        }
+        arrays |= {_STATE + name: value for name, value in self.state.items()}
+        np.savez(memory, **arrays)
+        write_private(place, memory.getvalue())
+
+
+def _digest(sheet: Sheet) -> str:
+    content = np.concatenate([sheet.quotes.astype(np.int64), sheet.signs.astype(np.int64)], axis=1)
+    return hashlib.sha256(b"%d,%d," % (sheet.first, len(sheet)) + content.tobytes()).hexdigest()

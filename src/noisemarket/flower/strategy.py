@@ -1,0 +1,358 @@
+"""Flower's strategy for owners under contract, for an app and a model of one's own.
+
+Owners train under ``mod.contract_mod``; their contracts are on the ledger (see ``agreements``).
+Here, in the ServerApp, their uploads are screened and checked for the contracted noise, the good
+ones averaged, every round recorded, and at the end each contract is verified and paid or broken.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from logging import getLogger
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
+from noisemarket.federated.engine import Weights
+from noisemarket.federated.protections import Upload
+from noisemarket.federated.training import Checkpoint, State, aggregate, screen
+from noisemarket.flower.api import (
+    Array,
+    ArrayRecord,
+    ConfigRecord,
+    Message,
+    MetricRecord,
+    RecordDict,
+)
+from noisemarket.flower.mod import CLIPPED
+from noisemarket.flower.nodes import Nodes
+from noisemarket.ledger import entries
+from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.queries import documents, signed_ids
+from noisemarket.ledger.settlement import Settlement, Verdict, settle
+from noisemarket.ledger.store import Ledger
+from noisemarket.market.compliance import Watch
+
+try:
+    from flwr.serverapp import Grid
+    from flwr.serverapp.strategy import Result, Strategy
+except ModuleNotFoundError as missing:
+    raise MissingExtra("The Flower strategy", "flower") from missing
+
+CHECKPOINT = "checkpoint.npz"
+
+Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
+
+
+class ContractedFedAvg(Strategy):
+    """Federated averaging of owners under contract: the signed contracts of a ``job`` on a ledger.
+
+    A round asks every contracted owner that is there and was not found in breach. Owners count
+    alike, or by ``shares``: what they say about themselves counts for nothing. ``rate`` multiplies
+    the mean update. ``folder`` keeps a checkpoint after each round: started again on it, a job goes
+    on where it stopped. ``wait`` is how long to wait for owners: before the first round for all,
+    later for one. ``insecure`` believes nodes without a name (see ``nodes``).
+
+    Owners evaluate nothing, because nothing would account for their answers: test the global model
+    with Flower's ``evaluate_fn``.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        job: str,
+        folder: str | Path,
+        *,
+        shares: Mapping[str, float] | None = None,
+        rate: float = 1.0,
+        wait: float = 120.0,
+        insecure: bool = False,
+        arrays: str = "arrays",
+    ) -> None:
+        signed = set(signed_ids(ledger, job))
+        found = [contract for contract in documents(ledger, job) if contract.id in signed]
+        self.contracts: dict[int, Contract] = dict(enumerate(found))
+        """The job's contracts, by the owners' places."""
+        self.rounds = _rounds(job, found)
+        self.settlement: Settlement | None = None
+        """What was paid, once the job is over."""
+        self._ledger, self._job, self._rate, self._wait = ledger, job, rate, wait
+        self._names = [contract.owner for contract in found]
+        self._shares = _shares(shares, self._names)
+        self._arrays, self._insecure = arrays, insecure
+        named = "\n".join([job, *(contract.id for contract in found)])
+        folder = Path(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        fingerprint = hashlib.sha256(named.encode()).hexdigest()
+        self._checkpoint = Checkpoint(folder / CHECKPOINT, fingerprint)
+        self._running: _Running | None = None
+
+    # What a Flower user calls
+
+    def start(
+        self,
+        grid: Grid,
+        initial_arrays: ArrayRecord,
+        num_rounds: int | None = None,
+        timeout: float = 3600,
+        train_config: ConfigRecord | None = None,
+        evaluate_config: ConfigRecord | None = None,
+        evaluate_fn: Evaluate | None = None,
+    ) -> Result:
+        """Train for the contracted rounds, and settle.
+
+        Rounds that were finished before are not trained again.
+        """
+        if num_rounds not in (None, self.rounds):
+            raise BadInput("num_rounds", num_rounds, f"the contracts are for {self.rounds} rounds.")
+        self._running = self._begin(grid, initial_arrays, float(timeout))
+        result = super().start(
+            grid, initial_arrays, self.rounds, timeout, train_config, evaluate_config, evaluate_fn
+        )
+        self.settlement = settle(self._ledger, self._job, self._verdicts(self._running))
+        return result
+
+    def summary(self) -> None:
+        """Say what this is."""
+        _log(f"Job {self._job}: {len(self._names)} owners under contract, {self.rounds} rounds.")
+
+    # What Flower calls
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """A message to every owner that may take part and is there, with its own sigma."""
+        at, messages = self._at_work, []
+        at.asked = {}
+        if server_round <= at.state.round_number:
+            return []
+        for place in self._present(at, server_round):
+            contract = self.contracts[place]
+            number = at.line.known[contract.owner]
+            told = ConfigRecord(dict(config))
+            told["server-round"], told["job"] = server_round, self._job
+            told["sigma"] = contract.sigma
+            content = RecordDict({self._arrays: arrays, "config": told})
+            wait, group = at.line.timeout, str(server_round)
+            messages.append(Message(content, number, "train", ttl=wait, group_id=group))
+            at.asked[number] = place
+        return messages
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """Screen, check, average and record what came."""
+        at = self._at_work
+        model, weights = at.model, at.state.weights
+        if server_round <= at.state.round_number:
+            return model.arrays(weights), None
+        uploads: dict[int, Upload | None] = dict.fromkeys(at.asked.values())
+        for reply in replies:
+            place = at.asked.get(reply.metadata.src_node_id)
+            if place is not None and uploads[place] is None:
+                uploads[place] = model.update(reply, self._arrays, weights)
+        good, screened = screen(uploads, weights.size)
+        refused = dict(screened) | at.watch.inspect(
+            server_round - 1, weights, {p: self._exact(p, good[p], at) for p in good}
+        )
+        good = {place: upload for place, upload in good.items() if place not in refused}
+        moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))
+        weights = model.weights(moved)
+        done = {"delivered": sorted(good), "refused": sorted(refused.items())}
+        rounds = [*at.state.extra["rounds"], done]
+        extra = {"watch": at.watch.state(), "rounds": rounds}
+        at.state = State(server_round, weights, weights, extra=extra)
+        self._checkpoint.save(at.state)
+        self._record(server_round, done)
+        return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nobody is asked."""
+        return []
+
+    def aggregate_evaluate(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> MetricRecord | None:
+        """There is nothing."""
+        return None
+
+    # A job
+
+    @property
+    def _at_work(self) -> _Running:
+        if self._running is None:
+            raise NoisemarketError("The strategy has not begun: call its start.")
+        return self._running
+
+    def _begin(self, grid: Grid, arrays: ArrayRecord, timeout: float) -> _Running:
+        """Take up the job where it stands, on disk and on the ledger."""
+        model = _Model(arrays)
+        first, state = model.weights(arrays), self._checkpoint.load()
+        if state is None:
+            state = State.first(first)
+            state.extra = {"watch": None, "rounds": []}
+        if state.weights.shape != first.shape:
+            raise BadInput("initial_arrays", first.size, "is not the model of this job's folder.")
+        for number, done in enumerate(state.extra["rounds"], start=1):
+            self._record(number, done)
+        alarm = min(contract.false_alarm for contract in self.contracts.values())
+        watch = Watch(self.contracts, alarm, self.rounds, self._accuse, state.extra["watch"])
+        line = Nodes(grid, self._names, self._job, timeout=timeout, insecure=self._insecure)
+        return _Running(model, state, watch, line)
+
+    def _present(self, at: _Running, number: int) -> list[int]:
+        """Who may take part and is there."""
+        may = set(at.watch.present(number - 1))
+        if not may:
+            return []
+        least = 1 if at.line.known else None
+        here = [place for place in at.line.meet(self._wait, at_least=least) if place in may]
+        if not here:
+            raise NoisemarketError(f"No owner is here for round {number}: run again later.")
+        return here
+
+    def _exact(self, place: int, upload: Upload, at: _Running) -> Upload:
+        """An upload as the watch is to see it. One without noise may be as long as the clip to the
+        last bit, and must not be blamed for how the model's own numbers are rounded."""
+        if self.contracts[place].sigma > 0.0:
+            return upload
+        length = float(np.linalg.norm(upload.astype(np.float64)))
+        rounding = at.model.rounding(at.state.weights + upload)
+        return upload * np.float32(max(0.0, 1.0 - rounding / length)) if length else upload
+
+    def _accuse(self, place: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
+        _log(f"Owner {self._names[place]}, round {number}: {reason}; refused.")
+
+    def _record(self, number: int, done: Mapping[str, Any]) -> None:
+        """Put a round on the ledger: what came, what did not, and what was refused."""
+        came, refused = set(done["delivered"]), dict(done["refused"])
+        lines = []
+        for place, contract in self.contracts.items():
+            if place in came:
+                lines.append(entries.delivered(contract, number))
+            elif refused.get(place) == "missing":
+                lost = contract.rho_per_round
+                lines.append(entries.missed(contract, number, "no upload came", lost))
+            elif place in refused:
+                lines.append(entries.refused(contract, number, refused[place]))
+            else:
+                lines.append(entries.missed(contract, number, "took no part"))
+        self._ledger.append(lines)
+
+    def _verdicts(self, at: _Running) -> list[Verdict]:
+        """What is found about each contract, from all its rounds."""
+        watch, rounds = at.watch, at.state.extra["rounds"]
+        found = []
+        for place, contract in self.contracts.items():
+            came = sum(place in done["delivered"] for done in rounds)
+            reasons = [dict(done["refused"]).get(place, "missing") for done in rounds]
+            spoilt = sum(reason != "missing" for reason in reasons)
+            kept, evidence = place not in watch.accused, watch.evidence(place)
+            if kept and 2 * spoilt > contract.rounds:
+                kept, evidence = False, {"reason": f"malformed uploads in {spoilt} rounds"}
+            found.append(Verdict(contract.id, kept, came, evidence))
+        return found
+
+
+@dataclass
+class _Running:
+    """A job while it runs. ``asked`` are the places of the nodes that were asked in this round."""
+
+    model: _Model
+    state: State
+    watch: Watch
+    line: Nodes
+    asked: dict[int, int] = field(default_factory=dict)
+
+
+class _Model:
+    """A model as one vector of its floating-point numbers. What is no float stays as it was."""
+
+    def __init__(self, arrays: ArrayRecord) -> None:
+        self._first = {name: array.numpy() for name, array in arrays.items()}
+        self._floats = [name for name, value in self._first.items() if value.dtype.kind == "f"]
+        if not self._floats:
+            raise BadInput("initial_arrays", "model", "has no array of floating-point numbers.")
+
+    def weights(self, arrays: ArrayRecord) -> Weights:
+        """The vector of a model."""
+        parts = [arrays[name].numpy().astype(np.float64).reshape(-1) for name in self._floats]
+        return np.concatenate(parts)
+
+    def arrays(self, weights: Weights) -> ArrayRecord:
+        """The model of a vector."""
+        values: dict[str, NDArray[Any]] = {}
+        at = 0
+        for name, first in self._first.items():
+            values[name] = first
+            if name in self._floats:
+                part = weights[at : at + first.size].reshape(first.shape)
+                values[name] = part.astype(first.dtype)
+                at += first.size
+        return ArrayRecord({name: Array(value) for name, value in values.items()})
+
+    def rounding(self, weights: Weights) -> float:
+        """How far a model can be from this vector when it is written in its own numbers."""
+        finest = max(np.finfo(self._first[name].dtype).eps for name in self._floats)
+        return float(finest) * float(np.linalg.norm(weights))
+
+    def update(self, reply: Message, key: str, weights: Weights) -> Upload | None:
+        """By what a reply would move the model; None if there is nothing that can be read.
+
+        A reply with another model is an empty update, which is refused.
+        """
+        if reply.has_error():
+            return None
+        record = reply.content.get(key)
+        if not isinstance(record, ArrayRecord):
+            return None
+        try:
+            values = {name: array.numpy() for name, array in record.items()}
+        except Exception:  # whatever an owner's bytes do to the reader, it is that owner's loss
+            return None
+        if not all(
+            name in values
+            and values[name].dtype.kind == "f"
+            and values[name].shape == self._first[name].shape
+            for name in self._floats
+        ):
+            return np.empty(0, np.float32)
+        parts = [values[name].astype(np.float64).reshape(-1) for name in self._floats]
+        return (np.concatenate(parts) - weights).astype(np.float32)
+
+
+def _rounds(job: str, contracts: Sequence[Contract]) -> int:
+    """The rounds of a job, if its contracts are such as this strategy can hold owners to."""
+    if not contracts:
+        raise BadInput("job", job, "has no signed contract on this ledger.")
+    for contract in contracts:
+        if contract.protection != CLIPPED:
+            remedy = f"is not {CLIPPED!r}, that of contract_mod: draw the contracts up for it."
+            raise BadInput("protection", contract.protection, remedy)
+    rounds = {contract.rounds for contract in contracts}
+    if len(rounds) > 1:
+        raise BadInput("rounds", sorted(rounds), "must be the same in all contracts of a job.")
+    return rounds.pop()
+
+
+def _shares(shares: Mapping[str, float] | None, names: Sequence[str]) -> NDArray[np.float64]:
+    if shares is None:
+        return np.ones(len(names))
+    try:
+        made = np.array([float(shares[name]) for name in names])
+    except KeyError as missing:
+        raise BadInput("shares", missing.args[0], "give every owner's share.") from None
+    if not (np.isfinite(made).all() and (made >= 0.0).all() and made.sum() > 0.0):
+        raise BadInput("shares", list(made), "give numbers that are not negative, nor all zero.")
+    return made
+
+
+def _log(line: str) -> None:
+    getLogger("flwr").info(line)

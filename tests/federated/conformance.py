@@ -1,0 +1,255 @@
+"""What every engine must hold: the bits of the embedded one, whoever is away or sends rubbish.
+
+A test module gets the whole suite with one class::
+
+    class TestMine(EngineConformance):
+        @pytest.fixture
+        def open_engine(self) -> Open:
+            return lambda order: MyEngine(order.job, ...)
+
+    @pytest.fixture(scope="module", autouse=True)
+    def _at_the_end():
+        yield
+        EMBEDDED.close()
+
+Noise is simulated, so that it can be compared; one test takes secure noise. Owners are uneven, the
+smallest has fewer records than a batch, and one adds no noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import cache, partial
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.model import CNN
+from noisemarket.federated.partition import Partition
+from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
+from noisemarket.federated.training import Checkpoint, Plan, RoundResult, State, train
+from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.training import Order
+
+SIZES = (5, 60, 30, 45)
+SIGMA = (0.1, 0.2, 0.0, 0.3)
+EVERYBODY = [0, 1, 2, 3]
+PROTECTIONS: dict[str, Protection] = {
+    "paper": Paper(16, 0.1, 1),
+    "sharded": Sharded(shards=8, clip=0.5, steps=2, rate=0.2),
+    "dp_sgd": DPSGD(batch=10, rate=0.1, clip=1.0),
+}
+
+Open = Callable[[Order], Engine]
+Uploads = dict[int, Upload | None]
+
+
+@cache
+def data() -> Dataset:
+    rng = np.random.default_rng(2)
+    images = rng.integers(0, 256, (140, 16, 16), dtype=np.uint8)
+    tests = rng.integers(0, 256, (1200, 16, 16), dtype=np.uint8)  # more than are tested at once
+    return Dataset.of(images, np.arange(140) % 4, tests, np.arange(1200) % 4)
+
+
+@cache
+def make_order(protection: str, noise: str = "simulated") -> Order:
+    """A job of four owners and three rounds."""
+    parts = np.split(np.random.default_rng(3).permutation(140), np.cumsum(SIZES)[:-1])
+    partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
+    model = partial(CNN, (2, 3), 8, 4, 16)
+    made, sigma = PROTECTIONS[protection], np.array(SIGMA)
+    job = Job(data(), partition, model, made, sigma, 7, noise)  # type: ignore[arg-type]
+    budgets = tuple(
+        PrivacyBudget(owner, protection, SIGMA[owner], np.inf, Neighbours.REPLACE_ONE,
+                      simulated=noise == "simulated")
+        for owner in EVERYBODY
+    )  # fmt: skip
+    return Order(job, Plan(3, np.array([1.0, 2.0, 1.0, 3.0])), budgets, f"{protection}-{noise}")
+
+
+class Embedded:
+    """Embedded engines, lent out and taken back: to start their workers takes long."""
+
+    def __init__(self) -> None:
+        self._free: dict[tuple[str, int], list[LocalEngine]] = {}
+
+    def open(self, order: Order, workers: int = 1) -> Engine:
+        free = self._free.setdefault((order.fingerprint, workers), [])
+        return Lent(free.pop() if free else LocalEngine(order.job, workers), free)
+
+    def close(self) -> None:
+        for free in self._free.values():
+            while free:
+                free.pop().close()
+
+
+class Lent(Engine):
+    """An engine whose end is not yet its end."""
+
+    def __init__(self, engine: LocalEngine, free: list[LocalEngine]) -> None:
+        self._engine, self._free = engine, free
+
+    @property
+    def dimension(self) -> int:
+        return self._engine.dimension
+
+    def first_weights(self) -> Weights:
+        return self._engine.first_weights()
+
+    def train(self, round_number: int, weights: Weights, owners: Sequence[int]) -> Uploads:
+        return self._engine.train(round_number, weights, owners)
+
+    def score(self, weights: Weights) -> Score:
+        return self._engine.score(weights)
+
+    def close(self) -> None:
+        if self._engine not in self._free:
+            self._free.append(self._engine)
+
+
+EMBEDDED = Embedded()
+"""Modules that use the suite close it at their end."""
+
+
+@cache
+def expected(protection: str) -> tuple[Weights, list[Uploads], Uploads, Score]:
+    """What an engine with one worker gives: first model, two rounds, some owners of one, score."""
+    with EMBEDDED.open(make_order(protection)) as engine:
+        return _seen(engine)
+
+
+def _seen(engine: Engine) -> tuple[Weights, list[Uploads], Uploads, Score]:
+    first = engine.first_weights()
+    rounds = [engine.train(number, first, EVERYBODY) for number in (0, 1)]
+    return first, rounds, engine.train(2, first, [3, 0]), engine.score(first)
+
+
+def troubled(engine: Engine, order: Order, state: State, account: Accountant, **more: Any) -> None:
+    """A job with owners that are away, that send nothing or rubbish, and that are refused."""
+    faults = [Fault(1, "absent", first=1, last=1), Fault(3, "nan", first=2, last=2),
+              Fault(0, "short", first=3)]  # fmt: skip
+
+    def present(number: int) -> list[int]:
+        return [3, 2, 1] if number == 0 else EVERYBODY  # in no order
+
+    def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        assert weights.shape == (engine.dimension,)
+        return {2: "disliked"} if number == 1 else {}
+
+    faulty = FaultyEngine(engine, faults, dict(enumerate(SIGMA)), 1)
+    for _ in train(faulty, order.job, account, order.plan, state, inspect=inspect,
+                   present=present, **more):  # fmt: skip
+        pass
+
+
+@cache
+def troubled_embedded() -> tuple[list[RoundResult], Weights]:
+    order = make_order("sharded")
+    with EMBEDDED.open(order) as engine:
+        state = State.first(engine.first_weights())
+        troubled(engine, order, state, Accountant(order.budgets))
+    return state.results, state.weights
+
+
+def timeless(results: list[RoundResult]) -> list[dict[str, Any]]:
+    return [asdict(replace(result, seconds=0.0)) for result in results]
+
+
+def same(ours: Uploads, theirs: Uploads) -> bool:
+    assert set(ours) == set(theirs)
+    return all(np.array_equal(_there(ours[owner]), _there(theirs[owner])) for owner in ours)
+
+
+def differ(ours: Upload | None, theirs: Upload | None) -> bool:
+    return bool((_there(ours) != _there(theirs)).mean() > 0.9)
+
+
+def _there(upload: Upload | None) -> Upload:
+    assert upload is not None
+    return upload
+
+
+class EngineConformance:
+    """The suite. ``open_engine`` makes an engine for an order, with all its owners there."""
+
+    @pytest.fixture
+    def open_engine(self) -> Open:
+        raise NotImplementedError
+
+    @pytest.mark.parametrize("protection", PROTECTIONS)
+    def test_the_same_bits_whatever_the_engine(self, open_engine: Open, protection: str) -> None:
+        with open_engine(make_order(protection)) as engine:
+            assert engine.dimension == len(engine.first_weights())
+            first, rounds, some, score = _seen(engine)
+        known = expected(protection)
+        assert np.array_equal(first, known[0])
+        assert all(same(ours, theirs) for ours, theirs in zip(rounds, known[1], strict=True))
+        assert set(some) == {0, 3}
+        assert same(some, known[2])
+        assert score == known[3]
+        assert 0 <= score.accuracy <= 100
+        assert np.isfinite(score.loss)
+        for owner in (0, 1, 3):
+            assert differ(rounds[0][owner], rounds[1][owner])
+        assert differ(rounds[0][0], rounds[0][1])
+
+    def test_secure_noise_is_another_every_time(self, open_engine: Open) -> None:
+        known = expected("sharded")[1]
+        with open_engine(make_order("sharded", "secure")) as engine:
+            made = [engine.train(number, engine.first_weights(), EVERYBODY) for number in (0, 1)]
+        for uploads in (*made, *known):  # of who adds no noise, and trains on all its records
+            assert np.array_equal(_there(uploads[2]), _there(known[0][2]))
+        for owner in (0, 1, 3):
+            for ours, theirs in combinations([uploads[owner] for uploads in (*made, *known)], 2):
+                assert differ(ours, theirs)
+
+    def test_what_it_gives_is_the_callers_to_keep(self, open_engine: Open) -> None:
+        engine = open_engine(make_order("sharded"))
+        first = engine.first_weights()
+        assert engine.train(0, first, []) == {}
+        upload = _there(engine.train(0, first, [1])[1])
+        kept = upload.copy()
+        engine.train(1, first, [1])
+        engine.first_weights()[:] = 9
+        assert np.array_equal(engine.first_weights(), first)
+        engine.close()
+        engine.close()
+        assert np.array_equal(upload, kept)
+
+    def test_a_job_with_troubles_comes_to_the_same_at_once_or_in_two_goes(
+        self, open_engine: Open, tmp_path: Path
+    ) -> None:
+        order = make_order("sharded")
+        short = replace(order, plan=replace(order.plan, rounds=1))
+        whole, parts = Accountant(order.budgets), Accountant(order.budgets)
+        checkpoint = Checkpoint(tmp_path / "checkpoint.npz", order.fingerprint)
+        with open_engine(order) as engine:
+            at_once = State.first(engine.first_weights())
+            troubled(engine, order, at_once, whole)
+            troubled(engine, short, order.start(), parts, checkpoint=checkpoint)
+        in_two = checkpoint.load()
+        assert in_two is not None
+        assert in_two.round_number == 1
+        with open_engine(order) as engine:
+            troubled(engine, order, in_two, parts, checkpoint=checkpoint)
+        results, weights = troubled_embedded()
+        assert [result.delivered for result in results] == [(2, 3), (0, 1), (1, 2, 3)]
+        assert [dict(result.refused) for result in results] == [
+            {1: "missing"}, {2: "disliked", 3: "not finite"}, {0: "wrong shape"}
+        ]  # fmt: skip
+        for state, account in ((at_once, whole), (in_two, parts)):
+            assert timeless(state.results) == timeless(results)
+            assert np.array_equal(state.weights, weights)
+            charged = [account.statement(owner).releases for owner in EVERYBODY]
+            assert charged == [2, 3, 3, 3]  # who was not there was not charged

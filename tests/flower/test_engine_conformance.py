@@ -1,0 +1,42 @@
+"""The engine over Flower's grid against the suite for all engines: the embedded engine's bits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+from tests.flower.conftest import Node, ProcessGrid
+
+from noisemarket.federated.engine import Engine
+from noisemarket.flower.client import owner_app
+from noisemarket.flower.engine import FlowerEngine
+from noisemarket.flower.server import deal, model_settings
+from noisemarket.training import Order
+
+NAMES = ["anna", "bob", "carla", "dora"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    EMBEDDED.close()
+
+
+class TestFlower(EngineConformance):
+    @pytest.fixture
+    def open_engine(self, tmp_path: Path) -> Open:
+        """Every engine has a grid and nodes of its own; the owners' folders last."""
+
+        def make(order: Order) -> Engine:
+            setups = deal(order, NAMES, model_settings(order), tmp_path / "owners")
+            nodes = {
+                number: Node(owner_app(), dict(setup.config), setup.name)
+                for number, setup in enumerate(setups, start=100)
+            }
+            engine = FlowerEngine(ProcessGrid(nodes), order.job, NAMES, order.fingerprint)
+            assert engine.meet(0.0) == [0, 1, 2, 3]
+            return engine
+
+        return make

@@ -1,0 +1,70 @@
+"""What stands beside the package: the benchmark counts every message, the example prepares all."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from runpy import run_path
+
+import pytest
+from tests.flower.market_common import grid_of, make_scenario
+
+from noisemarket.flower.job import hold_market
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_benchmark_counts_all_messages_of_a_job_by_their_phase(tmp_path: Path) -> None:
+    benchmark = run_path(str(ROOT / "benchmarks" / "flower.py"))
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder)
+    grid = grid_of(scenario, folder, named=False)
+    hold_market(grid, scenario, folder, lambda line: None, insecure=True, wait=0.2)
+    traffic = json.loads((folder / "curator" / "traffic.json").read_text())
+    rounds = scenario.training.rounds
+    kinds = benchmark["by_kind"](traffic, rounds)
+    assert set(kinds) == set(benchmark["PHASES"])  # nothing is left out
+    times = benchmark["JOB_ROUNDS"] / rounds
+    sent = len(grid.sent) + len(grid.heard)
+    trained = kinds["train"].messages
+    assert sum(kind.messages for kind in kinds.values()) - trained + trained / times == sent
+    assert trained == 2 * 3 * benchmark["JOB_ROUNDS"]
+    with pytest.raises(SystemExit, match=r"no known phase: query\.new"):
+        benchmark["by_kind"]([{**traffic[0], "kind": "query.new"}], rounds)
+
+
+@pytest.mark.parametrize(("negotiation", "verdict"), [(9.0, "PASS"), (11.0, "MISS")])
+def test_the_benchmark_says_whether_negotiation_is_below_a_quarter(
+    negotiation: float, verdict: str
+) -> None:
+    benchmark = run_path(str(ROOT / "benchmarks" / "flower.py"))
+    measured = benchmark["Measured"]("Flower deployment", 3, 1.0, 4.0, negotiation, 0.0, 400)
+    assert measured.row().endswith(f"| {verdict} |")
+    assert f"| {100 * negotiation / (30 + negotiation):.1f} % / " in measured.row()
+
+
+def test_the_example_prepares_a_market_to_be_started_by_hand(tmp_path: Path) -> None:
+    script = ROOT / "examples" / "flower-market" / "prepare.py"
+    command = [sys.executable, str(script), "--owners", "2", "--rounds", "1", "--folder", "market"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "market"
+    run = tomllib.loads((folder / "run.toml").read_text())
+    assert run == {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
+    connection = tomllib.loads((folder / "flwr" / "config.toml").read_text())
+    assert connection["superlink"]["market"]["address"] == "127.0.0.1:8000"
+    for name in ("0", "1"):
+        config = tomllib.loads((folder / "nodes" / f"{name}.toml").read_text())
+        assert (config["owner"], len(config["curator-key"])) == (name, 64)
+        assert (Path(config["owner-folder"]) / "records.npz").exists()
+        assert (folder / "keys" / name).stat().st_mode & 0o077 == 0
+    readme = (script.parent / "README.md").read_text()
+    for word in done.stdout.replace(str(folder), "").split():  # the page shows what it prints
+        if word.startswith("--"):
+            assert word in readme
+    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert again.returncode == 2
+    assert "is there already" in again.stderr
