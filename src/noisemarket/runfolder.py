@@ -7,25 +7,33 @@ import json
 import os
 import shutil
 import sys
+import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive
 
 STATUS = "status.json"
+LOCK = ".lock"
+"""Held by the run that is going on; gone after it."""
 
 
 class RunFolder:
     """A folder with a ``status.json`` that says running, complete or incomplete.
 
     Files are written beside their place and moved into it, so a reader sees all of a file or none.
+    A folder that was made by ``create`` or ``reopen`` is held against all other runs until it is
+    left as a context.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._started = _now()
+        self._facts: dict[str, object] = {}
+        self._lock: BinaryIO | None = None
 
     @classmethod
     def create(
@@ -38,19 +46,24 @@ class RunFolder:
         path = Path(out) if out else _fresh(Path("runs"), stem)
         folder = cls(path)
         try:
-            if path.exists() and (not path.is_dir() or any(path.iterdir())):
-                if path.is_symlink() or not (path / STATUS).is_file():
-                    raise BadInput("--out", str(path), "is there and no run folder: name another.")
-                if not overwrite:
-                    raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
-                if any(path.resolve() in Path(file).resolve().parents for file in inputs):
-                    raise BadInput("--out", str(path), "holds an input of this run: rename.")
-                shutil.rmtree(path)
+            _replaces(path, overwrite, inputs)
             path.mkdir(parents=True, exist_ok=True)
+            folder._hold("--out")
+            if _replaces(path, overwrite, inputs):
+                _empty(path)
             folder.status("running")
         except OSError as problem:
             reason = problem.strerror or str(problem)
             raise BadInput("--out", str(path), f"cannot be written ({reason}).") from None
+        return folder
+
+    @classmethod
+    def reopen(cls, path: Path, **facts: object) -> RunFolder:
+        """The folder of an earlier run, to go on with it: its status says running again."""
+        folder = cls(path)
+        folder._hold("--resume")
+        folder._started = str(read_status(path).get("started", folder._started))
+        folder.note(**facts)
         return folder
 
     def __enter__(self) -> RunFolder:
@@ -61,6 +74,31 @@ class RunFolder:
         if kind is not None:
             with contextlib.suppress(NoisemarketError, OSError):
                 self.status("incomplete", problem=f"{kind.__name__}: {problem}".rstrip(": "))
+        if self._lock is not None:
+            with contextlib.suppress(OSError):
+                (self.path / LOCK).unlink()
+            self._lock.close()
+            self._lock = None
+
+    def _hold(self, field: str) -> None:
+        """Keep all other runs out of the folder."""
+        place = self.path / LOCK
+        while self._lock is None:
+            try:
+                file = exclusive(place, field)
+            except BadInput as problem:
+                raise BadInput(field, str(self.path), problem.remedy) from None
+            weakref.finalize(self, file.close)
+            with contextlib.suppress(FileNotFoundError):  # the run before has just removed it
+                if os.path.samestat(os.fstat(file.fileno()), place.stat()):
+                    self._lock = file
+                    return
+            file.close()
+
+    def note(self, **facts: object) -> None:
+        """Say that the run goes on, and what every later status is to say as well."""
+        self._facts |= facts
+        self.status("running")
 
     def status(self, state: str, **more: object) -> None:
         """Say how the run stands."""
@@ -72,6 +110,7 @@ class RunFolder:
             "updated": _now(),
             "noisemarket": __version__,
             "python": sys.version.split()[0],
+            **self._facts,
             **more,
         }
         self.write_json(STATUS, document)
@@ -102,13 +141,21 @@ class RunFolder:
         (self.path / name).unlink(missing_ok=True)
 
 
-def write_whole(place: Path, text: str) -> None:
-    """Write a text file so that a reader sees all of it or nothing new."""
+def read_status(path: Path) -> dict[str, Any]:
+    """What the status of a run folder says."""
+    try:
+        return dict(json.loads((path / STATUS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        raise BadInput("--resume", str(path / STATUS), "cannot be read.") from None
+
+
+def write_whole(place: Path, content: str | bytes) -> None:
+    """Write a file so that a reader sees all of it or nothing new."""
     special = place.exists() and not place.is_file()
     beside = place if special else place.with_name(f".{place.name}.new")
     try:
-        with beside.open("w", encoding="utf-8", newline="\n") as file:
-            file.write(text)
+        with beside.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             if not special:
                 os.fsync(file.fileno())
@@ -119,6 +166,27 @@ def write_whole(place: Path, text: str) -> None:
             beside.unlink(missing_ok=True)
         reason = problem.strerror or str(problem)
         raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+
+
+def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
+    """Whether an earlier run is to be replaced; whatever else is there is refused."""
+    if not path.exists() or (path.is_dir() and all(one.name == LOCK for one in path.iterdir())):
+        return False
+    if path.is_symlink() or not (path / STATUS).is_file():
+        raise BadInput("--out", str(path), "is there and no run folder: name another.")
+    if not overwrite:
+        raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
+    if any(path.resolve() in Path(file).resolve().parents for file in inputs):
+        raise BadInput("--out", str(path), "holds an input of this run: rename.")
+    return True
+
+
+def _empty(path: Path) -> None:
+    for one in path.iterdir():
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one)
+        elif one.name != LOCK:
+            one.unlink()
 
 
 def _now() -> str:

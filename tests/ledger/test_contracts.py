@@ -1,5 +1,6 @@
 """The document, its one form, its rule of payment, and money."""
 
+import contextlib
 import json
 import math
 import pickle
@@ -85,6 +86,14 @@ def test_the_order_of_keys_does_not_matter(document: dict[str, int]) -> None:
 def test_what_is_not_canonical_is_refused(text: str | bytes) -> None:
     with pytest.raises(ValueError):  # noqa: PT011
         parse(text)
+
+
+def test_json_of_any_depth_is_read_or_refused() -> None:
+    for depth in range(850, 1000):  # around what Python allows: it writes less deep than it reads
+        with contextlib.suppress(ValueError):
+            parse("[" * depth + "]" * depth)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        parse("[" * 100_000 + "]" * 100_000)
 
 
 def test_canonical_json_has_no_nan() -> None:

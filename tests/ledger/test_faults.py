@@ -221,7 +221,9 @@ def test_verification_takes_constant_memory(
     with open_ledger(tmp_path) as ledger:
         for upto in (2, 16):
             for number in range(0 if upto == 2 else 2, upto):
-                job = Job.of([f"o{each}" for each in range(10)], f"job-{number}", rounds=10)
+                job = Job.of(
+                    [f"o{each}" for each in range(10)], f"job-{number}", rounds=10, rho_cap=0.02
+                )
                 job.begin(ledger)
                 settle(ledger, job.name, job.verdicts())
             tracemalloc.start()

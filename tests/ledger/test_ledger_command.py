@@ -4,17 +4,19 @@ import csv
 import json
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ledger.common import NOW, Job, contract
+from tests.ledger.common import NOW, Job, contract, key
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import tamper
 
 from noisemarket.cli import main
 from noisemarket.ledger import entries
 from noisemarket.ledger.entries import FIRST, Head, entry_hash
+from noisemarket.ledger.money import MOST
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.privacy.zcdp import gaussian_epsilon
@@ -54,6 +56,7 @@ def test_every_command_on_a_sound_ledger(run: Run, place: str, tmp_path: Path) -
     code, out, _ = run("ls", place)
     assert code == 0
     assert "16.666666 paid of 1000.00" in out
+    assert f"Curator's key: {key('curator').public_hex}\n" in out
     assert "east [x]" in out
     assert "2/3" in out
     code, out, _ = run("ls", place, "--json", "--job", "job-1")
@@ -68,11 +71,13 @@ def test_every_command_on_a_sound_ledger(run: Run, place: str, tmp_path: Path) -
     assert json.loads(out)["terms"] == json.loads(job.contracts[2].bytes())
     code, out, _ = run("verify", place)
     assert (code, f"Head to note elsewhere: {head}" in out) == (0, True)
+    assert f"Curator's key to note elsewhere: {key('curator').public_hex}\n" in out
     code, out, _ = run("verify", place, "--head", str(head), "--json")
     assert code == 0
     assert json.loads(out) == {
         "sound": True, "entries": head.count, "head": str(head), "jobs": 1, "jobs_settled": 1,
         "contracts": 3, "contracts_paid": 2, "contracts_broken": 1, "paid_micro": 16_666_666,
+        "curator_keys": [key("curator").public_hex],
     }  # fmt: skip
     tables, chain = tmp_path / "out.csv", tmp_path / "out.json"
     assert run("export", place, "--csv", str(tables), "--json", str(chain)) == (0, "", "")
@@ -90,6 +95,75 @@ def test_every_command_on_a_sound_ledger(run: Run, place: str, tmp_path: Path) -
         last = stored
     assert exported["head"] == f"{len(exported['entries'])}:{last}" == str(head)
     assert not list(tmp_path.glob(".*"))
+
+
+def test_a_ledger_of_another_curator(run: Run, tmp_path: Path) -> None:
+    fill(tmp_path)
+    noted, other = (key(name).public_hex for name in ("curator", "mallory"))
+    assert run("verify", str(tmp_path), "--curator-key", noted)[0] == 0
+    assert run("verify", str(tmp_path), "--curator-key", other, "--curator-key", noted)[0] == 0
+    code, out, err = run("verify", str(tmp_path), "--curator-key", other)
+    assert (code, out) == (1, "")
+    assert f"entry 1 (opened) opens a job with another curator's key: {noted}." in err
+    code, out, _ = run("verify", str(tmp_path), "--curator-key", other, "--json")
+    assert (code, json.loads(out)["entry"]) == (1, 1)
+
+
+def test_no_budget_is_said_in_words(run: Run, tmp_path: Path) -> None:
+    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+        ledger.append(replace(Job.of(), budget=MOST).opening())
+    _, out, _ = run("ls", str(tmp_path))
+    assert "0.00 paid, no budget." in out
+
+
+@pytest.mark.parametrize("name", ["[/b]", "\\[/b]", "[red]x[/red]", "\\"])
+def test_names_are_shown_as_they_are(run: Run, tmp_path: Path, name: str) -> None:
+    one = contract(name, job=name)
+    job = Job((one,))
+    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+        ledger.append([*job.opening(), *job.signing()])
+        ledger.append([entries.refused(one, 1, f"reason {name}")])
+        settle(ledger, job.name, [Verdict(one.id, False, 0, {"reason": name})])
+    for command in (("ls",), ("show", one.id), ("statement", name)):
+        code, out, err = run(command[0], str(tmp_path), *command[1:])
+        assert (code, err) == (0, "")
+        assert name in out, command
+
+
+def test_a_run_folder_says_where_its_ledger_is(
+    run: Run, tmp_path: Path, postgres_place: str
+) -> None:
+    _, head = fill(postgres_place)
+    card = tmp_path / "market.json"
+    card.write_text(json.dumps({"job": "job-1", "ledger": postgres_place}))
+    code, out, _ = run("verify", str(tmp_path), "--json")
+    assert (code, json.loads(out)["head"]) == (0, str(head))
+    assert len(json.loads(run("ls", str(tmp_path), "--json")[1])["contracts"]) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["market.json"]
+    card.write_text(json.dumps({"job": "job-1", "ledger": ""}))
+    code, _, err = run("ls", str(tmp_path))
+    assert (code, "holds no ledger.sqlite" in err) == (2, True)
+    _, head = fill(tmp_path)
+    assert json.loads(run("verify", str(tmp_path), "--json")[1])["head"] == str(head)
+    for damage in ("{", "[]", "{}", "[" * 5000):
+        card.write_text(damage)
+        code, out, err = run("ls", str(tmp_path))
+        assert (code, out, len(err.splitlines())) == (2, "", 1)
+        assert "market.json: cannot be read: name the ledger itself." in err
+    assert run("ls", str(tmp_path / "ledger.sqlite"))[0] == 0
+
+
+def test_a_password_is_never_shown(run: Run) -> None:
+    secret = "h0rse"
+    for url in (
+        f"postgresql://nobody:{secret}@127.0.0.1:1/none",
+        f"postgresql://nobody@127.0.0.1:1/none?password={secret}&sslpassword={secret}",
+        f"mysql://nobody:{secret}@127.0.0.1:1/none",
+        f"mysql://127.0.0.1/none?password={secret}",
+    ):
+        code, out, err = run("ls", url)
+        assert code in (1, 2)
+        assert secret not in out + err
 
 
 def test_a_statement_adds_up(run: Run, place: str) -> None:
@@ -160,7 +234,18 @@ def test_a_bad_ledger_is_told_by_its_first_bad_entry(run: Run, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(
-    "damage", ["body = '[]'", "body = 'x'", "body = '{}'", "kind = 'odd'", "contract = NULL"]
+    "damage",
+    [
+        *("body = '[]'", "body = 'x'", "body = '{}'", "kind = 'odd'", "contract = NULL"),
+        *(f"body = '{'[' * deep}{']' * deep}'" for deep in (960, 5000)),
+        f"body = replace(body, '0.25', '{'[' * 970}{']' * 970}')",
+        f"body = replace(body, '0.25', '{'[' * 5000}{']' * 5000}')",
+        "body = replace(body, '\"no upload\"', '[1]')",
+    ],
+    ids=[
+        *("list", "text", "empty", "kind", "contract", "deep", "deeper"),
+        *("evidence", "deeper evidence", "reason"),
+    ],
 )
 def test_a_damaged_ledger_gives_no_traceback(run: Run, tmp_path: Path, damage: str) -> None:
     job, _ = fill(tmp_path)

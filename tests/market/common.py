@@ -49,6 +49,14 @@ def scenario(images: Path, **more: Any) -> Scenario:
     return Scenario.from_preset("market", **settings(images, **more))
 
 
+def words(images: Path, **more: Any) -> list[str]:
+    """What ``noisemarket`` is told to run a small market, but for the folder."""
+    given = settings(images, **{"owners": 3, "rounds": 2, **more})
+    given["channels"] = list(given["channels"])
+    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    return ["run", "--no-baselines", *(word for pair in pairs for word in ("--set", pair))]
+
+
 class HereEngine(Engine):
     """What the embedded engine's workers do, in this process: no start, so a test may run many."""
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 from tests.ledger.postgres import NOBODY
-from tests.market.common import HereEngine, settings
+from tests.market.common import HereEngine, words
 
 from noisemarket.cli import main
 from noisemarket.cli import run as command
@@ -24,17 +24,10 @@ from noisemarket.market import run
 
 FEW = {
     30_000: ("ledger.sqlite", 8),
-    60_000: ("figures", 8),
+    60_000: ("figures/market.png", 8),
     80_000: ("checkpoint.npz", 64),
 }
 """Bytes that a file may have: what then cannot be written, with a model of which width."""
-
-
-def words(images: str, hidden: int = 8) -> list[str]:
-    given = settings(Path(images), owners=3, rounds=2, noise="secure", hidden=hidden)
-    given["channels"] = list(given["channels"])
-    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
-    return ["run", "--no-baselines", *(word for pair in pairs for word in ("--set", pair))]
 
 
 def attempt(name: str, arguments: list[str]) -> None:
@@ -54,7 +47,8 @@ def full(images: str, folder: Path) -> None:
         place = str(folder / str(few))
         again = ["run", "--no-baselines", "--resume", place]
         resource.setrlimit(resource.RLIMIT_FSIZE, (few, resource.RLIM_INFINITY))
-        attempt(str(few), [*words(images, hidden), "--out", place])
+        made = words(Path(images), noise="secure", hidden=hidden)
+        attempt(str(few), [*made, "--out", place])
         attempt(str(few), again)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
         attempt("room", again)
@@ -72,7 +66,7 @@ def read_only(images: str, folder: Path) -> None:
     for path in paths:
         path.chmod(modes[path] & ~0o222)
     attempt("resumed", ["run", "--no-baselines", "--resume", str(run_folder)])
-    attempt("begun", [*words(images), "--out", str(folder / "new")])
+    attempt("begun", [*words(Path(images), noise="secure"), "--out", str(folder / "new")])
     for path in paths:
         path.chmod(modes[path])
     attempt("writable", ["run", "--no-baselines", "--resume", str(run_folder)])
@@ -83,7 +77,7 @@ if __name__ == "__main__":
     kind, images, parent = sys.argv[1:]
     command.market = partial(run, engine=HereEngine)  # type: ignore[assignment]
     with contextlib.redirect_stdout(io.StringIO()):  # imports all there is, while it may
-        attempt("whole", [*words(images), "--out", f"{parent}/run"])
+        attempt("whole", [*words(Path(images), noise="secure"), "--out", f"{parent}/run"])
         if kind != "full":
             attempt("again", ["run", "--no-baselines", "--resume", f"{parent}/run"])
     (full if kind == "full" else read_only)(images, Path(parent))

@@ -1,10 +1,12 @@
 """Runs a market over and over in child processes and kills them (-9) at random moments.
 
-    python -m tests.market.killed IMAGES FOLDER NOISE SEED KILLS
+    python -m tests.market.killed IMAGES FOLDER NOISE SEED KILLS [command]
 
 A child begins, or goes on with, the market in FOLDER. One that was not killed in time ends the
 folder; another one is begun until there were KILLS kills. Prints the folders and how often each was
-killed, as JSON. The children are forks, so that a start costs nothing; the parent only waits.
+killed, as JSON. The children are forks, so that a start costs nothing; the parent only waits. With
+``command`` they are what ``noisemarket run`` and ``noisemarket run --resume`` are, from first to
+last, but for the worker processes.
 """
 
 import json
@@ -13,12 +15,15 @@ import random
 import signal
 import sys
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-from tests.market.common import played, scenario
+from tests.market.common import HereEngine, played, scenario, words
 
 from noisemarket.market import folder as folders
+from noisemarket.market import run
 
 
 def begun(folder: Path, key: bytes) -> Path:
@@ -29,36 +34,68 @@ def begun(folder: Path, key: bytes) -> Path:
     return folder
 
 
+def command(images: Path, noise: str, place: Path) -> None:
+    """``noisemarket run``, on a folder that may be half done."""
+    from noisemarket.cli import main
+    from noisemarket.cli import run as module
+
+    module.market = partial(run, engine=HereEngine)  # type: ignore[assignment]
+    given = [*words(images, noise=noise), "--out", str(place), "--overwrite"]
+    if (place / folders.SCENARIO).exists():
+        given = ["run", "--no-baselines", "--resume", str(place)]
+    try:
+        main(given)
+    except SystemExit as end:
+        if end.code:
+            raise
+
+
+def child(work: Callable[[], object]) -> int:
+    """A forked process that does this; says nothing on standard output."""
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        work()
+        code = 0
+    finally:
+        os._exit(code)
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    images, parent, noise, seed, kills = sys.argv[1:]
-    made, key, rng = scenario(Path(images), noise=noise), bytes(range(32)), random.Random(seed)
-    played(made, begun(Path(parent) / "warm", key))  # imports all there is to import
+    given, parent, noise, seed, kills, *by_command = sys.argv[1:]
+    images, key, rng = Path(given), bytes(range(32)), random.Random(seed)
+
+    def go_on(name: str) -> Callable[[], object]:
+        place = Path(parent) / name
+        if by_command:
+            return partial(command, images, noise, place)
+        return partial(played, scenario(images, noise=noise), begun(place, key))
+
+    out = os.dup(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    go_on("warm")()  # imports all there is to import
     start = time.monotonic()
-    played(made, begun(Path(parent) / "whole", key))
+    go_on("whole")()
     whole = time.monotonic() - start
     done: dict[str, int] = {}
     while sum(done.values()) < int(kills):
         name = f"killed-{len(done)}"
-        place, done[name], alive = begun(Path(parent) / name, key), 0, True
+        work, done[name], alive = go_on(name), 0, True
         while alive:
-            child = os.fork()
-            if child == 0:
-                code = 1
-                try:
-                    played(made, place)
-                    code = 0
-                finally:
-                    os._exit(code)
+            pid = child(work)
             time.sleep(rng.uniform(0.0, whole))
-            os.kill(child, signal.SIGKILL)
-            _, status = os.waitpid(child, 0)
+            os.kill(pid, signal.SIGKILL)
+            _, status = os.waitpid(pid, 0)
             if os.WIFEXITED(status):
                 assert os.WEXITSTATUS(status) == 0
                 alive = False
             else:
                 done[name] += 1
-    print(json.dumps(done))
+    os.write(out, json.dumps(done).encode())
 
 
 if __name__ == "__main__":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +86,7 @@ def test_other_noise_than_contracted(
     assert [one.rho for one in bad.rounds] == [bad.contract.rho_per_round, 0, 0]
     statement = next((tmp_path / "run").glob(f"owners/owner-{BAD}/statement.json"))
     assert json.loads(statement.read_text())["releases"] == 1
-    assert json.loads(statement.read_text())["paid"] is None
+    assert json.loads(statement.read_text())["paid_micro"] is None
     # The model is the one without this owner.
     played(scenario(images, faults=[{"owner": BAD, "kind": "absent"}]), tmp_path / "without")
     assert model(tmp_path / "run") == model(tmp_path / "without")
@@ -178,9 +180,10 @@ class FarEngine(HereEngine):
 
     def train(self, round_number: int, weights: np.ndarray, owners: Any) -> Any:
         uploads = super().train(round_number, weights, owners)
-        for owner, factor in ((0, 50.0), (1, 1.5)):
+        for owner, length in ((0, 60.0), (1, 5.0)):
             if owner in uploads:
-                uploads[owner] = (uploads[owner] * factor).astype(np.float32)  # type: ignore[operator]
+                more = np.float32(length / math.sqrt(self.dimension))
+                uploads[owner] = uploads[owner] + more  # type: ignore[operator]
         return uploads
 
 
@@ -199,10 +202,26 @@ def test_where_nothing_bounds_an_update_the_far_ones_are_refused(
 # The watch itself
 
 
-def watch_of(images: Path, folder: Path, **more: Any) -> tuple[Watch, list[Any], Job]:
-    _, outcome = played(scenario(images, rounds=1, **more), folder)
+SIZE = 3000
+
+
+def watch_of(
+    images: Path,
+    folder: Path,
+    protection: str | None = None,
+    sigma: Sequence[float] = (),
+) -> tuple[Watch, list[Any], Job]:
+    """A watch over the owners of a small market; with ``sigma``, over so many with other terms."""
+    owners = max(OWNERS, len(sigma))
+    _, outcome = played(scenario(images, rounds=1, owners=owners), folder)
     with open_ledger(folder, create=False) as ledger:
         agreed = {place: one.contract for place, one in enumerate(contracts(ledger))}
+    other = {"protection": protection, "clip": None} if protection else {}
+    if sigma:
+        agreed = {
+            place: replace(agreed[place], sigma=one, **other)  # type: ignore[arg-type]
+            for place, one in enumerate(sigma)
+        }
     told: list[Any] = []
     assert outcome.order is not None
     return Watch(agreed, 1e-3, 30, lambda *finding: told.append(finding)), told, outcome.order.job
@@ -210,18 +229,16 @@ def watch_of(images: Path, folder: Path, **more: Any) -> tuple[Watch, list[Any],
 
 def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None:
     watch, told, job = watch_of(images, tmp_path)
-    weights, nothing = np.zeros(3000), np.zeros(3000, np.float32)
-    noise = SimulatedNoise(5)
+    weights, noise = np.zeros(SIZE), SimulatedNoise(5)
 
     def uploads(number: int) -> dict[int, Any]:
-        sent: dict[int, Any] = {
+        sent = {
             owner: add_noise(
-                np.zeros(3000, np.float32), job.sigma[owner], noise.stream(owner, number)
+                np.zeros(SIZE, np.float32), job.sigma[owner], noise.stream(owner, number)
             )
-            for owner in range(4)
+            for owner in range(3)
         }
-        sent[3] = {0: nothing, 1: None, 2: np.zeros(7, np.float32)}.get(number)
-        return sent
+        return sent | ({3: np.zeros(SIZE, np.float32)} if number == 0 else {})
 
     first = watch.inspect(0, weights, uploads(0))
     assert first == {3: "too little noise"}
@@ -236,16 +253,78 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     for owner in range(4):
         assert again.evidence(owner) == watch.evidence(owner)
         json.dumps(again.evidence(owner), allow_nan=False)
+    assert again.evidence(0)["rounds_checked"] == 3
     assert again.evidence(3)["evidence"]["z_score"] == "-inf"
 
 
-def test_what_is_malformed_is_left_to_the_screen(images: Path, tmp_path: Path) -> None:
-    watch, told, _ = watch_of(images, tmp_path)
-    bad = np.full(3000, np.nan, np.float32)
-    sent = {0: None, 1: bad, 2: np.zeros(4, np.float32), 3: np.zeros((3000, 1), np.float32)}
-    assert watch.inspect(0, np.zeros(3000), sent) == {}
-    assert not told
+def test_the_watch_says_what_it_has_checked(images: Path, tmp_path: Path) -> None:
+    """Also where a round is judged by itself and nothing is pooled."""
+    watch, _, _ = watch_of(images, tmp_path, sigma=(0.0,))
     assert watch.evidence(0) == {"checked": False}
+    for number in range(2):
+        assert watch.inspect(number, np.zeros(SIZE), {0: np.zeros(SIZE, np.float32)}) == {}
+    assert watch.evidence(0) == {"checked": True, "rounds_checked": 2}
+
+
+def test_evidence_is_plain_whatever_came(images: Path, tmp_path: Path) -> None:
+    watch, told, _ = watch_of(images, tmp_path)
+    sent: dict[int, Any] = {owner: np.full(SIZE, 1e200) for owner in range(4)}
+    assert watch.inspect(0, np.zeros(SIZE), sent) == dict.fromkeys(range(4), "too much noise")
+    for owner in range(4):
+        assert watch.evidence(owner)["evidence"]["noise_ratio"] == "inf"
+        json.dumps(watch.evidence(owner), allow_nan=False)
+    assert len(told) == 4
+
+
+def sent_by(sigma: Sequence[float], lengths: Sequence[float], seed: int) -> dict[int, Any]:
+    """Uploads with updates of these lengths under noise of these sizes."""
+    rng = np.random.default_rng(seed)
+    sent = {}
+    for owner, (scale, length) in enumerate(zip(sigma, lengths, strict=True)):
+        update = rng.normal(size=SIZE)
+        update *= length / np.linalg.norm(update)
+        sent[owner] = (update + rng.normal(0.0, scale, SIZE)).astype(np.float32)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("sigma", "lengths"),
+    [
+        ((0.1, 0.1, 0.1, 0.1, 0.5), (1, 1, 1, 1, 1)),  # one has far more noise, as it may
+        ((0.6, 0.6, 0.6, 0.05, 0.0), (1, 1, 1, 2, 2)),
+        ((0.0, 0.0, 0.0, 0.01, 0.1), (1, 1.5, 0.5, 2, 2)),
+        ((0.1, 0.5), (1, 20)),
+        ((0.0,), (1,)),
+        ((0.0, 0.0, 0.0, 0.0, 0.0), (0, 0, 0, 1, 1)),
+    ],
+)
+def test_free_updates_under_any_noise_are_not_accused(
+    images: Path, tmp_path: Path, sigma: Sequence[float], lengths: Sequence[float]
+) -> None:
+    watch, told, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
+    for number in range(30):
+        assert watch.inspect(number, np.zeros(SIZE), sent_by(sigma, lengths, number)) == {}
+    assert not told
+
+
+@pytest.mark.parametrize(
+    ("sigma", "lengths", "bad"),
+    [
+        ((0.1, 0.1, 0.1, 0.1, 0.5), (1, 1, 1, 20, 1), 3),
+        ((0.1, 0.1, 0.1, 0.1, 0.5), (1, 1, 1, 1, 40), 4),
+        ((0.0, 0.0, 0.0), (1, 1, 4), 2),
+        ((0.01, 0.01, 0.01), (1, 1, 10), 2),
+        ((0.1, 0.1), (1, 1e30), 1),  # nobody to compare with
+        ((0.0, 0.6), (100, 1), 0),
+        ((0.3,), (1e4,), 0),
+    ],
+)
+def test_free_updates_that_are_far_too_long(
+    images: Path, tmp_path: Path, sigma: Sequence[float], lengths: Sequence[float], bad: int
+) -> None:
+    watch, _, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
+    refused = watch.inspect(0, np.zeros(SIZE), sent_by(sigma, lengths, 1))
+    assert refused == {bad: "far longer than usual"}
 
 
 def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> None:

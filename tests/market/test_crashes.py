@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections import Counter
@@ -20,6 +21,7 @@ from noisemarket import runfolder
 from noisemarket.federated.training import Checkpoint
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import parties
@@ -28,6 +30,7 @@ from noisemarket.market.folder import MarketFolder
 from noisemarket.privacy.journal import JournalledAccountant, read_journal
 
 KEY = bytes(range(32))
+TIMES_AND_NAMES = ("seconds", "ledger_head")
 market = sys.modules[run_function.__module__]
 
 
@@ -144,6 +147,11 @@ def test_a_lost_key_is_no_license_to_release_twice(images: Path, tmp_path: Path)
         assert statement.rho_total <= statement.rho_cap * (1 + 1e-9)
         assert statement.releases == 2
     assert len(outcome.results) == 1  # the cap allows two releases, and one was lost
+    with open_ledger(folder, create=False) as ledger:
+        verify(ledger)
+        for standing in contracts(ledger):
+            (only,) = account(ledger, standing.contract.id).rounds
+            assert only.rho == 2 * standing.contract.rho_per_round
 
 
 def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:
@@ -152,19 +160,22 @@ def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:
         played(made, begun(tmp_path, b"short"))
 
 
-@pytest.mark.skipif(not hasattr(__import__("os"), "fork"), reason="kills forks")
-@pytest.mark.parametrize(("noise", "kills"), [("secure", 12), ("simulated", 5)])
-def test_real_processes_killed_at_random(
-    images: Path, tmp_path: Path, noise: str, kills: int
-) -> None:
-    seed = f"{noise}-1"
-    words = [str(images), str(tmp_path), noise, seed, str(kills)]
+def kill_at_random(*words: str) -> dict[str, int]:
+    """The folders of jobs that were killed, and how often each was."""
     ended = subprocess.run(
         [sys.executable, "-m", "tests.market.killed", *words],
         cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stderr
-    done = json.loads(ended.stdout)
+    return dict(json.loads(ended.stdout))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks")
+@pytest.mark.parametrize(("noise", "kills"), [("secure", 12), ("simulated", 5)])
+def test_real_processes_killed_at_random(
+    images: Path, tmp_path: Path, noise: str, kills: int
+) -> None:
+    done = kill_at_random(str(images), str(tmp_path), noise, f"{noise}-1", str(kills))
     assert sum(done.values()) >= kills
     whole = state(tmp_path / "whole")
     sound(tmp_path / "whole", OWNERS, ROUNDS)
@@ -174,3 +185,23 @@ def test_real_processes_killed_at_random(
             verify(ledger)
         charges = read_journal(tmp_path / name / "owners" / "privacy.journal").charges
         assert len(charges) == OWNERS * ROUNDS
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks")
+def test_the_command_killed_at_random(images: Path, tmp_path: Path) -> None:
+    kills = 6
+    done = kill_at_random(str(images), str(tmp_path), "simulated", "1", str(kills), "command")
+    assert sum(done.values()) >= kills
+    whole = state(tmp_path / "whole")
+    for name in done:
+        folder = tmp_path / name
+        assert state(folder) == whole, done
+        sound(folder, 3, 2)
+        assert json.loads((folder / "status.json").read_text())["state"] == "complete"
+        assert told(folder) == told(tmp_path / "whole")
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """The summary, but for what no two jobs have in common."""
+    summary = dict(json.loads((folder / "summary.json").read_text()))
+    return {name: value for name, value in summary.items() if name not in TIMES_AND_NAMES}

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
 import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,20 +26,23 @@ from tests.market.common import (
     played,
     scenario,
     state,
+    words,
     write_images,
 )
 
 from noisemarket.cli import main
+from noisemarket.cli import run as command
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
 from noisemarket.ledger.errors import BadSignature, LedgerConflict
 from noisemarket.ledger.keys import KeyPair, SignedContract
-from noisemarket.ledger.queries import account, contracts
+from noisemarket.ledger.queries import account, contracts, jobs
 from noisemarket.ledger.settlement import Verdict, settle
-from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import Outcome, run
-from noisemarket.market.deals import strike
+from noisemarket.market.deals import sigma_left, strike
 from noisemarket.market.events import (
     Negotiated,
     Opened,
@@ -47,11 +53,12 @@ from noisemarket.market.events import (
     Verified,
 )
 from noisemarket.market.folder import MarketFolder
-from noisemarket.market.parties import Curator, Owner, Terms, owner_folder
+from noisemarket.market.parties import Curator, Owner, Terms, keep_secrets, owner_folder
 from noisemarket.market.summary import summary
 from noisemarket.negotiation import negotiate
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
+from noisemarket.scenario import Scenario
 
 Done = tuple[Path, list[object], Outcome]
 
@@ -101,6 +108,7 @@ def test_payments_are_the_contracts(done: Done) -> None:
             assert signed[deal.owner].contract == standing.contract.id
             whole = account(ledger, standing.contract.id)
             assert whole.evidence["checked"]
+            assert whole.evidence["rounds_checked"] == ROUNDS
             assert whole.evidence["noise_ratio"] == pytest.approx(1.0, abs=0.1)
 
 
@@ -113,7 +121,7 @@ def test_an_owner_is_told_what_it_gave_up(done: Done) -> None:
             home = owner_folder(folder / "owners", owner)
             statement = json.loads((home / "statement.json").read_text())
             terms = standing.contract
-            assert statement["paid"] == standing.paid
+            assert statement["paid_micro"] == standing.paid
             assert statement["rounds"] == statement["releases"] == ROUNDS
             assert statement["guaranteed"]
             assert statement["rho_total"] == pytest.approx(ROUNDS * terms.rho_per_round)
@@ -132,11 +140,54 @@ def test_what_is_private_is_under_lock(done: Done) -> None:
     folder, _, _ = done
     for place in (folder / "curator", folder / "owners", *(folder / "owners").glob("owner-*")):
         assert stat.S_IMODE(place.stat().st_mode) == 0o700
-    assert len((folder / "owners" / "noise.key").read_bytes()) == KEY_BYTES
     secret = [*folder.rglob("signing-key.pem"), *folder.rglob("private.json")]
     assert len(secret) == 2 * OWNERS + 1
-    for file in (*secret, folder / "owners" / "noise.key"):
+    for file in secret:
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
+
+
+def test_the_noise_has_a_key_until_all_is_settled(images: Path, tmp_path: Path) -> None:
+    key = tmp_path / "owners" / "noise.key"
+    made = scenario(images, noise="secure", rounds=1, owners=2)
+    for event in events(made, tmp_path):
+        if isinstance(event, RoundTrained):
+            assert len(key.read_bytes()) == KEY_BYTES
+            assert stat.S_IMODE(key.stat().st_mode) == 0o600
+    assert not key.exists()
+    played(made, tmp_path)
+    assert not key.exists()
+
+
+def test_secrets_are_never_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    real = Path.replace
+
+    def replaced(place: Path, target: Path) -> Path:
+        seen.append(stat.S_IMODE(place.stat().st_mode))
+        return real(place, target)
+
+    monkeypatch.setattr(Path, "replace", replaced)
+    before = os.umask(0)
+    try:
+        keep_secrets(tmp_path, {"markup": 0.5})
+    finally:
+        os.umask(before)
+    assert seen == [0o600]
+    assert json.loads((tmp_path / "private.json").read_text()) == {"markup": 0.5}
+    keep_secrets(tmp_path, {"markup": 0.7})  # what is there stays
+    assert json.loads((tmp_path / "private.json").read_text()) == {"markup": 0.5}
+    with pytest.raises(NoisemarketError, match="cannot be written"):
+        keep_secrets(tmp_path / "nowhere", {"markup": 0.5})
+
+
+@pytest.mark.parametrize("last", [Paid, Settled])
+def test_owners_are_told_before_anybody_else(images: Path, tmp_path: Path, last: type) -> None:
+    stream = events(scenario(images, rounds=1), tmp_path)
+    for event in stream:
+        if isinstance(event, last):
+            break
+    stream.close()  # type: ignore[attr-defined]
+    assert len(list(tmp_path.glob("owners/*/statement.json"))) == OWNERS
 
 
 def test_done_again_is_done_once(done: Done, images: Path) -> None:
@@ -185,14 +236,21 @@ def test_the_summary_adds_up(done: Done) -> None:
     result = summary(outcome)
     assert (result["owners"], result["rounds"], result["trades"]) == (OWNERS, ROUNDS, OWNERS)
     assert (result["contracts_kept"], result["contracts_broken"], result["broken"]) == (4, 0, {})
-    assert result["total_paid"] * 1e6 == sum(outcome.payments.values())
+    assert result["total_paid_micro"] == sum(outcome.payments.values())
+    assert result["total_paid"] == result["total_paid_micro"] / 1e6
     assert result["deployed_accuracy"] == result["averaged_accuracy"]
     assert len(result["accuracy_per_round"]) == ROUNDS
     assert result["uniform_dp_accuracy"] is None
-    assert result["private"]
+    assert result["secure_noise"]
     assert result["guaranteed"]
     assert set(result["seconds"]) == {"negotiate", "sign", "train", "settle"}
     assert json.loads(json.dumps(result, allow_nan=False)) == result
+
+
+def test_money_is_added_up_exactly(done: Done) -> None:
+    _, _, outcome = done
+    result = summary(replace(outcome, payments={"0": 100_000, "1": 100_000, "2": 100_000}))
+    assert (result["total_paid"], result["total_paid_micro"]) == (0.3, 300_000)
 
 
 def test_worker_processes_come_to_the_same(images: Path, tmp_path: Path) -> None:
@@ -226,6 +284,8 @@ def test_other_protections(images: Path, tmp_path: Path, protection: str) -> Non
         verify(ledger)
         for standing in contracts(ledger):
             terms = standing.contract
+            evidence = account(ledger, terms.id).evidence
+            assert (evidence["checked"], evidence["rounds_checked"]) == (True, 2)
             if protection == "dp_sgd":
                 assert terms.settings["reach"] == pytest.approx(6 * 0.05)  # steps of rate 0.05
                 assert np.isfinite(terms.epsilon)
@@ -284,6 +344,14 @@ def test_no_budget_is_ever_passed_and_none_is_wasted(images: Path) -> None:
     assert strike(done.environment, contracts, free.total) == free
 
 
+def test_who_sells_all_its_noise_has_none() -> None:
+    levels = Levels(sigma_max=0.03, saving_levels=11)
+    assert levels.sigma_max - levels.savings[-1] != 0.0  # by a rounding error
+    assert sigma_left(levels, 11) == 0.0
+    assert sigma_left(levels, 0) == levels.sigma_max
+    assert sigma_left(levels, 5) == pytest.approx(0.03 * 6 / 11)
+
+
 # Who signs what
 
 
@@ -297,19 +365,20 @@ def desk(images: Path, folder: Path) -> tuple[Curator, Owner, Terms, tuple[objec
     assert outcome.order is not None
     MarketFolder(folder).prepare()
     deal, budget = outcome.deals.deals[0], outcome.order.budgets[0]
-    owner = Owner(owner_folder(folder / "owners", "0"), deal, {"privacy_cost": 1, "markup": 1})
+    curator, secrets = Curator(folder / "curator"), {"privacy_cost": 1, "markup": 1}
+    owner = Owner(owner_folder(folder / "owners", "0"), deal, secrets, curator.public_key)
     terms = Terms(
         "job", 2, outcome.order.job.protection, "pro_rata", 0.5, 1e-3,
         "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
     )  # fmt: skip
-    return Curator(folder / "curator"), owner, terms, (deal, owner.public_key, budget)
+    return curator, owner, terms, (deal, owner.public_key, budget)
 
 
 def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> None:
     curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
     good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
     assert good == curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
-    for change in (
+    changes: list[dict[str, Any]] = [
         {"sigma": good.sigma - 0.05},
         {"saving": good.saving + 0.05},
         {"payment": good.payment - 1},
@@ -322,20 +391,76 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
         {"minimum_share": 0.9},
         {"false_alarm": 0.5},
         {"protection": "paper"},
-    ):
-        with pytest.raises(NoisemarketError, match="owner 0 refuses"):
-            owner.accept(replace(good, **change), budget, terms)  # type: ignore[arg-type]
-    with pytest.raises(BadSignature):  # somebody else's contract
-        owner.accept(replace(good, owner_key="0" * 64), budget, terms)  # type: ignore[arg-type]
-    signed = curator.countersign(good, owner.accept(good, budget, terms))  # type: ignore[arg-type]
+        {"owner_key": "0" * 64},
+        {"curator_key": "0" * 64},
+        {"clip": 100.0},
+        {"shards": 1},
+        {"settings": {}},
+        {"rho_per_round": 1e-9},
+        {"epsilon": good.epsilon / 2},
+        {"delta": 0.5},
+        {"neighbours": "zero_out"},
+        {"protects": "nothing"},
+        {"whole_owner": not good.whole_owner},
+        {"simulated": not good.simulated},
+        {"offered_at": "2029-01-01T00:00:00+00:00"},
+        {"expires_at": "2999-01-01T00:00:00+00:00"},
+        {"nonce": "0" * 32},
+    ]
+    assert {name for change in changes for name in change} == {*good.to_dict()} - {"version"}
+    for change in changes:
+        (name,) = change
+        with pytest.raises(NoisemarketError, match=f"owner 0 refuses: it agreed to other {name}"):
+            owner.accept(replace(good, **change), budget, terms, 20)  # type: ignore[arg-type]
+    signature = owner.accept(good, budget, terms, 20)  # type: ignore[arg-type]
+    signed = curator.countersign(good, signature)
     signed.verify(owner.public_key, curator.public_key)
     owner.keep(signed)
+
+
+def test_nobody_signs_an_offer_that_has_expired(images: Path, tmp_path: Path) -> None:
+    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
+    over = replace(
+        terms, offered_at="2020-01-01T00:00:00+00:00", expires_at="2020-01-02T00:00:00+00:00"
+    )
+    late = curator.offer(deal, key, budget, over, 20)  # type: ignore[arg-type]
+    with pytest.raises(BadInput, match="the offer has expired"):
+        owner.accept(late, budget, over, 20)  # type: ignore[arg-type]
+    signature = KeyPair.load(owner.folder).sign("owner", late)
+    with pytest.raises(BadInput, match="the offer has expired"):
+        curator.countersign(late, signature)
+
+
+def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = events(scenario(images), tmp_path / "late")
+    next(stream)
+    stream.close()  # type: ignore[attr-defined]
+    card = tmp_path / "late" / "market.json"
+    days = {"opened_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
+    card.write_text(json.dumps(json.loads(card.read_text()) | days))
+    with pytest.raises(BadInput, match="the offer has expired"):
+        played(scenario(images), tmp_path / "late")
+
+    def append(ledger: Ledger, lines: list[entries.NewEntry]) -> object:
+        if any(line.kind == "signed" for line in lines):
+            raise LedgerConflict("not that")
+        return real(ledger, lines)
+
+    real = Ledger.append
+    monkeypatch.setattr(Ledger, "append", append)
+    with pytest.raises(LedgerConflict, match="not that"):
+        played(scenario(images), tmp_path / "refused")
+    for folder in ("late", "refused"):
+        assert len(list((tmp_path / folder).glob("owners/*/private.json"))) == OWNERS
+        assert not list((tmp_path / folder).glob("owners/*/contract.json"))
 
 
 def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
     curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
     good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
-    signature = owner.accept(good, budget, terms)  # type: ignore[arg-type]
+    signature = owner.accept(good, budget, terms, 20)  # type: ignore[arg-type]
     thief = KeyPair.create(tmp_path / "thief")
     forged = thief.sign("owner", replace(good, owner_key=thief.public_hex))
     dearer = replace(good, payment=good.payment + 1)
@@ -349,8 +474,10 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         with pytest.raises(BadSignature, match="is not signed by its owner"):
             curator.countersign(contract, given)
     signed = curator.countersign(good, signature)
+    other = replace(good, curator_key=thief.public_hex)
     for broken in (
         SignedContract(good, signature, signature),  # the owner's own, in the curator's place
+        SignedContract(other, signature, thief.sign("curator", other)),
         SignedContract(dearer, signature, signed.curator_signature),
     ):
         with pytest.raises(NoisemarketError, match="no valid signature"):
@@ -376,23 +503,82 @@ def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> N
     played(scenario(images), tmp_path)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> None:
     first = events(scenario(images), tmp_path)
+    next(first)
+    with pytest.raises(BadInput, match="in use by another run"):
+        next(events(scenario(images), tmp_path))
     for event in first:
         if isinstance(event, RoundTrained):
             break
     code = (
-        "import sys\nfrom noisemarket.errors import BadInput\n"
-        "from noisemarket.privacy.journal import JournalledAccountant\n"
-        "try:\n    JournalledAccountant(sys.argv[1])\nexcept BadInput as problem:\n"
+        "import sys\nfrom pathlib import Path\nfrom noisemarket.errors import BadInput\n"
+        "from noisemarket.market.folder import MarketFolder\n"
+        "try:\n    MarketFolder(Path(sys.argv[1])).held()\nexcept BadInput as problem:\n"
         "    print(problem)\n"
     )
-    journal = str(tmp_path / "owners" / "privacy.journal")
     said = subprocess.run(
-        [sys.executable, "-c", code, journal], capture_output=True, text=True, check=True
+        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
-    assert "in use by another job" in said.stdout
-    assert isinstance(list(first)[-1], Settled)
+    assert "in use by another run" in said.stdout
+    first.close()  # type: ignore[attr-defined]
+    told, _ = played(scenario(images), tmp_path)  # let go when the first was closed
+    assert isinstance(told[-1], Settled)
+
+
+def stopped(made: Scenario, folder: Path) -> None:
+    """Run a job to the end of its first round."""
+    stream = events(made, folder)
+    for event in stream:
+        if isinstance(event, RoundTrained):
+            break
+    stream.close()  # type: ignore[attr-defined]
+
+
+def test_a_checkpoint_is_of_one_job(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, owners=2)
+    stopped(made, tmp_path)
+    (tmp_path / "market.json").unlink()
+    with pytest.raises(BadInput, match=r"is not of the job in market\.json"):
+        played(made, tmp_path)
+    with open_ledger(tmp_path) as ledger:
+        assert len(list(jobs(ledger))) == 1
+
+
+def test_a_lost_journal_is_no_empty_one(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, owners=2)
+    stopped(made, tmp_path / "half")
+    played(made, tmp_path / "whole")
+    for name in ("half", "whole"):
+        journal = tmp_path / name / "owners" / "privacy.journal"
+        kept = journal.read_bytes()
+        for left in (b"", kept.splitlines(keepends=True)[0]):
+            journal.write_bytes(left)
+            with pytest.raises(BadInput, match="lacks the charges of round 1"):
+                played(made, tmp_path / name)
+        journal.write_bytes(kept)
+        played(made, tmp_path / name)
+
+
+def test_a_lost_journal_is_told_in_one_sentence(
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(command, "market", partial(run, engine=HereEngine))
+    with pytest.raises(SystemExit) as end:
+        main([*words(images, rounds=1), "--out", str(tmp_path / "run")])
+    assert not end.value.code
+    (tmp_path / "run" / "owners" / "privacy.journal").unlink()
+    capsys.readouterr()
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--no-baselines", "--resume", str(tmp_path / "run")])
+    assert end.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("noisemarket: journal = ")
+    assert said.endswith("lacks the charges of round 1: give that job's whole journal.")
 
 
 def test_no_owner_of_that_name_can_be_at_fault(images: Path, tmp_path: Path) -> None:
@@ -427,6 +613,16 @@ def test_on_postgresql(images: Path, tmp_path: Path, server: Server) -> None:
     with open_ledger(place, create=False) as ledger:
         found = verify(ledger)
         assert (found.jobs_settled, found.contracts_paid) == (2, 2 * OWNERS)
+
+
+def test_a_curator_may_have_one_key_for_all_its_jobs(images: Path, tmp_path: Path) -> None:
+    key = KeyPair.create(tmp_path / "key").public_hex
+    for name in ("first", "second"):
+        stream = run(scenario(images), tmp_path / name, engine=HereEngine, curator=tmp_path / "key")
+        list(stream)
+        assert not (tmp_path / name / "curator" / "signing-key.pem").exists()
+        with open_ledger(tmp_path / name, create=False) as ledger:
+            assert {one.contract.curator_key for one in contracts(ledger)} == {key}
 
 
 def test_the_engine_of_these_tests_is_used(images: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -60,14 +61,14 @@ def show(
 
     with _reading(where) as ledger:
         account = queries.account(ledger, queries.find_contract(ledger, contract))
-    document = _account(account)
-    if as_json:
-        print(json.dumps(document, ensure_ascii=False))
-        return
-    _facts(document.pop("terms"), "Agreed")
-    rounds = document.pop("each_round")
-    _facts(document, "What became of it")
-    _rounds(rounds)
+        document = _account(account)
+        if as_json:
+            print(json.dumps(document, ensure_ascii=False))
+            return
+        _facts(document.pop("terms"), "Agreed")
+        rounds = document.pop("each_round")
+        _facts(document, "What became of it")
+        _rounds(rounds)
 
 
 @ledger_app.command("verify")
@@ -75,6 +76,10 @@ def verify_command(
     where: Where,
     head: Annotated[
         str | None, typer.Option(help="Head that was noted earlier: count:hash, or the hash.")
+    ] = None,
+    curator_key: Annotated[
+        list[str] | None,
+        typer.Option(metavar="HEX", help="Key of every job's curator, as noted; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -88,7 +93,10 @@ def verify_command(
         task = bar.add_task("Verifying", total=None)
         try:
             found = verify(
-                ledger, head, lambda done, of: bar.update(task, completed=done, total=of)
+                ledger,
+                head,
+                lambda done, of: bar.update(task, completed=done, total=of),
+                curator_keys=curator_key or (),
             )
         except LedgerBroken as problem:
             if not as_json:
@@ -105,6 +113,8 @@ def verify_command(
         f"broken), {format_micro(found.paid)} paid in all."
     )
     print(f"Head to note elsewhere: {found.head}")
+    for key in found.curator_keys:
+        print(f"Curator's key to note elsewhere: {key}")
 
 
 @ledger_app.command("export")
@@ -142,36 +152,47 @@ def statement(
         if not ids:
             raise _bad("owner", owner, "has no contract in this ledger.")
         accounts = [queries.account(ledger, contract) for contract in ids]
-    document = {
-        "owner": owner,
-        "contracts": [_statement(account) for account in accounts],
-        "paid_micro": sum(account.paid or 0 for account in accounts),
-    }
-    if as_json:
-        print(json.dumps(document, ensure_ascii=False))
-    else:
-        _print_statement(document)
+        document = {
+            "owner": owner,
+            "contracts": [_statement(account) for account in accounts],
+            "paid_micro": sum(account.paid or 0 for account in accounts),
+        }
+        if as_json:
+            print(json.dumps(document, ensure_ascii=False))
+        else:
+            _print_statement(document)
 
 
 @contextmanager
 def _reading(where: str) -> Iterator[Ledger]:
     """The ledger asked for, which must be there; what is damaged is said in a sentence."""
-    from pathlib import Path
-
     from noisemarket.ledger.database import LEDGER_FILE
     from noisemarket.ledger.errors import LedgerError
     from noisemarket.ledger.store import open_ledger
 
-    if "://" not in where and not (Path(where) / LEDGER_FILE).is_file():
-        if Path(where).is_dir():
+    if "://" not in where:
+        folder = Path(where)
+        if url := _elsewhere(folder / "market.json"):
+            where = url
+        elif folder.is_dir() and not (folder / LEDGER_FILE).is_file():
             raise _bad("ledger", where, f"this folder holds no {LEDGER_FILE}.")
-        if not Path(where).is_file():
+        elif not folder.is_dir() and not folder.is_file():
             raise _bad("ledger", where, "is not there: name a run folder or a URL.")
     with open_ledger(where, create=False) as ledger:
         try:
             yield ledger
-        except (KeyError, TypeError, ValueError, IndexError):
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
             raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
+
+
+def _elsewhere(card: Path) -> str:
+    """The URL of a run's ledger, by the card of its job; empty if it is in the run folder."""
+    if not card.is_file():
+        return ""
+    try:
+        return str(json.loads(card.read_text(encoding="utf-8"))["ledger"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise _bad("ledger", str(card), "cannot be read: name the ledger itself.") from None
 
 
 def _statement(account: Account) -> dict[str, Any]:
@@ -287,18 +308,21 @@ def _print_statement(document: dict[str, Any]) -> None:
 
 def _list(jobs: list[Any], rows: Iterator[dict[str, Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from noisemarket.cli.common import console
-    from noisemarket.ledger.money import format_micro
+    from noisemarket.ledger.money import MOST, format_micro
 
     out = console()
     for job in jobs:
         state = "settled" if job.settled else "open"
+        limit = ", no budget" if job.budget == MOST else f" of {format_micro(job.budget)}"
         out.print(
             f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
-            f"{job.broken} broken), {format_micro(job.paid)} paid of {format_micro(job.budget)}.",
+            f"{job.broken} broken), {format_micro(job.paid)} paid{limit}.",
             markup=False,
         )
+        out.print(f"Curator's key: {job.curator_key}", markup=False)
     table = Table(box=None, pad_edge=False)
     for name in ("contract", "owner", "state"):
         table.add_column(name)
@@ -307,7 +331,7 @@ def _list(jobs: list[Any], rows: Iterator[dict[str, Any]]) -> None:
     for row in rows:
         paid = row["paid_micro"]
         table.add_row(
-            *(row["contract"][:12], row["owner"].replace("[", "\\["), row["state"]),
+            *(row["contract"][:12], Text(row["owner"]), row["state"]),
             *(f"{row['sigma']:g}", f"{row['saving']:g}", format_micro(row["payment_micro"])),
             f"{row['delivered']}/{row['rounds']}",
             "-" if paid is None else format_micro(paid),
@@ -317,6 +341,7 @@ def _list(jobs: list[Any], rows: Iterator[dict[str, Any]]) -> None:
 
 def _facts(facts: dict[str, Any], title: str) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from noisemarket.cli.common import console
     from noisemarket.ledger.money import format_micro
@@ -328,12 +353,13 @@ def _facts(facts: dict[str, Any], title: str) -> None:
         shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
         if name in ("payment", "paid_micro") and value is not None:
             name, shown = name.removesuffix("_micro"), format_micro(value)
-        table.add_row(name.replace("_", " "), shown.replace("[", "\\["))
+        table.add_row(name.replace("_", " "), Text(shown))
     out.print(table)
 
 
 def _rounds(rounds: list[dict[str, Any]]) -> None:
     from rich.table import Table
+    from rich.text import Text
 
     from noisemarket.cli.common import console
 
@@ -347,7 +373,7 @@ def _rounds(rounds: list[dict[str, Any]]) -> None:
     for each in rounds:
         numbers = (each["rho"], each["epsilon"])
         shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
-        reason = (each["reason"] or "").replace("[", "\\[")
+        reason = Text(each["reason"] or "")
         table.add_row(str(each["round"]), *shown, each["outcome"], reason)
     console().print(table)
 

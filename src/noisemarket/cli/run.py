@@ -11,19 +11,26 @@ from typing import Any
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
-from noisemarket.cli.common import Request, Stop, console, keep_scenario, progress, stoppable
+from noisemarket.cli.common import (
+    SURFACE,
+    Request,
+    Stop,
+    console,
+    keep_scenario,
+    progress,
+    stoppable,
+)
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.training import RoundResult
 from noisemarket.market import Outcome, check
 from noisemarket.market import run as market
 from noisemarket.market.baselines import NO_DP, UNIFORM, baseline
-from noisemarket.market.event_file import EVENTS
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.folder import JOB, SCENARIO
 from noisemarket.market.summary import summary
 from noisemarket.mechanisms.base import Progress
 from noisemarket.report.market import draw_market, market_table
-from noisemarket.runfolder import RunFolder
+from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 
 FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
@@ -34,7 +41,7 @@ EMBEDDED, FLOWER = "embedded", "flower"
 Market = Callable[[Callable[[Progress], None]], Iterable[Event]]
 """Starts a market, told who hears how negotiation goes; gives its events."""
 
-_FIRST_FILES = {SCENARIO, "status.json", "owners.csv", "owners.toml", "curator", "owners"}
+_FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
 """All that a run may have left that was killed before its job was opened."""
 
 _DROPPED = "Stopping: the round under way is dropped, those before it are kept."
@@ -55,12 +62,9 @@ def run(
     if engine not in (None, EMBEDDED, FLOWER):
         raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
     if resume is not None:
-        folder, scenario = _reopen(resume, request, full)
-        before = FLOWER if (folder.path / "curator" / EVENTS).exists() else EMBEDDED
-        if engine is not None and engine != before and (folder.path / JOB).exists():
-            raise BadInput("--engine", engine, f"the job was begun with {before}: go on with it.")
-        engine = engine or before
+        folder, scenario, engine = _reopen(resume, request, full, engine)
     else:
+        engine = engine or EMBEDDED
         if full:
             settings = [*FULL, *(request.settings or [])]
             request = Request(**{**vars(request), "settings": settings})
@@ -71,6 +75,7 @@ def run(
 
             FlowerOwners.check(scenario)
         folder = request.folder(scenario, f"{scenario.preset}-run")
+        folder.note(engine=engine)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
         outcome, compared = Outcome(), {}
@@ -94,25 +99,32 @@ def run(
     out = console()
     out.print(market_table(result))
     for owner, reason in outcome.broken.items():
-        out.print(f"Owner {owner} broke its contract: {reason}.")
-    out.print(f"Run folder: {folder.path}")
+        out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
+    out.print(f"Run folder: {folder.path}", markup=False)
     out.print(f"Ledger head: {outcome.head}", soft_wrap=True)
     pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    out.print(f"Figures: {pictures}", soft_wrap=True)
-    out.print(f"Look closer: noisemarket ledger ls {folder.path}", soft_wrap=True)
+    out.print(f"Figures: {pictures}", soft_wrap=True, markup=False)
+    out.print(f"Look closer: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False)
 
 
-def _reopen(resume: str, request: Request, full: bool) -> tuple[RunFolder, Scenario]:
+def _reopen(
+    resume: str, request: Request, full: bool, engine: str | None
+) -> tuple[RunFolder, Scenario, str]:
     path = Path(resume)
     given = request.file or request.preset or request.settings or request.out
     if given or request.seed is not None or request.learner or full:
         raise BadInput("--resume", resume, "give no scenario, setting, --full or --out beside it.")
-    if not (path / SCENARIO).is_file() or not (path / "status.json").is_file():
+    if not (path / SCENARIO).is_file() or not (path / STATUS).is_file():
         raise BadInput("--resume", resume, f"is no run folder: it has no {SCENARIO}.")
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
         raise BadInput("--resume", resume, "was made by another command.")
-    return RunFolder(path), load_scenario(path / SCENARIO)
+    scenario = load_scenario(path / SCENARIO)
+    before = str(read_status(path).get("engine", EMBEDDED))
+    if engine not in (None, before) and (path / JOB).exists():
+        raise BadInput("--engine", engine, f"the job was begun with {before}: go on with it.")
+    engine = engine or before
+    return RunFolder.reopen(path, engine=engine), scenario, engine
 
 
 def _embedded(
@@ -168,7 +180,8 @@ def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
     elif isinstance(event, RoundTrained):
         _round("training", event.result, event.rounds, bar, rounds)
     elif isinstance(event, Accused):
-        bar.console.print(f"Owner {event.owner}, round {event.round}: {event.reason}; refused.")
+        words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
+        bar.console.print(words, markup=False)
     elif isinstance(event, LeftOut):
         bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
 
@@ -215,5 +228,5 @@ def _finish(
 ) -> list[Path]:
     folder.write_json("summary.json", result)
     figures = draw_market(folder, outcome, compared)
-    folder.status("complete", rounds=result["rounds"], private=result["private"])
+    folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
     return figures

@@ -7,7 +7,8 @@ goes, and sends back what it offered and what was signed. Then the curator learn
 owner cannot choose the curator's luck, and of either side's preferences nothing is written down but
 its moves. What the curator learns comes one letter late, which slow learners hardly notice.
 
-Both players can be put aside as plain arrays and taken up again, by another process.
+The owner's player can be put aside as plain arrays and taken up again, by another process. The
+curator's need not: from the replies that came it learns all over again.
 """
 
 from __future__ import annotations
@@ -96,28 +97,6 @@ class _Player:
         self.played = 0
         self.deals = Deals.none()
 
-    def state(self) -> State:
-        """Everything that changes, as arrays."""
-        rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
-        return {
-            **rule,
-            "played": np.array([self.played]),
-            "stream": np.array(self._stream.state, dtype=np.uint64),
-            "offers": self.deals.offers,
-            "quotes": self.deals.quotes,
-            "signed": self.deals.signed,
-        }
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from what ``state`` gave."""
-        for name, value in state.items():
-            if name.startswith(_RULE):
-                setattr(self._rule, name.removeprefix(_RULE), np.array(value))
-        self.played = int(state["played"][0])
-        self._stream.state = [int(word) for word in state["stream"]]
-        moves = np.array(state["offers"], np.int64), np.array(state["quotes"], np.int64)
-        self.deals = Deals(*moves, np.array(state["signed"], bool))
-
 
 class OwnerByPost(_Player):
     """The owner's player: it alone knows the owner's rewards and where the owner signs.
@@ -164,11 +143,26 @@ class OwnerByPost(_Player):
 
     def state(self) -> State:
         """Everything that changes, as arrays."""
-        return super().state() | {"last": np.array([self._offer, self._quote])}
+        rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
+        return {
+            **rule,
+            "played": np.array([self.played]),
+            "stream": np.array(self._stream.state, dtype=np.uint64),
+            "offers": self.deals.offers,
+            "quotes": self.deals.quotes,
+            "signed": self.deals.signed,
+            "last": np.array([self._offer, self._quote]),
+        }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from what ``state`` gave."""
-        super().restore(state)
+        for name, value in state.items():
+            if name.startswith(_RULE):
+                setattr(self._rule, name.removeprefix(_RULE), np.array(value))
+        self.played = int(state["played"][0])
+        self._stream.state = [int(word) for word in state["stream"]]
+        moves = np.array(state["offers"], np.int64), np.array(state["quotes"], np.int64)
+        self.deals = Deals(*moves, np.array(state["signed"], bool))
         self._offer, self._quote = (int(move) for move in state["last"])
 
 
@@ -227,20 +221,6 @@ class CuratorByPost(_Player):
             quotes[i], signed[i] = quote, both
             self.played += 1
         self.deals = self.deals.then(reply.offers.astype(np.int64), quotes, signed, self._window)
-        self._sheet = None
-
-    def state(self) -> State:
-        """Everything that changes, as arrays; not to be asked for while a sheet is out."""
-        if self._sheet is not None:
-            raise BadInput("sheet", self._sheet.first, "is still out.")
-        last = np.array([self._offer, *self._pending])
-        return super().state() | {"last": last}
-
-    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        """Go on from what ``state`` gave."""
-        super().restore(state)
-        offer, at, quote, got = (float(value) for value in state["last"])
-        self._offer, self._pending = int(offer), (int(at), int(quote), got)
         self._sheet = None
 
 

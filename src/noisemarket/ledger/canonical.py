@@ -24,9 +24,10 @@ def parse(text: str | bytes) -> Any:
         text = text.decode()
     try:
         document = _decode(text)
+        same = canonical(document) == text
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    if canonical(document) != text:
+    if not same:
         raise ValueError("not canonical JSON")
     return document
 

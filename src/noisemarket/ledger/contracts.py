@@ -40,8 +40,8 @@ class Contract:
     protection (batch, steps, rate). ``protects`` says in words what the noise hides, and
     ``simulated`` that it comes from a seed and hides nothing from who knows it. Below
     ``minimum_share`` of the rounds nothing is paid; above, ``missed_rounds`` says what.
-    ``false_alarm`` is the chance that an honest owner is found in breach. It must be signed by
-    ``expires_at``. Times are ISO 8601 in UTC.
+    ``false_alarm`` is the chance that any honest owner of the whole job is found in breach. It must
+    be signed by ``expires_at``. Times are ISO 8601 in UTC.
     """
 
     job: str
@@ -78,7 +78,7 @@ class Contract:
         for name in _TEXTS:
             _text(name, getattr(self, name))
         for name in ("owner_key", "curator_key"):
-            if not isinstance(key := getattr(self, name), str) or not _HEX.fullmatch(key):
+            if not is_key(key := getattr(self, name)):
                 raise BadInput(name, key, "give a public key as 64 small hexadecimal digits.")
         for name in _NUMBERS:
             value = _number(name, getattr(self, name), infinite=name in _MAY_BE_INFINITE)
@@ -177,6 +177,16 @@ def owed(
     if delivered < Fraction(repr(minimum_share)) * rounds:
         return 0
     return payment * delivered // rounds
+
+
+def nonce_of(job: str, owner: str) -> str:
+    """The nonce of an owner's contract in a job: it has one contract there, and no second."""
+    return hashlib.sha256(f"{job}\0{owner}".encode()).hexdigest()[:32]
+
+
+def is_key(value: object) -> bool:
+    """Whether this is a public key as a contract names it."""
+    return isinstance(value, str) and _HEX.fullmatch(value) is not None
 
 
 def moment(name: str, value: object) -> datetime:

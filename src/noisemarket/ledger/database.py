@@ -28,7 +28,7 @@ class Database:
 
     def __init__(self, where: str | Path, *, create: bool) -> None:
         url = _url(where)
-        self.name = (url.database or "") if _is_sqlite(url) else url.render_as_string()
+        self.name = (url.database or "") if _is_sqlite(url) else _shown(url)
         self._read_only = False
         if _is_sqlite(url):
             self._engine = self._sqlite(Path(url.database or ""), create)
@@ -141,10 +141,14 @@ def _url(where: str | Path) -> URL:
             return url.set(drivername="postgresql+psycopg")
         if kind != "sqlite" or not url.database or url.query:
             remedy = "give a folder, a file or a URL that begins with postgresql://."
-            raise BadInput("ledger", url.render_as_string(), remedy)
+            raise BadInput("ledger", _shown(url), remedy)
         where = url.database
     path = Path(where)
     return URL.create("sqlite", database=str(path / LEDGER_FILE if path.is_dir() else path))
+
+
+def _shown(url: URL) -> str:
+    return url.difference_update_query(["password", "sslpassword"]).render_as_string()
 
 
 def _is_sqlite(url: URL) -> bool:

@@ -62,7 +62,7 @@ class Entry:
         """The body, read."""
         try:
             content = json.loads(self.body)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             content = None
         if not isinstance(content, dict):
             raise LedgerError(f"entry {self.seq} cannot be read: verify the ledger.")

@@ -15,7 +15,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import parse, read_number
-from noisemarket.ledger.contracts import Contract, moment, owed
+from noisemarket.ledger.contracts import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
     BROKEN,
     CLOSED_ONCE,
@@ -34,6 +34,8 @@ from noisemarket.ledger.errors import BadSignature
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import checked
 
+_ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
+
 
 class Senseless(Exception):
     """An entry that cannot follow what came before; says why, to go on after its number."""
@@ -46,7 +48,10 @@ class TooDear(Senseless):
 class _Open:
     """What has to be remembered of a contract until it is closed."""
 
-    __slots__ = ("contract", "delivered", "kept", "rounds", "seen", "stage", "terms")
+    __slots__ = (
+        *("contract", "delivered", "kept", "rho", "rho_cap", "rho_per_round", "rounds"),
+        *("seen", "stage", "terms"),
+    )
 
     def __init__(self, contract: Contract) -> None:
         self.contract: Contract | None = contract  # until it is signed
@@ -55,6 +60,8 @@ class _Open:
             *(contract.missed_rounds, contract.minimum_share),
         )
         self.rounds = contract.rounds
+        self.rho_per_round, self.rho_cap = contract.rho_per_round, contract.rho_cap
+        self.rho = 0.0  # of all rounds so far
         self.stage = OFFERED
         self.seen = 0  # one bit a round
         self.delivered = 0
@@ -64,7 +71,8 @@ class _Open:
 class History:
     """One job, as far as it has been told."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self.job = job
         self.stage = ""
         self.budget = 0
         self.curator_key = ""
@@ -154,6 +162,8 @@ class History:
         owner_keys = content["owner_keys"]
         if owner_keys is not None and not isinstance(owner_keys, dict):
             raise Senseless("has owner keys that are no table.")
+        if not is_key(content["curator_key"]):
+            raise Senseless("has a curator's key that is no public key.")
         self.budget = checked(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
@@ -164,6 +174,8 @@ class History:
         document = Contract.from_dict(content["contract"])
         if document.id != contract:
             raise Senseless("holds another contract than it names.")
+        if document.job != self.job:
+            raise Senseless(f"holds a contract of another job, {document.job}.")
         if contract in self.open:
             raise Senseless("offers a contract a second time.")
         if document.curator_key != self.curator_key:
@@ -245,13 +257,20 @@ def _round(
     if not 1 <= number <= held.rounds:
         raise Senseless(f"has round {number} of a contract of {held.rounds} rounds.")
     _expect(once, f"round:{contract}:{number}")
-    if not read_number(content["rho"]) >= 0.0:
+    rho = read_number(content["rho"])
+    if not rho >= 0.0:
         raise Senseless("has a negative rho.")
+    if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
+        raise Senseless(f"has rho {rho:g} where the contract says {held.rho_per_round:g} a round.")
     if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
         raise Senseless("gives no reason.")
     if held.seen >> number & 1:
         raise Senseless(f"has round {number} a second time.")
+    if held.rho + rho > held.rho_cap * (1.0 + _ROUNDING):
+        total, cap = held.rho + rho, held.rho_cap
+        raise Senseless(f"takes rho to {total:g}, above the contract's cap of {cap:g}.")
     held.seen |= 1 << number
+    held.rho += rho
     held.delivered += kind == DELIVERED
 
 

@@ -24,6 +24,9 @@ from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.errors import BadSignature
 
 KEY_FILE = "signing-key.pem"
+PRIVATE = "private.json"
+"""What else a party keeps secret, beside its key."""
+
 OWNER = "owner"
 CURATOR = "curator"
 _DOMAIN = b"noisemarket contract v1\0"
@@ -90,6 +93,10 @@ class KeyPair:
             raise BadSignature(f"this key is not the {role}'s of contract {contract.id[:12]}.")
         return self._private.sign(_message(role, contract)).hex()
 
+    def seal(self, purpose: str, document: bytes) -> str:
+        """This party's signature, in hexadecimal, under a document that is no contract."""
+        return self._private.sign(_sealed(purpose, document)).hex()
+
     def __repr__(self) -> str:
         return f"KeyPair({self.public_hex})"
 
@@ -123,11 +130,20 @@ class SignedContract:
 def holds(role: str, contract: Contract, signature: str) -> bool:
     """Whether this is the signature of the contract by the key that it names for this role."""
     key = contract.owner_key if role == OWNER else contract.curator_key
+    return _holds(key, _message(role, contract), signature)
+
+
+def sealed(purpose: str, document: bytes, key: str, seal: str) -> bool:
+    """Whether this is the seal of the document, for this purpose, by this public key."""
+    return _holds(key, _sealed(purpose, document), seal)
+
+
+def _holds(key: str, message: bytes, signature: str) -> bool:
     try:
         if signature != signature.lower() or len(signature) != 128:
             return False
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(key))
-        public.verify(bytes.fromhex(signature), _message(role, contract))
+        public.verify(bytes.fromhex(signature), message)
     except (InvalidSignature, ValueError, TypeError, AttributeError):
         return False
     return True
@@ -136,6 +152,10 @@ def holds(role: str, contract: Contract, signature: str) -> bool:
 def _message(role: str, contract: Contract) -> bytes:
     """What is signed: no other kind of document, role or version can have the same bytes."""
     return _DOMAIN + role.encode() + b"\0" + contract.bytes()
+
+
+def _sealed(purpose: str, document: bytes) -> bytes:
+    return b"noisemarket seal v1\0" + purpose.encode() + b"\0" + document
 
 
 def _refuse_open(path: Path, status: os.stat_result) -> None:

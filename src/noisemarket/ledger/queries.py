@@ -83,6 +83,7 @@ class JobStanding:
 
     job: str
     opened_at: str
+    curator_key: str
     budget: int
     contracts: int
     signed: int
@@ -98,10 +99,12 @@ def jobs(ledger: Ledger) -> Iterator[JobStanding]:
             query = select(ENTRIES.c.kind, func.count()).where(ENTRIES.c.job == entry.job)
             rows = connection.execute(query.group_by(ENTRIES.c.kind)).all()
         counts = {str(kind): int(number) for kind, number in rows}
+        said = entry.content()
         yield JobStanding(
             job=entry.job,
             opened_at=entry.recorded_at,
-            budget=entry.content()["budget"],
+            curator_key=str(said["curator_key"]),
+            budget=said["budget"],
             contracts=counts.get(OFFERED, 0),
             signed=counts.get(SIGNED, 0),
             paid=sum(e.content()["amount"] for e in ledger.entries(entry.job, kinds=[PAID])),

@@ -46,8 +46,11 @@ def settle(
 
     All in one transaction, or in several of ``batch`` contracts each, every one of which leaves a
     sound ledger to go on from. Called again with the same verdicts, in this or in another process,
-    even at the same time, it records nothing twice; with other verdicts it raises LedgerConflict.
+    even at the same time, it records nothing twice; with other verdicts it raises LedgerConflict,
+    and writes nothing of the transaction that has the conflict: those before it stay.
     """
+    if batch is not None and batch < 1:
+        raise BadInput("batch", batch, "give at least 1.")
     given = list(verdicts)
     contracts = _matched(ledger, job, given)
     entries: list[NewEntry] = []

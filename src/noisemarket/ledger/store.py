@@ -193,7 +193,7 @@ class Ledger:
         """Hold an entry against its job's history, which is first brought up to date."""
         told, history = self._histories.get(entry.job, (0, None))
         if history is None:
-            history = History()
+            history = History(entry.job)
         if told < count:
             rows = connection.execute(
                 select(*_ROW[2:7])

@@ -2,18 +2,20 @@
 
 Every hash is computed anew, every signature checked, every job's history told from its beginning.
 Entries are read in pages and forgotten; what is kept is what ``History`` keeps of open contracts
-and open jobs. Time is linear in the length of the ledger, and memory does not grow with it.
+and open jobs, and the curators' keys. Time is linear in the length of the ledger, and memory does
+not grow with it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 
 from noisemarket.errors import BadInput
+from noisemarket.ledger.contracts import is_key
 from noisemarket.ledger.entries import FIRST, OFFERED, OPENED, SETTLED, Entry, Head, entry_hash
 from noisemarket.ledger.errors import LedgerBroken
 from noisemarket.ledger.history import History, Senseless
@@ -33,21 +35,25 @@ class Verified:
     contracts_paid: int
     contracts_broken: int
     paid: int
+    curator_keys: tuple[str, ...]
 
 
 def verify(
     ledger: Ledger,
     expected_head: Head | str | None = None,
     watch: Callable[[int, int], None] | None = None,
+    *,
+    curator_keys: Collection[str] = (),
 ) -> Verified:
     """Check everything; raise LedgerBroken at the first entry that is wrong.
 
     ``expected_head`` was noted elsewhere, as ``count:hash`` or the hash alone: the ledger may have
     grown since, but must still hold that entry. Without it, nobody can tell that the last entries
-    were cut off together with the head, or that all was written anew. ``watch`` is told now and
-    then how many entries of how many have been read.
+    were cut off together with the head, or that all was written anew. ``curator_keys`` were noted
+    elsewhere, too: every job must be of one of them. ``watch`` is told now and then how many
+    entries of how many have been read.
     """
-    noted = _noted(expected_head)
+    noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
     with ledger.reading() as connection:
         row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
     if row is None:
@@ -55,7 +61,7 @@ def verify(
     length, final = row.length, row.hash
     found = noted == Head(0, FIRST)
     seq, last = 0, FIRST
-    tally = _Tally()
+    tally = _Tally(trusted)
     for entry in ledger.entries(until=length):
         if entry.seq != seq + 1:
             raise LedgerBroken(seq + 1, "is missing.")
@@ -85,13 +91,16 @@ def verify(
         contracts_paid=tally.contracts_paid,
         contracts_broken=tally.contracts_broken,
         paid=tally.paid,
+        curator_keys=tuple(tally.curator_keys),
     )
 
 
 class _Tally:
     """The histories of the jobs that are open, and the sums over those that are settled."""
 
-    def __init__(self) -> None:
+    def __init__(self, trusted: frozenset[str]) -> None:
+        self._trusted = trusted
+        self.curator_keys: dict[str, None] = {}  # in the order of their first job
         self.open: dict[str, History] = {}
         self.jobs = self.jobs_settled = 0
         self.contracts = self.contracts_paid = self.contracts_broken = self.paid = 0
@@ -99,7 +108,7 @@ class _Tally:
     def tell(self, entry: Entry) -> None:
         history = self.open.get(entry.job)
         if history is None:
-            history = History()
+            history = History(entry.job)
         before = (history.contracts, history.contracts_paid, history.contracts_broken, history.paid)
         try:
             history.tell(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
@@ -110,6 +119,10 @@ class _Tally:
         self.contracts_broken += history.contracts_broken - before[2]
         self.paid += history.paid - before[3]
         if entry.kind == OPENED:
+            if self._trusted and history.curator_key not in self._trusted:
+                reason = f"opens a job with another curator's key: {history.curator_key}."
+                raise LedgerBroken(entry.seq, f"({_short(entry)}) {reason}")
+            self.curator_keys[history.curator_key] = None
             self.jobs += 1
             self.open[entry.job] = history
         elif entry.kind == SETTLED:
@@ -167,6 +180,12 @@ def _noted(head: Head | str | None) -> Head | None:
     if not re.fullmatch(r"([0-9]{1,18}:)?[0-9a-f]{64}", text):
         raise BadInput("head", head, "give count:hash as verify printed it, or the hash.")
     return Head(int(count) if colon else -1, digest)
+
+
+def _key(text: str) -> str:
+    if not is_key(key := text.strip().lower()):
+        raise BadInput("curator key", text, "give 64 hexadecimal digits, as verify printed them.")
+    return key
 
 
 def _short(entry: Entry) -> str:

@@ -21,8 +21,16 @@ from noisemarket.privacy.compliance import (
 )
 
 FAR = 3.0
-"""Where nothing bounds an update (``paper``), uploads so many times longer than the usual one of
-their round are refused: a single owner must not move the model at will."""
+"""Where nothing bounds an update (``paper``), one that is so many times longer than the usual one
+of its round is refused: a single owner must not move the model at will."""
+
+ABSURD = 1.0
+"""Nor may it be longer than this for each parameter, root mean square, however few there are to
+compare it with: trained networks hardly have weights of that size."""
+
+FAR_LONGER = "far longer than usual"
+
+_SLACK = 3.0  # standard deviations by which an update may be longer than it looks under its noise
 
 
 class Watch:
@@ -45,10 +53,13 @@ class Watch:
         self._report = report
         self._pools: dict[int, Evidence] = {}
         self._accused: dict[int, dict[str, Any]] = {}
+        self._tested: dict[int, int] = {}
         for owner, fields in (state or {}).get("pools", {}).items():
             self._pools[int(owner)] = Evidence(**_read(fields))
         for owner, finding in (state or {}).get("accused", {}).items():
             self._accused[int(owner)] = finding
+        for owner, rounds_tested in (state or {}).get("tested", {}).items():
+            self._tested[int(owner)] = rounds_tested
 
     @property
     def accused(self) -> Mapping[int, dict[str, Any]]:
@@ -60,6 +71,7 @@ class Watch:
         return {
             "pools": {str(owner): _plain(asdict(pool)) for owner, pool in self._pools.items()},
             "accused": {str(owner): finding for owner, finding in self._accused.items()},
+            "tested": {str(owner): number for owner, number in self._tested.items()},
         }
 
     def present(self, round_number: int) -> list[int]:
@@ -67,18 +79,14 @@ class Watch:
         return [owner for owner in self._contracts if owner not in self._accused]
 
     def inspect(
-        self, round_number: int, weights: Weights, uploads: Mapping[int, Upload | None]
+        self, round_number: int, weights: Weights, uploads: Mapping[int, Upload]
     ) -> dict[int, str]:
-        """Whom to refuse in this round, and why."""
+        """Whom to refuse in this round, and why. Of what can be used: the screen has seen it."""
         refused: dict[int, str] = {}
-        sound = {
-            owner: upload
-            for owner, upload in sorted(uploads.items())
-            if upload is not None and upload.shape == weights.shape and np.isfinite(upload).all()
-        }  # what is malformed the screen refuses, and tells why
-        far = self._far(sound)
-        for owner, upload in sound.items():
-            found = far.get(owner) or self._judge(owner, upload)
+        longest = self._longest(uploads)
+        for owner, upload in sorted(uploads.items()):
+            self._tested[owner] = self._tested.get(owner, 0) + 1
+            found = self._judge(owner, upload, longest)
             if found is not None:
                 what, evidence = found
                 refused[owner] = what
@@ -91,58 +99,64 @@ class Watch:
         """What the finding about an owner's whole contract rests on."""
         if owner in self._accused:
             return dict(self._accused[owner])
-        if owner not in self._pools:
+        if owner not in self._tested:
             return {"checked": False}
-        pool = self._pools[owner]
-        return {
-            "checked": True,
-            "noise_ratio": pool.noise_ratio,
-            "z_score": pool.z_score if math.isfinite(pool.z_score) else None,
-        }
+        seen = {"checked": True, "rounds_checked": self._tested[owner]}
+        if (pool := self._pools.get(owner)) is None:
+            return seen
+        return seen | _plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
 
-    def _far(self, uploads: Mapping[int, Upload]) -> dict[int, tuple[str, dict[str, Any]]]:
-        """Uploads that nothing else bounds and that are far longer than usual.
+    def _longest(self, uploads: Mapping[int, Upload]) -> float:
+        """How long an update may be that its protection leaves free, as ``paper`` does.
 
-        With too few to compare, any length may be.
+        By what the round's updates are at most, under their noise: owners have noise of their own.
         """
-        free = {owner for owner in uploads if self._contracts[owner].protection == "paper"}
-        if not free or len(uploads) < 3:
-            return {}
-        lengths = {
-            owner: float(np.linalg.norm(upload.astype(np.float64)))
-            for owner, upload in uploads.items()
-        }
-        longest = FAR * float(np.median(list(lengths.values())))
-        return {
-            owner: ("far longer than usual", {"length": lengths[owner], "longest": longest})
-            for owner in free
-            if lengths[owner] > longest
-        }
+        free = [owner for owner in uploads if self._contracts[owner].protection == "paper"]
+        if not free:
+            return math.inf
+        bound = ABSURD * math.sqrt(uploads[free[0]].size)
+        if len(free) < 3:
+            return bound
+        squares = []
+        for owner in free:
+            size, variance = uploads[owner].size, self._contracts[owner].sigma ** 2
+            square = float(np.square(uploads[owner].astype(np.float64)).sum())
+            update = max(square - size * variance, 0.0)
+            unsure = math.sqrt(variance * (2.0 * size * variance + 4.0 * update))
+            squares.append(update + _SLACK * unsure)
+        usual = math.sqrt(float(np.median(squares)))
+        return min(bound, FAR * usual) if usual > 0.0 else bound
 
-    def _judge(self, owner: int, upload: Upload) -> tuple[str, dict[str, Any]] | None:
+    def _judge(
+        self, owner: int, upload: Upload, longest: float
+    ) -> tuple[str, dict[str, Any]] | None:
         contract = self._contracts[owner]
-        if contract.protection == "paper" and contract.sigma == 0.0:
-            return None  # neither noise nor a bound: nothing was promised
+        free = contract.protection == "paper"
         if contract.protection == "dp_sgd":
             reach = float(contract.settings["reach"])
             seen = check_steps(upload, contract.sigma, reach, self._rate)
         else:
-            clip = math.inf if contract.protection == "paper" else float(contract.clip or math.inf)
+            clip = longest if free else float(contract.clip or math.inf)
             seen = check_upload(upload, contract.sigma, clip, self._rate)
         if seen.verdict != "as contracted":
-            return seen.verdict, _shown(seen)
+            return _said(seen, free), _shown(seen)
         if seen.method in ("clip", "reach"):
             return None
         before = self._pools.get(owner)
         pool = check_pool([seen] if before is None else [before, seen], self._rate)
         self._pools[owner] = pool
         if pool.verdict != "as contracted":
-            return f"{pool.verdict} over the rounds so far", _shown(pool)
+            return f"{_said(pool, free)} over the rounds so far", _shown(pool)
         return None
 
 
+def _said(evidence: Evidence, free: bool) -> str:
+    """A verdict in words. Where nothing bounds an update, noise is not told from learning."""
+    return FAR_LONGER if free and evidence.verdict == "too much noise" else evidence.verdict
+
+
 def _shown(evidence: Evidence) -> dict[str, Any]:
-    return _plain(asdict(evidence)) | {"noise_ratio": evidence.noise_ratio}
+    return _plain({**asdict(evidence), "noise_ratio": evidence.noise_ratio})
 
 
 def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:

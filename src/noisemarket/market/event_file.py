@@ -20,7 +20,10 @@ FAILED, NEGOTIATING, ENDED = "failed", "negotiating", "ended"
 
 def to_line(event: Event) -> str:
     """One event, in one line."""
-    return note(type(event).__name__, **asdict(event))
+    values = asdict(event)
+    if isinstance(event, RoundTrained):
+        values["result"] = event.result.to_dict()
+    return note(type(event).__name__, **values)
 
 
 def note(kind: str, **values: Any) -> str:

@@ -4,7 +4,7 @@ scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
 curator/         the curator's key, checkpoint, metrics and model
-owners/          the accountant's journal and the key of the noise
+owners/          the accountant's journal and, until all is settled, the key of the noise
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
 
@@ -15,8 +15,10 @@ import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import BinaryIO
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive
 from noisemarket.privacy.noise_key import obtain_noise_key
 from noisemarket.runfolder import RunFolder
 
@@ -28,6 +30,7 @@ CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
 NOISE_KEY = "noise.key"
+LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,10 @@ class MarketFolder:
         for place in (self.curator, self.owners):
             place.mkdir(parents=True, exist_ok=True, mode=0o700)
 
+    def held(self) -> BinaryIO:
+        """The job, held against all other processes until this is closed."""
+        return exclusive(self.curator / LOCK, "folder")
+
     def noise_key(self) -> bytes:
         """The secret key of the owners' noise, drawn on the first call.
 
@@ -78,3 +85,12 @@ class MarketFolder:
         stands for all owners here, because one process plays them all.
         """
         return obtain_noise_key(self.owners / NOISE_KEY)
+
+    def forget_noise_key(self) -> None:
+        """Delete the key of the noise: whoever has it and the uploads can take the noise off."""
+        place = self.owners / NOISE_KEY
+        try:
+            place.unlink(missing_ok=True)
+        except OSError as problem:
+            reason = problem.strerror or str(problem)
+            raise NoisemarketError(f"{place} cannot be deleted: {reason}.") from None

@@ -17,10 +17,10 @@ from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.market.deals import Deals
 from noisemarket.market.folder import JOURNAL, JobCard, MarketFolder
-from noisemarket.market.parties import Owner, Terms, owner_folder
+from noisemarket.market.parties import Owner, Terms, owner_folder, terms_of
 from noisemarket.mechanisms.base import Progress
 from noisemarket.negotiation import Negotiation, negotiate
-from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order
 
@@ -29,12 +29,10 @@ EngineMaker = Callable[[Job], Engine]
 
 @dataclass(frozen=True)
 class Offer:
-    """A contract for the owner at this place, with what the owner holds it against."""
+    """A contract for the owner at this place."""
 
     place: int
     contract: Contract
-    budget: PrivacyBudget
-    terms: Terms
 
 
 class Owners(ABC):
@@ -104,6 +102,8 @@ class LocalOwners(Owners):
         self._scenario, self._folder = scenario, folder
         self._engine, self._threads = engine, threads
         self._owners: list[Owner] = []
+        self._terms: Terms | None = None
+        self._curator_key = ""
 
     @property
     def journal(self) -> Path:
@@ -116,6 +116,7 @@ class LocalOwners(Owners):
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
     ) -> Negotiation:
+        self._terms, self._curator_key = terms_of(self._scenario, card), curator_key
         return negotiate(self._scenario, threads=self._threads, watch=watch, stop=stop)
 
     def ready(self, made: Order) -> Order:
@@ -129,16 +130,20 @@ class LocalOwners(Owners):
                 owner_folder(self._folder.owners, deal.owner),
                 deal,
                 {"privacy_cost": secret.privacy_cost, "markup": secret.markup},
+                self._curator_key,
             )
             for deal, secret in zip(deals.deals, environment.population, strict=True)
         ]
         return {owner.deal.owner: owner.public_key for owner in self._owners}
 
     def accept(self, offers: Sequence[Offer], made: Order) -> dict[int, str]:
-        return {
-            one.place: self._owners[one.place].accept(one.contract, one.budget, one.terms)
-            for one in offers
-        }
+        assert self._terms is not None
+        signatures = {}
+        for one in offers:
+            budget, records = made.budgets[one.place], int(made.job.partition.sizes[one.place])
+            owner = self._owners[one.place]
+            signatures[one.place] = owner.accept(one.contract, budget, self._terms, records)
+        return signatures
 
     def keep(self, signed: Mapping[int, SignedContract]) -> None:
         for place, contract in signed.items():
@@ -152,3 +157,4 @@ class LocalOwners(Owners):
     ) -> None:
         for place, statement in statements.items():
             self._owners[place].keep_statement(statement, paid.get(place))
+        self._folder.forget_noise_key()

@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.protections import DPSGD, Protection
-from noisemarket.ledger.contracts import Contract
-from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract, holds
+from noisemarket.ledger.contracts import Contract, moment, nonce_of
+from noisemarket.ledger.errors import BadSignature
+from noisemarket.ledger.keys import CURATOR, OWNER, PRIVATE, KeyPair, SignedContract
 from noisemarket.market.deals import Deal
+from noisemarket.market.folder import JobCard
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement, protected
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.runfolder import write_whole
-
-PRIVATE = "private.json"
-"""An owner's secrets, in its folder."""
+from noisemarket.scenario import Scenario
+from noisemarket.training import protection_of
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,72 @@ class Terms:
     expires_at: str
 
 
+def terms_of(scenario: Scenario, card: JobCard) -> Terms:
+    """The terms of a scenario's job."""
+    market = scenario.market
+    return Terms(
+        job=card.job,
+        rounds=scenario.training.rounds,
+        protection=protection_of(scenario),
+        missed_rounds=market.missed_rounds,
+        minimum_share=market.minimum_share,
+        false_alarm=market.false_alarm,
+        offered_at=card.opened_at,
+        expires_at=card.expires_at,
+    )
+
+
 def privacy_cap(budget: PrivacyBudget, rounds: int) -> float:
     """The zCDP that a contract allows in all: that of its rounds, or the job's cap if lower."""
     return min(budget.rho_cap, rounds * budget.rho_per_round)
+
+
+def contract_of(
+    deal: Deal,
+    owner_key: str,
+    curator_key: str,
+    budget: PrivacyBudget,
+    terms: Terms,
+    records: int,
+) -> Contract:
+    """The contract that follows from a deal and the terms: what a curator offers, and what an owner
+    expects.
+
+    How many ``records`` the owner has counts where the protection's steps depend on it.
+    """
+    cap = privacy_cap(budget, terms.rounds)
+    settings = dict(asdict(terms.protection))  # type: ignore[call-overload]
+    clip, shards = settings.pop("clip", None), settings.pop("shards", None)
+    if isinstance(terms.protection, DPSGD):
+        settings["reach"] = terms.protection.reach(records)
+    return Contract(
+        job=terms.job,
+        owner=deal.owner,
+        owner_key=owner_key,
+        curator_key=curator_key,
+        saving=deal.saving,
+        sigma=deal.sigma,
+        payment=deal.payment,
+        protection=terms.protection.name,
+        clip=clip,
+        shards=shards,
+        settings=settings,
+        rounds=terms.rounds,
+        rho_per_round=budget.rho_per_round,
+        rho_cap=cap,
+        epsilon=gaussian_epsilon(cap, budget.delta),
+        delta=budget.delta,
+        neighbours=str(budget.neighbours),
+        protects=protected(budget.protection, budget.neighbours, budget.whole_owner),
+        whole_owner=budget.whole_owner,
+        simulated=budget.simulated,
+        missed_rounds=terms.missed_rounds,
+        minimum_share=terms.minimum_share,
+        false_alarm=terms.false_alarm,
+        offered_at=terms.offered_at,
+        expires_at=terms.expires_at,
+        nonce=nonce_of(terms.job, deal.owner),
+    )
 
 
 class Curator:
@@ -57,47 +123,12 @@ class Curator:
     def offer(
         self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: Terms, records: int
     ) -> Contract:
-        """A contract on these terms; the same whenever it is asked for, so a job can resume.
-
-        How many ``records`` the owner has counts where the protection's steps depend on it.
-        """
-        cap = privacy_cap(budget, terms.rounds)
-        settings = dict(asdict(terms.protection))  # type: ignore[call-overload]
-        clip, shards = settings.pop("clip", None), settings.pop("shards", None)
-        if isinstance(terms.protection, DPSGD):
-            settings["reach"] = terms.protection.reach(records)
-        nonce = hashlib.sha256(f"{terms.job}\0{deal.owner}".encode()).hexdigest()[:32]
-        return Contract(
-            job=terms.job,
-            owner=deal.owner,
-            owner_key=owner_key,
-            curator_key=self.public_key,
-            saving=deal.saving,
-            sigma=deal.sigma,
-            payment=deal.payment,
-            protection=terms.protection.name,
-            clip=clip,
-            shards=shards,
-            settings=settings,
-            rounds=terms.rounds,
-            rho_per_round=budget.rho_per_round,
-            rho_cap=cap,
-            epsilon=gaussian_epsilon(cap, budget.delta),
-            delta=budget.delta,
-            neighbours=str(budget.neighbours),
-            protects=protected(budget.protection, budget.neighbours, budget.whole_owner),
-            whole_owner=budget.whole_owner,
-            simulated=budget.simulated,
-            missed_rounds=terms.missed_rounds,
-            minimum_share=terms.minimum_share,
-            false_alarm=terms.false_alarm,
-            offered_at=terms.offered_at,
-            expires_at=terms.expires_at,
-            nonce=nonce,
-        )
+        """A contract on these terms; the same whenever it is asked for, so a job can resume."""
+        return contract_of(deal, owner_key, self.public_key, budget, terms, records)
 
     def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
-        """Sign what the owner has signed, if it has."""
+        """Sign what the owner has signed, if it has, and the offer still stands."""
+        _refuse_expired(contract)
         signature = self._key.sign(CURATOR, contract)
         signed = SignedContract(contract, owner_signature, signature)
         signed.verify(contract.owner_key, self.public_key)
@@ -105,10 +136,12 @@ class Curator:
 
 
 class Owner:
-    """An owner's desk: its key, its secrets, and the deal that it made."""
+    """An owner's desk: its key, its secrets, and the deal that it made with a curator."""
 
-    def __init__(self, folder: Path, deal: Deal, secrets: Mapping[str, float]) -> None:
-        self.folder, self.deal = folder, deal
+    def __init__(
+        self, folder: Path, deal: Deal, secrets: Mapping[str, float], curator_key: str
+    ) -> None:
+        self.folder, self.deal, self._curator_key = folder, deal, curator_key
         self._key = KeyPair.obtain(folder)
         keep_secrets(folder, secrets)
 
@@ -117,25 +150,25 @@ class Owner:
         """What others know it by."""
         return self._key.public_hex
 
-    def accept(self, contract: Contract, budget: PrivacyBudget, terms: Terms) -> str:
-        """Sign a contract, if it says what was agreed; refuse any other."""
-        agreed = (self.deal.owner, self.deal.saving, self.deal.sigma, self.deal.payment)
-        said = (contract.owner, contract.saving, contract.sigma, contract.payment)
-        asked, usual = (
-            (one.job, one.rounds, one.missed_rounds, one.minimum_share, one.false_alarm)
-            for one in (contract, terms)
-        )
-        same = said == agreed and asked == usual and contract.protection == terms.protection.name
-        if not same:
-            raise NoisemarketError(f"owner {self.deal.owner} refuses: that is not what it agreed.")
-        if contract.rho_cap > privacy_cap(budget, terms.rounds) * (1.0 + 1e-12):
-            raise NoisemarketError(f"owner {self.deal.owner} refuses: the cap is not its own.")
+    def accept(self, contract: Contract, budget: PrivacyBudget, terms: Terms, records: int) -> str:
+        """Sign a contract, if it is to the letter the one that was agreed; refuse any other."""
+        agreed = contract_of(
+            self.deal, self.public_key, self._curator_key, budget, terms, records
+        ).to_dict()
+        other = [name for name, value in contract.to_dict().items() if value != agreed[name]]
+        if other:
+            named = ", ".join(other)
+            raise NoisemarketError(f"owner {self.deal.owner} refuses: it agreed to other {named}.")
+        _refuse_expired(contract)
         return self._key.sign(OWNER, contract)
 
     def keep(self, signed: SignedContract) -> None:
         """Keep a copy of the contract, once the curator's signature holds."""
-        if not holds(CURATOR, signed.contract, signed.curator_signature):
-            raise NoisemarketError(f"owner {self.deal.owner} got no valid signature back.")
+        try:
+            signed.verify(self.public_key, self._curator_key)
+        except BadSignature:
+            message = f"owner {self.deal.owner} got no valid signature back."
+            raise NoisemarketError(message) from None
         document = {
             "contract": signed.contract.to_dict(),
             "owner_signature": signed.owner_signature,
@@ -145,7 +178,11 @@ class Owner:
 
     def keep_statement(self, statement: PrivacyStatement, paid: int | None) -> None:
         """Keep what was given up, and what it brought."""
-        document: dict[str, Any] = statement.to_dict() | {"text": statement.text(), "paid": paid}
+        document: dict[str, Any] = {
+            **statement.to_dict(),
+            "text": statement.text(),
+            "paid_micro": paid,
+        }
         write_whole(self.folder / "statement.json", json.dumps(document, indent=2) + "\n")
 
 
@@ -153,8 +190,29 @@ def keep_secrets(folder: Path, secrets: Mapping[str, Any]) -> None:
     """Write an owner's secrets into its folder, for its owner alone; what is there stays."""
     place = folder / PRIVATE
     if not place.exists():
-        write_whole(place, json.dumps(dict(secrets), indent=2) + "\n")
-        place.chmod(0o600)
+        _write_secret(place, json.dumps(dict(secrets), indent=2) + "\n")
+
+
+def _write_secret(place: Path, text: str) -> None:
+    """Write a file whole or not at all, which nobody but its owner can ever read."""
+    beside = place.with_name(f".{place.name}.new")
+    try:
+        beside.unlink(missing_ok=True)
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(file, "w", encoding="utf-8", newline="\n") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        beside.replace(place)
+    except OSError as problem:
+        reason = problem.strerror or str(problem)
+        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+
+
+def _refuse_expired(contract: Contract) -> None:
+    if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
+        remedy = "the offer has expired: begin the job anew."
+        raise BadInput("expires_at", contract.expires_at, remedy)
 
 
 def owner_folder(parent: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +20,14 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine, Weights
 from noisemarket.federated.local import LocalEngine
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.training import Checkpoint, RoundResult, State, save_arrays, train
+from noisemarket.federated.training import (
+    Checkpoint,
+    RoundResult,
+    State,
+    check_charges,
+    save_arrays,
+    train,
+)
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import entries
 from noisemarket.ledger.contracts import Contract
@@ -47,7 +54,8 @@ from noisemarket.market.events import (
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.folder import CHECKPOINT, JOB, METRICS, MODEL, JobCard, MarketFolder
 from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
-from noisemarket.market.parties import Curator, Terms, privacy_cap
+from noisemarket.market.parties import Curator, privacy_cap, terms_of
+from noisemarket.market.rounds import round_entries
 from noisemarket.mechanisms import mechanism
 from noisemarket.mechanisms.base import Progress
 from noisemarket.negotiation import Negotiation
@@ -83,6 +91,7 @@ def run(
     *,
     engine: EngineMaker | None = None,
     owners: Owners | None = None,
+    curator: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
     outcome: Outcome | None = None,
@@ -92,13 +101,15 @@ def run(
     """Run the market of a scenario in a folder, event by event; again, to resume it.
 
     ``engine`` makes what trains the job, by default worker processes on this machine. ``owners``
-    says where the owners are, by default in this process. ``watch`` hears how negotiation goes;
+    says where the owners are, by default in this process. The curator's key is in the folder
+    ``curator``, by default in the job's own. ``watch`` hears how negotiation goes;
     when ``stop`` returns True the job stops and can be resumed.
     """
     scenario, place = scenario or Scenario.from_preset("market"), MarketFolder(Path(folder))
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     owners = owners or LocalOwners(scenario, place, engine, threads)
-    return _Market(scenario, place, owners, outcome or Outcome(), stop).run(watch)
+    key = place.curator if curator is None else Path(curator)
+    return _Market(scenario, place, owners, key, outcome or Outcome(), stop).run(watch)
 
 
 def check(scenario: Scenario) -> None:
@@ -124,22 +135,29 @@ class _Market:
         scenario: Scenario,
         folder: MarketFolder,
         owners: Owners,
+        key: Path,
         outcome: Outcome,
         stop: Callable[[], bool] | None,
     ) -> None:
         self._scenario, self._folder, self._out = scenario, folder, outcome
-        self._owners, self._stop = owners, stop or (lambda: False)
+        self._owners, self._key, self._stop = owners, key, stop or (lambda: False)
 
     def run(self, watch: Callable[[Progress], None]) -> Iterator[Event]:
-        market = self._scenario.market
         self._folder.prepare()
+        with self._folder.held():
+            yield from self._steps(watch)
+
+    def _steps(self, watch: Callable[[Progress], None]) -> Iterator[Event]:
+        market = self._scenario.market
         resumed = (self._folder.path / JOB).exists()
         card = self._folder.card(market.ledger, market.valid_hours)
         with open_ledger(self._folder.ledger(card)) as ledger:
             started = time.monotonic()
-            curator = Curator(self._folder.curator)
+            curator = Curator(self._key)
             deals, environment, told = self._negotiate(card, curator, watch)
             made = self._order(environment, deals)
+            checkpoint = Checkpoint(self._folder.curator / CHECKPOINT, made.fingerprint)
+            state = self._state(card, made, checkpoint)
             keys = self._owners.keys(environment, deals)
             budget = self._budget()
             most = MOST if budget is None else budget
@@ -149,17 +167,11 @@ class _Market:
             started = self._took("negotiate", started)
             contracts = yield from self._sign(ledger, card, made, curator, deals, keys)
             started = self._took("sign", started)
-            state, watcher = yield from self._train(ledger, made, contracts)
+            watcher = yield from self._train(ledger, made, contracts, state, checkpoint)
             started = self._took("train", started)
-            yield from self._settle(ledger, card, contracts, state, watcher)
-            paid = {
-                place: self._out.payments[contract.owner]
-                for place, contract in contracts.items()
-                if contract.owner in self._out.payments
-            }
-            statements = {place: self._out.statements[place] for place in contracts}
-            self._owners.settled(statements, paid, self._out.head)
+            closing = self._settle(ledger, card, contracts, state, watcher)
             self._took("settle", started)
+            yield from closing
 
     def _negotiate(
         self, card: JobCard, curator: Curator, watch: Callable[[Progress], None]
@@ -183,6 +195,16 @@ class _Market:
         self._out.order = made = self._owners.ready(replace(made, budgets=budgets))
         return made
 
+    def _state(self, card: JobCard, made: Order, checkpoint: Checkpoint) -> State:
+        """Where training stands, if it is this job's."""
+        state = checkpoint.load()
+        if state is None:
+            state = made.start()
+            state.extra = {"job": card.job}
+        elif state.extra.get("job") != card.job:
+            raise BadInput("checkpoint", str(checkpoint.path), f"is not of the job in {JOB}.")
+        return state
+
     def _budget(self) -> int | None:
         given = self._scenario.market.budget
         return None if given == "none" else to_micro(float(given), "market.budget")
@@ -197,17 +219,7 @@ class _Market:
         keys: Mapping[str, str],
     ) -> Generator[Event, None, dict[int, Contract]]:
         """Offer, sign and record a contract with every owner; gives the contracts by place."""
-        market = self._scenario.market
-        terms = Terms(
-            job=card.job,
-            rounds=made.plan.rounds,
-            protection=made.job.protection,
-            missed_rounds=market.missed_rounds,
-            minimum_share=market.minimum_share,
-            false_alarm=market.false_alarm,
-            offered_at=card.opened_at,
-            expires_at=card.expires_at,
-        )
+        terms = terms_of(self._scenario, card)
         before = {known.owner: known.id for known in documents(ledger, card.job)}
         recorded = signatures(ledger, card.job)
         contracts: dict[int, Contract] = {}
@@ -221,7 +233,7 @@ class _Market:
                 if before.get(contract.owner, contract.id) != contract.id:
                     remedy = "has signed another contract in this job: restore its scenario."
                     raise BadInput("owner", contract.owner, remedy)
-                offers.append(Offer(place, contract, budget, terms))
+                offers.append(Offer(place, contract))
             signed = {
                 one.place: SignedContract(one.contract, *recorded[one.contract.id])
                 for one in offers
@@ -233,12 +245,12 @@ class _Market:
                 if one.place in accepted:
                     signature = accepted[one.place]
                     signed[one.place] = curator.countersign(one.contract, signature)
-            self._owners.keep(signed)
             lines = []
             for place in sorted(signed):
                 contracts[place] = signed[place].contract
                 lines += [entries.offered(contracts[place]), entries.signed(signed[place])]
             ledger.append(lines)
+            self._owners.keep(signed)
             for place in sorted(signed):
                 contract = contracts[place]
                 yield Signed(
@@ -253,11 +265,14 @@ class _Market:
         return contracts
 
     def _train(
-        self, ledger: Ledger, made: Order, contracts: dict[int, Contract]
-    ) -> Generator[Event, None, tuple[State, Watch]]:
-        """Train under contract, watching the uploads; gives the state and the watch back."""
-        checkpoint = Checkpoint(self._folder.curator / CHECKPOINT, made.fingerprint)
-        state = checkpoint.load() or made.start()
+        self,
+        ledger: Ledger,
+        made: Order,
+        contracts: dict[int, Contract],
+        state: State,
+        checkpoint: Checkpoint,
+    ) -> Generator[Event, None, Watch]:
+        """Train under contract from this state on, watching the uploads; gives the watch back."""
         findings: list[Accused] = []
 
         def report(owner: int, number: int, reason: str, evidence: dict[str, object]) -> None:
@@ -266,19 +281,18 @@ class _Market:
         market, rounds = self._scenario.market, made.plan.rounds
         watcher = Watch(contracts, market.false_alarm, rounds, report, state.extra)
 
-        def inspect(
-            number: int, weights: Weights, uploads: Mapping[int, Upload | None]
-        ) -> dict[int, str]:
+        def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = watcher.inspect(number, weights, uploads)
-            state.extra = watcher.state()
+            state.extra |= watcher.state()
             return refused
 
         def present(number: int) -> Sequence[int]:
             return self._owners.present(watcher.present(number))
 
         with JournalledAccountant(self._owners.journal, made.budgets) as accountant:
-            for result in state.results:
-                self._record(ledger, contracts, result)
+            check_charges(accountant, state)
+            for lines in round_entries(contracts, accountant, state.results):
+                ledger.append(lines)
             self._metrics(state.results)
             if state.round_number < rounds:
                 with self._engine(made, contracts) as at_work:
@@ -287,18 +301,19 @@ class _Market:
                         present,
                     )  # fmt: skip
                     for result in steps:
-                        self._record(ledger, contracts, result)
+                        for lines in round_entries(contracts, accountant, [result]):
+                            ledger.append(lines)
                         self._metrics([result])
                         yield from findings
                         findings.clear()
                         yield RoundTrained(result, rounds)
                         if self._stop() and state.round_number < rounds:
                             raise Interrupted(f"stopped after {result.number} of {rounds} rounds.")
-            self._out.statements = [accountant.statement(b.owner) for b in made.budgets]
+            self._out.statements = list(made.statements(accountant))
         self._out.results = list(state.results)
         model = self._folder.curator / MODEL
         save_arrays(model, weights=state.weights, averaged=state.averaged)
-        return state, watcher
+        return watcher
 
     def _engine(self, made: Order, contracts: Mapping[int, Contract]) -> Engine:
         places = {contract.owner: place for place, contract in contracts.items()}
@@ -315,31 +330,11 @@ class _Market:
 
     def _metrics(self, results: list[RoundResult]) -> None:
         folder = RunFolder(self._folder.curator)
-        lines = "".join(json.dumps(asdict(result)) + "\n" for result in results)
+        lines = "".join(json.dumps(result.to_dict()) + "\n" for result in results)
         if not results or results[0].number == 1:
             folder.write_text(METRICS, lines)
         else:
             folder.append(METRICS, lines)
-
-    def _record(
-        self, ledger: Ledger, contracts: Mapping[int, Contract], result: RoundResult
-    ) -> None:
-        """Put a round on the ledger: what came, what did not, and what was refused."""
-        came, refused = set(result.delivered), dict(result.refused)
-        lines = []
-        for owner, contract in contracts.items():
-            number = result.number
-            if owner in came:
-                lines.append(entries.delivered(contract, number))
-            elif refused.get(owner) == "missing":
-                lines.append(
-                    entries.missed(contract, number, "no upload came", contract.rho_per_round)
-                )
-            elif owner in refused:
-                lines.append(entries.refused(contract, number, refused[owner]))
-            else:
-                lines.append(entries.missed(contract, number, "took no part"))
-        ledger.append(lines)
 
     def _settle(
         self,
@@ -348,8 +343,8 @@ class _Market:
         contracts: Mapping[int, Contract],
         state: State,
         watcher: Watch,
-    ) -> Iterator[Event]:
-        """Verify, pay, close."""
+    ) -> list[Event]:
+        """Verify, pay, close, and tell the owners; gives what is to be told to others."""
         came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
         for result in state.results:
             for owner in result.delivered:
@@ -364,21 +359,23 @@ class _Market:
                 evidence = {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
             verdicts.append(Verdict(contract.id, kept, came[owner], evidence))
         settlement = settle(ledger, card.job, verdicts, batch=AT_ONCE)
-        for contract, verdict in zip(contracts.values(), verdicts, strict=True):
+        told: list[Event] = []
+        paid: dict[int, int] = {}
+        for (place, contract), verdict in zip(contracts.items(), verdicts, strict=True):
             found = (contract.owner, contract.id)
-            yield Verified(*found, verdict.kept, verdict.delivered, verdict.evidence)
+            told.append(Verified(*found, verdict.kept, verdict.delivered, verdict.evidence))
             if verdict.kept:
-                amount = settlement.payments[contract.id]
+                paid[place] = amount = settlement.payments[contract.id]
                 self._out.payments[contract.owner] = amount
-                yield Paid(*found, amount)
+                told.append(Paid(*found, amount))
             else:
                 self._out.broken[contract.owner] = str(verdict.evidence.get("reason", ""))
-                yield Broken(*found, verdict.evidence)
+                told.append(Broken(*found, verdict.evidence))
         self._out.head = str(ledger.head())
-        yield Settled(
-            card.job, settlement.total, len(settlement.payments), len(settlement.broken),
-            self._out.head,
-        )  # fmt: skip
+        statements = {place: self._out.statements[place] for place in contracts}
+        self._owners.settled(statements, paid, self._out.head)
+        numbers = settlement.total, len(settlement.payments), len(settlement.broken)
+        return [*told, Settled(card.job, *numbers, self._out.head)]
 
     def _took(self, step: str, since: float) -> float:
         now = time.monotonic()

@@ -23,12 +23,12 @@ def deployed(result: RoundResult | None) -> float | None:
 def summary(
     outcome: Outcome, baselines: Mapping[str, RoundResult | None] | None = None
 ) -> dict[str, Any]:
-    """Everything that ``run --json`` prints. Money is in units here, exact in the ledger."""
+    """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
     deals, negotiation = outcome.deals, outcome.negotiation
     assert deals is not None
     assert negotiation is not None
     last = outcome.results[-1] if outcome.results else None
-    paid = np.array([outcome.payments.get(deal.owner, 0) for deal in deals.deals]) / MICRO
+    paid = [outcome.payments.get(deal.owner, 0) for deal in deals.deals]
     first = outcome.statements[0]
     answers = baselines or {}
     scenario = negotiation.scenario
@@ -51,15 +51,16 @@ def summary(
         "contracts_broken": len(outcome.broken),
         "broken": dict(outcome.broken),
         "left_out": dict(outcome.left_out),
-        "total_paid": float(paid.sum()),
-        "paid": spread(paid),
+        "total_paid": sum(paid) / MICRO,
+        "total_paid_micro": sum(paid),
+        "paid": spread(np.array(paid) / MICRO),
         "sigma": spread(np.array([deal.sigma for deal in deals.deals])),
         "rho": spread(np.array([one.rho_total for one in outcome.statements])),
         "epsilon": spread(np.array([one.epsilon for one in outcome.statements])),
         "delta": first.delta,
         "neighbours": str(first.neighbours),
         "guaranteed": all(one.guaranteed for one in outcome.statements),
-        "private": not any(one.simulated for one in outcome.statements),
+        "secure_noise": not any(one.simulated for one in outcome.statements),
         "seconds": {step: round(value, 3) for step, value in outcome.seconds.items()},
         "ledger_head": outcome.head,
     }

@@ -1,0 +1,130 @@
+"""A run folder is one run's at a time, and says how that run stands."""
+
+import json
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+import pytest
+
+from noisemarket import runfolder
+from noisemarket.errors import BadInput
+from noisemarket.files import exclusive
+from noisemarket.runfolder import LOCK, RunFolder
+
+posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+
+
+def status(path: Path) -> dict[str, object]:
+    return dict(json.loads((path / "status.json").read_text()))
+
+
+def names(path: Path) -> set[str]:
+    return {one.name for one in path.iterdir()}
+
+
+def test_a_run_goes_on_where_it_began(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RunFolder.create(str(path), "x") as folder:
+        folder.note(engine="flower")
+        folder.status("incomplete", problem="stopped")
+    early = "2020-01-01T00:00:00+00:00"
+    folder.write_json("status.json", status(path) | {"started": early})
+    with RunFolder.reopen(path, engine="flower") as again:
+        said = status(path)
+        assert (said["state"], said["started"], said["engine"]) == ("running", early, "flower")
+        assert "problem" not in said
+        again.status("complete", rounds=3)
+    said = status(path)
+    assert (said["state"], said["started"], said["engine"]) == ("complete", early, "flower")
+    assert said["rounds"] == 3
+
+
+def test_what_breaks_a_run_keeps_its_facts(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    folder = RunFolder.create(str(path), "x")
+    folder.note(engine="flower")
+    with pytest.raises(KeyError), folder:
+        raise KeyError("no")
+    said = status(path)
+    assert (said["state"], said["engine"]) == ("incomplete", "flower")
+    assert names(path) == {"status.json"}
+
+
+@posix
+def test_one_run_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    with RunFolder.create(str(path), "x") as folder:
+        folder.write_text("ledger.sqlite", "money")
+        before = status(path)
+        with pytest.raises(BadInput, match=r"--resume = .*r: is in use by another run\."):
+            RunFolder.reopen(path)
+        with pytest.raises(BadInput, match=r"--out = .*r: is in use by another run\."):
+            RunFolder.create(str(path), "x", overwrite=True)
+        assert status(path) == before
+        assert names(path) == {"status.json", "ledger.sqlite", LOCK}
+    RunFolder.reopen(path).__exit__(None, None, None)
+    assert names(path) == {"status.json", "ledger.sqlite"}
+
+
+@posix
+def test_a_folder_that_is_let_go_is_free(tmp_path: Path) -> None:
+    """Without having been left as a context, and without a word about a file still open."""
+    path = tmp_path / "r"
+    RunFolder.create(str(path), "x")
+    with RunFolder.reopen(path):
+        pass
+
+
+def test_replaced_in_place(tmp_path: Path) -> None:
+    path, outside = tmp_path / "r", tmp_path / "outside"
+    outside.mkdir()
+    (outside / "kept").touch()
+    with RunFolder.create(str(path), "x") as folder:
+        folder.write_text("sub/a.txt", "old")
+        (path / "link").symlink_to(outside)
+    (path / LOCK).touch()  # as a run that was killed leaves it
+    with pytest.raises(BadInput, match="exists already"):
+        RunFolder.create(str(path), "x")
+    with RunFolder.create(str(path), "x", overwrite=True):
+        assert names(path) == {"status.json", LOCK}
+    assert names(outside) == {"kept"}
+
+
+def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "text").touch()
+    for overwrite in (False, True):
+        with pytest.raises(BadInput, match="no run folder"):
+            RunFolder.create(str(tmp_path), "x", overwrite=overwrite)
+    assert names(tmp_path) == {"text"}
+
+
+@posix
+def test_a_lock_that_was_just_removed_is_taken_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run before removes its lock between our opening it and our holding it."""
+    tries = []
+
+    def late(path: Path, field: str) -> BinaryIO:
+        file = exclusive(path, field)
+        tries.append(file)
+        if len(tries) == 1:
+            path.unlink()
+        elif len(tries) == 2:
+            path.unlink()
+            path.touch()
+        return file
+
+    monkeypatch.setattr(runfolder, "exclusive", late)
+    with RunFolder.create(str(tmp_path / "r"), "x"):
+        assert [file.closed for file in tries] == [True, True, False]
+        with pytest.raises(BadInput, match="in use"):
+            exclusive(tmp_path / "r" / LOCK, "--out")
+
+
+def test_a_status_that_cannot_be_read(tmp_path: Path) -> None:
+    for damage in ("{", "5", ""):
+        (tmp_path / "status.json").write_text(damage)
+        with pytest.raises(BadInput, match=r"status\.json: cannot be read\."):
+            RunFolder.reopen(tmp_path)
