@@ -25,14 +25,15 @@ PUBLIC_NAMES = "__init__"
 ROOMS_BELOW: dict[str, set[str]] = {
     "errors": set(),
     "cores": set(),
+    "files": {"errors"},
     "game": {"errors"},
-    "runfolder": {"errors"},
+    "runfolder": {"errors", "files"},
     "learning": {"errors", "game"},
     "mechanisms": {"errors", "game", "learning"},
     "scenario": {"errors", "game", "learning"},
     "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
 }
-ROOMS_BELOW["privacy"] = {"errors"}
+ROOMS_BELOW["privacy"] = {"errors", "files"}
 ROOMS_BELOW["federated"] = {"cores", "errors", "privacy"}
 ROOMS_BELOW["ledger"] = {"errors"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
@@ -68,6 +69,12 @@ NUMPY_FILE_CALLS = {
     *("save", "savez", "savez_compressed", "savetxt"),
 }
 
+FLOWER_IN_PUBLIC = {
+    *("flwr.app", "flwr.clientapp", "flwr.clientapp.mod"),
+    *("flwr.serverapp", "flwr.serverapp.strategy"),
+}
+"""What may be imported of Flower, here and in the examples: the rest changes without notice."""
+
 MOST_LINES = 400
 
 
@@ -84,6 +91,8 @@ def complaints(file: PurePosixPath, source: str) -> list[str]:
         found.append(f"has {lines} lines, more than {MOST_LINES}")
 
     may_import = ROOMS_BELOW.get(room, set()) | {room}
+    for line, module in private_flower(file, tree):
+        found.append(f"line {line}: {module} is not public in Flower")
     for line, module in imports(file, tree):
         top, _, inside = module.partition(".")
         if top == PACKAGE:
@@ -96,6 +105,13 @@ def complaints(file: PurePosixPath, source: str) -> list[str]:
         for line, call in file_calls(tree):
             found.append(f"line {line}: {room} is pure and may not call {call}")
     return list(dict.fromkeys(found))
+
+
+def private_flower(file: PurePosixPath, tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """Line and name of every module of Flower that is imported and is not public."""
+    for line, module in imports(file, tree):
+        if module.partition(".")[0] == "flwr" and module not in FLOWER_IN_PUBLIC:
+            yield line, module
 
 
 def allowed_in_pure_room(file: PurePosixPath, top: str) -> bool:
@@ -163,6 +179,27 @@ def test_house_rules(file: PurePosixPath) -> None:
 
 
 @pytest.mark.parametrize(
+    "file",
+    sorted([*(ROOT / "examples").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]),
+    ids=lambda file: file.name,
+)
+def test_examples_use_of_flower_what_is_public(file: Path) -> None:
+    if "peers" not in file.parts:  # these measure Flower's own simulation
+        tree = ast.parse(file.read_text(encoding="utf-8"))
+        assert list(private_flower(PurePosixPath(file.name), tree)) == []
+
+
+def test_the_app_that_is_written_uses_of_flower_what_is_public(tmp_path: Path) -> None:
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from noisemarket.flower.app import write_app
+
+    files = list(write_app(tmp_path / "app").rglob("*.py"))
+    trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
+    assert len(trees) == 3
+    assert not [seen for tree in trees for seen in private_flower(PurePosixPath("app.py"), tree)]
+
+
+@pytest.mark.parametrize(
     ("file", "line"),
     [("src/noisemarket/__init__.py", '__version__ = "{}"'), ("CITATION.cff", "version: {}")],
 )
@@ -196,6 +233,8 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("report/figures.py", "import matplotlib\nopen('x')"),
         ("runfolder.py", "from noisemarket import __version__"),
         ("cli/__init__.py", "from noisemarket import Scenario"),
+        ("flower/api.py", "from flwr.app import Message\nfrom flwr.clientapp.mod import a_mod"),
+        ("flower/x.py", "from flwr.serverapp import Grid\nimport flwr.serverapp.strategy"),
     ],
 )
 def test_good_code_passes(file: str, code: str) -> None:
@@ -234,6 +273,10 @@ def test_good_code_passes(file: str, code: str) -> None:
         ("learning/x.py", "open('x')", "pure and may not call open"),
         ("learning/compiled/x.py", "Path('x').write_text('')", "may not call ?.write_text"),
         ("game/x.py", "np.savetxt('x', [])", "pure and may not call np.savetxt"),
+        ("flower/x.py", "import flwr", "flwr is not public in Flower"),
+        ("flower/x.py", "from flwr.common import log", "flwr.common is not public in Flower"),
+        ("flower/x.py", "import flwr.serverapp.strategy.fedavg", "is not public in Flower"),
+        ("cli/x.py", "def f():\n    from flwr.supercore import x", "is not public in Flower"),
         ("cli/x.py", "1\n" * MOST_LINES, f"has {MOST_LINES + 2} lines"),
     ],
 )

@@ -117,7 +117,8 @@ def test_no_option_is_made_up() -> None:
         *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
         *("--enable-supernode-auth", "--disable-runtime-dependency-installation", "--name"),
         *("--superlink", "--root-certificates", "--auth-supernode-private-key"),
-        *("--node-config", "--stream", "--run-config"),
+        *("--node-config", "--stream", "--run-config", "--trusted-entities"),
+        "--fleet-api-address",
     }
     tools = benchmarks | flower | {"--strict"}  # of mypy
     for page in PAGES:

@@ -41,4 +41,4 @@ class Interrupted(NoisemarketError):
 def _shown(value: object) -> str:
     text = value if isinstance(value, str) else repr(value)
     text = " ".join(text.split())
-    return text if len(text) <= 80 else text[:77] + "..."
+    return text if len(text) <= 120 else f"{text[:48]}...{text[-69:]}"  # a path's end says most

@@ -15,11 +15,12 @@ from torch import nn
 
 from noisemarket.audit import BUGS, AuditResult, Buggy, Target, audit, bugs_of
 from noisemarket.audit import canaries as made
+from noisemarket.audit.attack import LEAST_SIGMA
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
-from noisemarket.privacy.noise import SecureNoise, SimulatedNoise
+from noisemarket.privacy.noise import KeyedNoise, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours
 
 SMALL = Target(partial(CNN, (2, 3), 4, 10, 16), (1, 16, 16))
@@ -120,6 +121,17 @@ def test_a_repeated_noise_is_caught() -> None:
 def test_secure_noise_is_the_default() -> None:
     result = audit(Sharded(shards=1), trials=20, target=PLAIN)
     assert result.private
+    assert result.source == SecureNoise.name
+
+
+@pytest.mark.parametrize("name", ["sharded", "dp_sgd"])
+def test_the_least_sigma_is_not_rounded_off(name: str) -> None:
+    right = {"sharded": Sharded(), "dp_sgd": DPSGD()}[name]
+    result = audit(right, sigma=LEAST_SIGMA, trials=20, noise=SimulatedNoise(1))
+    assert result.passed
+    assert min(check.ratio for check in result.noise) > 0.9
+    with pytest.raises(BadInput, match="rounded off"):
+        audit(right, sigma=0.99 * LEAST_SIGMA)
 
 
 def test_paper_leaks_and_says_so() -> None:
@@ -230,7 +242,8 @@ def test_command_ends_with_1_on_a_breach(
     assert code == 1
     assert document["passed"] is False
     assert document["bug"] == "no_clipping"
-    assert document["private"] is True
+    assert document["secure_noise"] is True
+    assert document["source"] == KeyedNoise.name
     assert document["mu_low"] > document["mu"]
 
 
@@ -260,18 +273,28 @@ def test_command_shows_the_controls(tmp_path: Path, capsys: pytest.CaptureFixtur
         ["--bug", "less_noise", "--controls"],
         ["--set", "shards=1", "--bug", "batch_clipping"],
         ["--set", "delta=2"],
+        ["--sigma", "1e-12"],
+        ["--set", "clip=1e30"],
+        ["--set", "clip=1e-30"],
+        ["--set", "shard_rate=1e30"],
+        ["--set", "clip=1e30", "--controls"],
     ],
 )
-def test_bad_input_ends_with_2_and_leaves_nothing(
+def test_bad_input_ends_with_2_and_changes_nothing(
     options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = tmp_path / "run"
-    code, out, err = command(capsys, *options, "--out", str(folder))
-    assert code == 2
-    assert out == ""
-    assert err.startswith("noisemarket: ")
-    assert err.count("\n") == 1
+    folder, earlier = tmp_path / "run", tmp_path / "earlier"
+    earlier.mkdir()
+    (earlier / "status.json").write_text("{}")
+    for more in (["--out", str(folder)], ["--out", str(earlier), "--overwrite"]):
+        code, out, err = command(capsys, *options, *more)
+        assert code == 2
+        assert out == ""
+        assert err.startswith("noisemarket: ")
+        assert err.count("\n") == 1
     assert not folder.exists()
+    assert [path.name for path in earlier.iterdir()] == ["status.json"]
+    assert (earlier / "status.json").read_text() == "{}"
 
 
 def test_secure_noise_has_no_streams() -> None:

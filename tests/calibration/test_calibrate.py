@@ -18,10 +18,10 @@ import pytest
 from tests.tiny_images import write_images
 
 from noisemarket.calibration.grid import Grid, Setting
-from noisemarket.calibration.measure import measure, point_order
+from noisemarket.calibration.measure import fingerprint, measure, point_order
 from noisemarket.calibration.points import Point, Points, read_points
 from noisemarket.cli import main
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.surface_file import read_surface
@@ -124,6 +124,13 @@ def test_without_an_average_the_last_model_counts(
     assert list((tmp_path / "kept").iterdir()), "until the point is safe"
 
 
+def rounds_kept(checkpoint: Path) -> int:
+    if not checkpoint.exists():
+        return 0
+    with np.load(checkpoint) as kept:
+        return int(kept["round_number"])
+
+
 def test_killed_in_the_middle_of_a_point_and_resumed(
     images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
@@ -133,7 +140,7 @@ def test_killed_in_the_middle_of_a_point_and_resumed(
     with subprocess.Popen(run, cwd=tmp_path, stdout=quiet, stderr=quiet) as process:
         end = time.monotonic() + 60
         second = folder / "checkpoints" / f"{Setting(0.3, 1.0, 1).name}.npz"
-        while not second.exists():
+        while rounds_kept(second) < 1:
             assert process.poll() is None
             assert time.monotonic() < end
             time.sleep(0.005)
@@ -141,8 +148,7 @@ def test_killed_in_the_middle_of_a_point_and_resumed(
     assert json.loads((folder / "status.json").read_text())["state"] == "running"
     first = (folder / "points.jsonl").read_bytes()
     assert first.count(b"\n") == 1
-    with np.load(second) as kept:
-        assert 1 <= int(kept["round_number"]) < ROUNDS, "it goes on in the middle of a point"
+    assert 1 <= rounds_kept(second) < ROUNDS, "it goes on in the middle of a point"
     (folder / "points.jsonl").write_bytes(first + b'{"sigma": 0.3, "be')
     done = call("calibrate", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -180,12 +186,17 @@ def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -
 def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
     """A calibration's folder whose points lie on the printed surface, the last few left out."""
     folder.mkdir()
+    (folder / "status.json").write_text("{}")
     scenario = Scenario.from_preset("paper", noise="simulated", data="nowhere")
     (folder / "scenario.toml").write_text(dump_scenario(scenario))
-    plan = {"name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper"}
+    alike = fingerprint(scenario, "data")
+    plan = {
+        "name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper",
+        "data": "data", "fingerprint": alike,
+    }  # fmt: skip
     (folder / "calibration.json").write_text(json.dumps(plan))
     settings = list(grid.settings(1))
-    with Points(folder / "points.jsonl") as points:
+    with Points(folder / "points.jsonl", alike) as points:
         for one in settings[: len(settings) - leave]:
             accuracy = float(PRINTED.quality(one.sigma, one.beta)) - 2.0
             loss = float(PRINTED.loss(one.sigma, one.beta))
@@ -323,6 +334,14 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
     assert list(tmp_path.iterdir()) == []
 
 
+def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
+    """A copy of a folder with a change in one file; & in ``new`` is ``old``."""
+    shutil.copytree(folder, copy)
+    text = (copy / name).read_text()
+    assert old in text
+    (copy / name).write_text(text.replace(old, new.replace("&", old)))
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
@@ -332,6 +351,9 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
         (["--resume", "good", "--set", "rounds=3"], "--resume"),
         (["--resume", "good", "--seed", "3"], "--seed"),
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
+        (["--resume", "edited"], "scenario.toml that was changed"),
+        (["--resume", "edited", "--fit-only"], "scenario.toml that was changed"),
+        (["--resume", "mixed"], "in line 1, a point of other settings or data"),
     ],
 )
 def test_what_cannot_be_resumed(
@@ -345,6 +367,8 @@ def test_what_cannot_be_resumed(
     measured(tmp_path / "good", Grid())
     shutil.copytree(tmp_path / "good", tmp_path / "broken")
     (tmp_path / "broken" / "calibration.json").write_text('{"name": "x"}')
+    changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "shards = 64", "shards = 32")
+    changed(tmp_path / "good", tmp_path / "mixed", "points.jsonl", 'fingerprint": "', "&0")
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -354,3 +378,62 @@ def test_what_cannot_be_resumed(
     assert_sentence(problem)
     assert said in problem
     assert files == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+
+def test_points_of_other_images_do_not_mix(
+    images: Path,
+    whole: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    other = shutil.copytree(images, tmp_path / "images")
+    changed(whole[0], tmp_path / "r", "scenario.toml", str(images), str(other))
+    for labels in other.glob("train-labels*"):
+        content = labels.read_bytes()
+        labels.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    before = {path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()}
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(["calibrate", "--resume", "r", "--sigmas", "0,0.3,0.4"])
+    assert end.value.code == 2
+    problem = capsys.readouterr().err
+    assert_sentence(problem)
+    assert "start a new folder" in problem
+    assert before == {
+        path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()
+    }
+
+
+def test_a_foreign_checkpoint_is_refused_and_stays(
+    whole: tuple[Path, dict[str, Any]], tmp_path: Path
+) -> None:
+    scenario = load_scenario(whole[0] / "scenario.toml", settings=["rounds=1"])
+    setting = Setting(0.0, 1.0, 1)
+    measure(scenario, setting, tmp_path, workers=1)
+    (kept,) = tmp_path.iterdir()
+    before = kept.read_bytes()
+    other = load_scenario(whole[0] / "scenario.toml", settings=["rounds=1", "batch=16"])
+    with pytest.raises(BadInput, match="another scenario: remove it to measure this point anew"):
+        measure(other, setting, tmp_path, workers=1)
+    assert kept.read_bytes() == before
+
+
+def test_a_fingerprint_is_of_what_a_point_depends_on(tmp_path: Path) -> None:
+    def of(**settings: object) -> str:
+        return fingerprint(Scenario.from_preset("market", **settings), "data")
+
+    same = of()
+    assert same == of(seed=9, data="elsewhere", noise="simulated", epsilon_cap=3.0, discount=0.5)
+    others = {"shards": 32, "rounds": 29, "owners": 99, "data_size": 500.0, "protection": "paper"}
+    for name, value in others.items():
+        assert of(**{name: value}) != same
+    assert fingerprint(Scenario.from_preset("market"), "other data") != same
+    rows = "privacy_cost,data_size,beta,markup\n1,600,1,0\n"
+    (tmp_path / "owners.csv").write_text(rows)
+    (tmp_path / "copy.csv").write_text(rows)
+    (tmp_path / "other.csv").write_text(rows.replace("600", "601"))
+    by_file, by_copy, by_other = (
+        of(file=str(tmp_path / name)) for name in ("owners.csv", "copy.csv", "other.csv")
+    )
+    assert by_file == by_copy != by_other

@@ -17,6 +17,18 @@ PRINTED = SURFACES["printed"]
 OTHER = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 0.3), zeta=(25.0, 99.0))
 
 
+def test_constants_that_are_hardly_determined_are_named() -> None:
+    few = measured(OTHER, scatter=1.0, seed=1, betas=(1.0,), sigmas=(0.0, 0.02, 0.04, 0.06, 0.08))
+    fit = fit_surface(few)
+    (said,) = [remark for remark in fit.remarks if remark.startswith("Poorly determined")]
+    errors = dict(enumerate(fit.gamma_errors, start=1))
+    for number, error in errors.items():
+        value = fit.surface.gamma[number - 1]
+        poor = error is not None and error > abs(value) / 2
+        assert (f"gamma_{number} " in said) == poor
+    assert "gamma_3" in said
+
+
 def point(sigma: float, beta: float, accuracy: float, loss: float | None) -> Point:
     return Point(sigma, beta, 1, accuracy, loss, accuracy, loss, 30, 0, 1.0)
 

@@ -13,6 +13,8 @@ from noisemarket.calibration.grid import Grid, Setting, numbers, spread
 from noisemarket.calibration.points import Point, Points, read_points
 from noisemarket.errors import BadInput
 
+ALIKE = "of these settings"
+
 
 def point(sigma: float = 0.1, seed: int = 1, loss: float | None = 0.25) -> Point:
     return Point(sigma, 1.0, seed, 91.5, loss, 91.0, None, 30, 2, 12.5, (50.0, 91.5))
@@ -69,11 +71,11 @@ class TestGrid:
 class TestPoints:
     def test_points_are_found_again(self, tmp_path: Path) -> None:
         path = tmp_path / "points.jsonl"
-        with Points(path) as points:
+        with Points(path, ALIKE) as points:
             points.add(point(0.1))
             points.add(point(0.2, loss=None))
             assert read_points(path) == (point(0.1), point(0.2, loss=None))
-        with Points(path) as points:
+        with Points(path, ALIKE) as points:
             assert points.all() == (point(0.1), point(0.2, loss=None))
             assert Setting(0.1, 1.0, 1) in points
             assert Setting(0.1, 1.0, 2) not in points
@@ -81,14 +83,14 @@ class TestPoints:
 
     def test_half_a_line_is_dropped_and_written_over(self, tmp_path: Path) -> None:
         path = tmp_path / "points.jsonl"
-        with Points(path) as points:
+        with Points(path, ALIKE) as points:
             points.add(point(0.1))
             points.add(point(0.2))
         whole = path.read_bytes()
         first = whole.index(b"\n") + 1
         for cut in (first, first + 1, len(whole) - 10, len(whole) - 1):
             path.write_bytes(whole[:cut])
-            with Points(path) as points:
+            with Points(path, ALIKE) as points:
                 assert points.all() == (point(0.1),)
                 points.add(point(0.2))
             assert path.read_bytes() == whole
@@ -96,17 +98,26 @@ class TestPoints:
     @pytest.mark.parametrize("line", ["nonsense", "{}", "[1]", '{"accuracy_per_round": []}'])
     def test_a_damaged_line_is_named(self, line: str, tmp_path: Path) -> None:
         path = tmp_path / "points.jsonl"
-        with Points(path) as points:
+        with Points(path, ALIKE) as points:
             points.add(point(0.1))
         path.write_text(path.read_text() + line + "\n")
         before = path.read_bytes()
         with pytest.raises(BadInput, match="damaged in line 2"):
-            Points(path)
+            Points(path, ALIKE)
+        assert path.read_bytes() == before
+
+    def test_points_of_other_settings_do_not_mix(self, tmp_path: Path) -> None:
+        path = tmp_path / "points.jsonl"
+        with Points(path, ALIKE) as points:
+            points.add(point(0.1))
+        before = path.read_bytes()
+        with pytest.raises(BadInput, match="in line 1, a point of other settings or data"):
+            Points(path, "of others")
         assert path.read_bytes() == before
 
     def test_one_process_at_a_time(self, tmp_path: Path) -> None:
         path = tmp_path / "points.jsonl"
-        with Points(path), pytest.raises(BadInput, match="in use by another"):
-            Points(path)
-        with Points(path):
+        with Points(path, ALIKE), pytest.raises(BadInput, match="in use by another"):
+            Points(path, ALIKE)
+        with Points(path, ALIKE):
             pass

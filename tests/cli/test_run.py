@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,13 +20,16 @@ from tests.market.common import HereEngine, settings, state, write_images
 
 from noisemarket.cli import main
 from noisemarket.cli import run as command_run
+from noisemarket.errors import Interrupted
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import run as market
 from noisemarket.privacy.journal import read_journal
+from noisemarket.runfolder import RunFolder
 from noisemarket.scenario.model import FaultSection
 
 ROOT = Path(__file__).resolve().parent.parent.parent
+SURFACES = ROOT / "src" / "noisemarket" / "scenario" / "surfaces"
 OWNERS, ROUNDS = 3, 5
 COST, MARKUP, WEIGHT = 2.3987123, 0.1763452, 0.6172839
 
@@ -81,7 +85,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
         "baselines", "summary.json", "status.json", "figures",
     }  # fmt: skip
     assert {path.name for path in (folder / "curator").iterdir()} == {
-        "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz",
+        "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz", ".lock",
     }  # fmt: skip
     assert {path.name for path in (folder / "owners" / "owner-o1").iterdir()} == {
         "signing-key.pem", "private.json", "contract.json", "statement.json",
@@ -90,7 +94,12 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
         f"{name}.{ending}" for name in ("market", "partition") for ending in ("png", "svg")
     }
     status = json.loads((folder / "status.json").read_text())
-    assert (status["state"], status["rounds"], status["private"]) == ("complete", ROUNDS, False)
+    assert (status["state"], status["rounds"], status["secure_noise"]) == (
+        "complete",
+        ROUNDS,
+        False,
+    )
+    assert status["engine"] == "embedded"
     assert json.loads((folder / "summary.json").read_text()) == summary
     assert summary["contracts_kept"] == summary["trades"] == OWNERS
     assert summary["total_paid"] > 0
@@ -132,7 +141,7 @@ def test_the_ledger_is_at_hand(whole: Whole, capsys: pytest.CaptureFixture[str])
     own = json.loads((folder / "owners" / "owner-o1" / "statement.json").read_text())
     assert statement["rho_total"] == pytest.approx(own["rho_total"])
     assert statement["epsilon"] == pytest.approx(own["epsilon"])
-    assert statement["paid_micro"] == own["paid"]
+    assert statement["paid_micro"] == own["paid_micro"]
 
 
 def test_every_json_key_is_documented(whole: Whole) -> None:
@@ -227,6 +236,102 @@ def test_broken_contracts_are_told(
     assert summary["uniform_dp_accuracy"] is None
 
 
+def here(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, str, str]:
+    """A run in this process: its code, and what it says."""
+    monkeypatch.setattr(command_run, "market", partial(market, engine=HereEngine))
+    with pytest.raises(SystemExit) as end:
+        main([*arguments, "--no-baselines"])
+    out, said = capsys.readouterr()
+    return int(end.value.code or 0), out, said
+
+
+def test_names_are_shown_as_they_are(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("people.csv").write_text(
+        "owner,privacy_cost,data_size,beta,markup\n[/b],2,40,1,0.2\n[red]x,3,40,1,0.2\n"
+    )
+    faults = 'faults=[{owner="[/b]", kind="huge"}, {owner="[red]x", kind="huge"}]'
+    given = [*words(images, rounds=1, file="people.csv"), "--set", faults, "--out", "[/i]"]
+    code, out, said = here(monkeypatch, capsys, *given)
+    assert code == 0, said
+    for name in ("[/b]", "[red]x"):
+        assert f"Owner {name} broke its contract: too much noise." in out
+        assert f"Owner {name}, round 1: too much noise; refused." in out + said
+    assert "Run folder: [/i]" in out
+    assert "noisemarket ledger ls [/i]" in out
+    assert "[/i]/figures/market.png" in out
+
+
+def test_resumed_before_the_job_was_opened(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """With a surface of its own, and killed when only the first files were there."""
+    monkeypatch.chdir(tmp_path)
+    surface = SURFACES / "sharded-mnist.toml"
+    given = words(images, rounds=1, owners=2, surface=str(surface))
+    code, _, said = here(monkeypatch, capsys, *given, "--out", "r")
+    assert code == 0, said
+    started = json.loads(Path("r/status.json").read_text())["started"]
+    for path in Path("r").iterdir():
+        if path.name not in ("scenario.toml", "surface.toml", "status.json"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    code, _, said = here(monkeypatch, capsys, "run", "--resume", "r")
+    assert code == 0, said
+    status = json.loads(Path("r/status.json").read_text())
+    assert (status["state"], status["started"]) == ("complete", started)
+
+
+def test_a_run_goes_on_with_its_engine(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """Also one that was stopped before the ServerApp had written anything."""
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def stopped(folder: RunFolder, *_: object) -> Any:
+        status = json.loads((folder.path / "status.json").read_text())
+        asked.append(status["engine"])
+        assert status["state"] == "running"
+        raise Interrupted("stopped.")
+
+    monkeypatch.setattr(command_run, "_over_flower", stopped)
+    given = [*words(images, learner="dypp", iterations=400), "--engine", "flower", "--out", "r"]
+    for arguments in (given, ["run", "--resume", "r"], ["run", "--resume", "r"]):
+        code, _, said = here(monkeypatch, capsys, *arguments)
+        assert (code, "go on with --resume r" in said) == (130, True)
+        status = json.loads(Path("r/status.json").read_text())
+        assert (status["state"], status["engine"]) == ("incomplete", "flower")
+    assert asked == ["flower"] * 3
+    Path("r/market.json").write_text("{}")
+    said = fails(["run", "--resume", "r", "--engine", "embedded"], capsys)
+    assert "was begun with flower" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+def test_a_run_that_is_going_on_is_left_alone(
+    images: Path, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(whole[0], "r")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    with RunFolder.reopen(Path("r")):
+        before[tmp_path / "r/status.json"] = Path("r/status.json").read_bytes()
+        before[tmp_path / "r/.lock"] = b""
+        for arguments in (["run", "--resume", "r"], [*words(images), "--out", "r", "--overwrite"]):
+            assert " = r: is in use by another run." in fails(arguments, capsys)
+        after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+        assert after == before
+
+
 def assert_sentence(said: str) -> None:
     assert said.startswith("noisemarket: ")
     assert said.count("\n") == 1
@@ -253,6 +358,13 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 
         (["--set", "minimum_share=2"], "market.minimum_share"),
         (["--set", "false_alarm=0"], "market.false_alarm"),
         (["--set", "valid_hours=0"], "market.valid_hours"),
+        (["--set", "ledger=mysql://x/y"], "market.ledger = mysql://x/y: give a URL that begins"),
+        (["--set", "ledger=x.sqlite"], "market.ledger = x.sqlite: give a URL that begins"),
+        (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
+        (["--set", "ledger=postgresql://h:port/db"], "give a URL that begins with postgresql://"),
+        (["--set", "ledger=postgresql://u:h0rse@h/db"], "~/.pgpass, PGPASSFILE or PGPASSWORD"),
+        (["--set", "ledger=postgresql://h/db?password=h0rse"], "PGPASSFILE"),
+        (["--set", "ledger=postgresql://u:h0rse@h:port/db"], "market.ledger = the URL"),
         (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
         (["--set", 'faults=[{kind="nan"}]'], "owner"),
         (["--set", "downsampling=none"], "training.downsampling"),
@@ -273,14 +385,15 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
     monkeypatch.chdir(tmp_path)
-    assert said in fails([*words(images), "--out", "r", *more], capsys)
+    sentence = fails([*words(images), "--out", "r", *more], capsys)
+    assert said in sentence
+    assert "h0rse" not in sentence
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("more", "code", "said"),
     [
-        (["ledger=mysql://x/y"], 2, "URL"),
         (["ledger=postgresql://nobody@127.0.0.1:1/none"], 1, "Connection refused"),
     ],
 )

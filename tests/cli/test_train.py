@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import pytest
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
+from noisemarket.privacy.journal import JournalledAccountant
 
 ROUNDS = 6
 
@@ -78,7 +80,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: tuple[Path, dict[str, Any]
     status = json.loads((folder / "status.json").read_text())
     assert status["state"] == "complete"
     assert status["rounds_done"] == ROUNDS
-    assert status["private"] is False
+    assert status["secure_noise"] is False
     lines = metrics(folder)
     assert [line["number"] for line in lines] == list(range(1, ROUNDS + 1))
     assert summary["accuracy_per_round"] == [line["score"]["accuracy"] for line in lines]
@@ -104,7 +106,7 @@ def test_simulated_noise_is_called_by_its_name(whole: tuple[Path, dict[str, Any]
         assert "NOT PRIVATE" in one["text"]
         assert not one["guaranteed"]
         assert one["rounds"] == one["releases"] == ROUNDS
-    assert summary["private"] is False
+    assert summary["secure_noise"] is False
     assert summary["guaranteed"] is False
 
 
@@ -147,12 +149,105 @@ def test_killed_between_checkpoint_and_metrics(
     shutil.copytree(whole[0], folder)
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(lines[: ROUNDS - lost]))
-    done = call("train", "--resume", "cut", cwd=tmp_path)
-    assert done.returncode in (0, 2), done.stderr
-    assert "Traceback" not in done.stderr
-    if lost == 1:
-        assert weights(folder) == weights(whole[0])
-        assert [line["number"] for line in metrics(folder)] == list(range(1, ROUNDS + 1))
+    done = call("train", "--resume", "cut", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == whole[1]
+    assert weights(folder) == weights(whole[0])
+    assert metrics(folder) == metrics(whole[0])
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def edit_scenario(folder: Path) -> None:
+    text = (folder / "scenario.toml").read_text()
+    assert "shard_rate = 0.4" in text
+    (folder / "scenario.toml").write_text(text.replace("shard_rate = 0.4", "shard_rate = 0.3"))
+
+
+def drop_last_charges(folder: Path) -> None:
+    lines = (folder / "privacy.journal").read_bytes().splitlines(keepends=True)
+    (folder / "privacy.journal").write_bytes(b"".join(lines[:-1]))
+
+
+def cut_metrics(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_text("")
+
+
+@pytest.mark.parametrize(
+    ("harm", "busy", "more", "said"),
+    [
+        (edit_scenario, False, [], "checkpoint.npz: belongs to another scenario"),
+        (drop_last_charges, False, [], f"privacy.journal: lacks the charges of round {ROUNDS}"),
+        (cut_metrics, True, [], "privacy.journal: is in use by another job"),
+        (cut_metrics, False, ["--sigma", "0.2"], "beside it give only --workers and --json"),
+        (cut_metrics, False, ["--seed", "1"], "beside it give only"),
+        (cut_metrics, False, ["--contracts", "c.csv"], "beside it give only"),
+        (cut_metrics, False, ["--overwrite"], "beside it give only"),
+        (cut_metrics, False, ["--out", "other"], "beside it give only"),
+        (cut_metrics, False, ["--set", "rounds=9"], "beside it give only"),
+    ],
+)
+def test_what_cannot_be_resumed_stays_as_it_was(
+    whole: tuple[Path, dict[str, Any]],
+    tmp_path: Path,
+    harm: Callable[[Path], None],
+    busy: bool,
+    more: list[str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shutil.copytree(whole[0], tmp_path / "r")
+    harm(tmp_path / "r")
+    before = contents(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    if busy:
+        with JournalledAccountant(tmp_path / "r" / "privacy.journal"):
+            done = call("train", "--resume", "r", *more, cwd=tmp_path)
+        code, problem = done.returncode, done.stderr
+    else:
+        with pytest.raises(SystemExit) as end:
+            main(["train", "--resume", "r", *more])
+        code, problem = int(str(end.value.code)), capsys.readouterr().err
+    assert code == 2
+    assert_sentence(problem)
+    assert said in problem
+    assert contents(tmp_path) == before
+
+
+def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
+    cost = 2 / (64 * 0.1) ** 2
+    run = [*words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2), "--sigma", "0.1"]
+    assert call(*run, "--out", "r", cwd=tmp_path).returncode == 0
+    (tmp_path / "r" / "checkpoint.npz").unlink()  # as if killed in the first round
+    done = call("train", "--resume", "r", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "The budgets were spent after 0 of 2 rounds." in done.stdout
+    again = call("train", "--resume", "r", "--json", cwd=tmp_path)
+    assert json.loads(again.stdout)["accuracy"] is None
+
+
+def test_a_loss_that_is_not_finite_is_null(images: Path, tmp_path: Path) -> None:
+    settings = ("server_rate=1e30", "averaging=0.5", "normalise=false")
+    run = [*words(images, *settings, rounds=2), "--preset", "paper", "--sigma", "0.1"]
+    done = call(*run, "--out", "r", "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(constant)
+
+    assert json.loads(done.stdout, parse_constant=refuse)["loss"] is None
+    lines = (tmp_path / "r" / "metrics.jsonl").read_text().splitlines()
+    read = [json.loads(line, parse_constant=refuse) for line in lines]
+    assert [line["score"]["loss"] for line in read] == [None, None]
+    assert [line["refused"] for line in read] == [[], [[i, "not finite"] for i in range(4)]]
+    again = call("train", "--resume", "r", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert "inf" in again.stdout
 
 
 def children(pid: int) -> set[int]:
@@ -403,6 +498,9 @@ def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> N
     again = call("train", "--resume", "r", "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout) == json.loads(done.stdout)
+    statements = json.loads((tmp_path / "r" / "statements.json").read_text())
+    assert [(one["index"], one["owner"]) for one in statements] == [(i, f"o{i}") for i in range(4)]
+    assert statements[2]["text"].startswith("Owner o2, ")
     inside = call(
         *words(images, rounds=1), "--contracts", "r/contracts.csv", "--out", "r", "--overwrite",
         cwd=tmp_path,

@@ -19,6 +19,7 @@ import pytest
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.federated import data
 from noisemarket.federated.data import PARTS, Dataset, load_mnist
+from noisemarket.federated.idx import IdxFile, read_idx
 
 
 @pytest.fixture(scope="module")
@@ -164,6 +165,47 @@ class TestFolders:
         arrays["train_labels"] = arrays["train_labels"][:-1]
         said = complaint(lambda: load_mnist(fill(tmp_path, arrays)))
         assert "train_labels = 19 labels: give one label for each of the 20 train images." in said
+
+
+def test_files_are_read_once_until_they_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads: list[Path] = []
+
+    def counted(path: Path, dimensions: int) -> IdxFile:
+        reads.append(path)
+        return read_idx(path, dimensions)
+
+    monkeypatch.setattr(data, "read_idx", counted)
+    arrays = small()
+    one, other = fill(tmp_path / "one", arrays), fill(tmp_path / "other", arrays)
+    first = load_mnist(one)
+    assert load_mnist(one) is first
+    assert len(reads) == 4
+    assert load_mnist(other).source == other
+    assert len(reads) == 8
+    arrays["train_images"] = 255 - arrays["train_images"]
+    fill(tmp_path / "other", arrays)
+    changed = load_mnist(other)
+    assert np.array_equal(changed.train_images, arrays["train_images"])
+    monkeypatch.chdir(tmp_path / "one")
+    (tmp_path / "one" / "here").symlink_to(".")
+    same = load_mnist("here")
+    monkeypatch.chdir(tmp_path / "other")
+    (tmp_path / "other" / "here").symlink_to(".")
+    assert np.array_equal(load_mnist("here").train_images, changed.train_images)
+    assert same.sha256 == first.sha256 != changed.sha256
+
+
+def test_sha256_is_of_what_training_sees() -> None:
+    arrays = small()
+    first = Dataset.of(**arrays)
+    assert first.sha256 == Dataset.of(**arrays, name="other", source="elsewhere").sha256
+    assert first.sha256 != Dataset.of(**arrays, scaling=(0.1, 0.3)).sha256
+    assert first.sha256 != Dataset.of(**arrays, channel=False).sha256
+    for part in arrays:
+        turned = arrays | {part: arrays[part][::-1]}
+        assert first.sha256 != Dataset.of(**turned).sha256
 
 
 class TestArrays:

@@ -1,8 +1,9 @@
-"""The embedded engine: the same bits however many workers, and nothing left behind, ever."""
+"""The embedded engine, where it is like no other: its workers, and nothing left behind, ever."""
 
 from __future__ import annotations
 
 import contextlib
+import copy
 import multiprocessing
 import os
 import signal
@@ -19,12 +20,15 @@ import torch
 from torch import nn
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.federated import engine as engines
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.federated.local import LocalEngine
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper, Protection, Sharded
+from noisemarket.federated.training import screen
+from noisemarket.privacy.noise import add_noise
 
 SIZES = (5, 120, 30, 45)  # uneven
 
@@ -63,6 +67,14 @@ class Halting(Protection):
 
     def passes(self, records: int) -> float:
         return 1.0
+
+
+class Diverging(Halting):
+    """The smallest owner's update is not finite, the largest one's beyond all bounds."""
+
+    def upload(self, model, start, records, sigma, noise, rng):  # type: ignore[no-untyped-def]
+        value = np.nan if len(records) < 10 else 1e30 if len(records) > 100 else 1.0
+        return add_noise(np.full(len(model), value, np.float32), sigma, noise)
 
 
 class Endless(Halting):
@@ -120,60 +132,15 @@ def _nothing_left():  # type: ignore[no-untyped-def]
         time.sleep(0.1)
 
 
-def test_the_same_bits_with_any_number_of_workers() -> None:
-    todo = job(partial(CNN, (2, 3), 8), protection=Paper(16, 0.1, 1), side=28)
-    seen = []
-    for workers in (1, 2, 3):
-        with LocalEngine(todo, workers) as engine:
-            first = engine.first_weights()
-            assert first.shape == (engine.dimension,)
-            rounds = [engine.train(number, first, [0, 1, 2, 3]) for number in (0, 1)]
-            again = engine.train(0, first, [3, 1])
-            seen.append((first, rounds, engine.score(first), again))
-    first, rounds, score, _ = seen[0]
-    for other_first, other_rounds, other_score, again in seen:
-        assert np.array_equal(first, other_first)
-        assert score == other_score
-        for ours, theirs in zip(rounds, other_rounds, strict=True):
-            assert set(ours) == set(theirs) == {0, 1, 2, 3}
-            assert all(np.array_equal(ours[owner], theirs[owner]) for owner in ours)
-        assert set(again) == {1, 3}
-        assert np.array_equal(again[3], rounds[0][3])
-    assert 0 <= score.accuracy <= 100
-    assert np.isfinite(score.loss)
-
-
-def test_noise_differs_by_round_and_owner_and_secure_noise_always() -> None:
-    with LocalEngine(job(), 1) as engine:
-        first = engine.first_weights()
-        quiet = engine.train(0, first, [2])[2]
-        one, two = (engine.train(number, first, [0, 1, 3]) for number in (0, 1))
-        assert quiet is not None
-        assert np.array_equal(quiet, engine.train(5, first, [2])[2])  # sigma 0
-    for owner in (0, 1, 3):
-        assert (one[owner] != two[owner]).mean() > 0.9
-    assert (one[0] != one[1]).mean() > 0.9
-    with LocalEngine(job(noise="secure"), 2) as engine:
-        made = [engine.train(0, first, range(4)) for _ in range(2)]
-        assert np.array_equal(made[0][2], quiet)
-        assert (made[0][0] != made[1][0]).mean() > 0.9
-
-
-def test_uploads_are_copies_and_workers_no_more_than_owners() -> None:
-    todo = job()
+def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
     one = Partition((np.arange(200),), np.full((1, 4), 0.25))
-    engine = LocalEngine(replace(todo, partition=one, sigma=np.array([0.1])), 50)
+    engine = LocalEngine(replace(job(), partition=one, sigma=np.array([0.1])), 50)
     assert len(engine._workers) == 1
-    first = engine.first_weights()
-    upload = engine.train(0, first, [0])[0]
+    upload = engine.train(0, engine.first_weights(), [0])[0]
     assert upload is not None
     kept = upload.copy()
-    engine.train(1, first, [0])
-    engine.first_weights()[:] = 9
-    assert np.array_equal(engine.first_weights(), first)
     engine.close()
-    engine.close()
-    assert np.array_equal(upload, kept)  # still there when the engine is gone
+    assert np.array_equal(upload, kept)
 
 
 def test_a_model_that_fails_ends_in_one_sentence() -> None:
@@ -181,6 +148,80 @@ def test_a_model_that_fails_ends_in_one_sentence() -> None:
         with pytest.raises(NoisemarketError, match="RuntimeError: no luck") as problem:
             engine.train(0, engine.first_weights(), [0, 1, 2, 3])
         assert "\n" not in str(problem.value)
+
+
+def test_owners_that_diverge_are_refused_and_the_others_count() -> None:
+    with LocalEngine(job(protection=Diverging()), 1) as engine:
+        first = engine.first_weights()
+        for number in range(2):
+            made = engine.train(number, first, [0, 1, 2, 3])
+            good, refused = screen(made, engine.dimension)
+            assert refused == ((0, "not finite"), (1, "not finite"))
+            assert set(good) == {2, 3}
+            assert (good[2] == 1.0).all()  # sigma 0
+
+
+def test_a_model_that_has_diverged_is_trained_and_scored_without_a_word(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    with LocalEngine(job(protection=Paper(16, 0.1, 1)), 1) as engine:
+        lost = np.full(engine.dimension, 1e300)
+        assert screen(engine.train(0, lost, [0, 3]), engine.dimension)[0] == {}
+        assert not np.isfinite(engine.score(lost).loss)
+    assert capfd.readouterr() == ("", "")
+
+
+class TestKeyedNoise:
+    """Noise under a key serves for one update only: all that the update follows from counts."""
+
+    def name(self, given: Job | None = None, **changes: object) -> str:
+        key = bytes(range(32))
+        made = replace(given or job(noise="secure"), noise_key=key, **changes)  # type: ignore[arg-type]
+        return made.noise_source().stream(0, 0).release_id()
+
+    def test_it_is_the_same_for_the_same_job(self) -> None:
+        assert self.name() == self.name()
+        net = Linear()
+        again = Linear()
+        again.load_state_dict(net.state_dict())
+        assert self.name(model=partial(copy.deepcopy, net)) == self.name(
+            model=partial(copy.deepcopy, again)
+        )
+
+    def test_whatever_an_update_follows_from_makes_it_another(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        plain = job(noise="secure")
+        less, swapped = plain.data.train_images.copy(), list(plain.partition.indices)
+        less[7] ^= 1
+        swapped[0], swapped[2] = swapped[2], swapped[0]
+        names = [
+            self.name(),
+            self.name(seed=8),
+            self.name(sigma=plain.sigma + 1e-9),
+            self.name(protection=Sharded(shards=8, clip=0.5, steps=3, rate=0.2)),
+            self.name(protection=Paper()),
+            self.name(model=partial(CNN, (2, 3), 8)),
+            self.name(model=partial(copy.deepcopy, Linear())),
+            self.name(model=partial(copy.deepcopy, Linear())),  # of other weights
+            self.name(data=replace(plain.data, train_images=less)),
+            self.name(data=replace(plain.data, scaling=(0.0, 1.0))),
+            self.name(partition=replace(plain.partition, indices=tuple(swapped))),
+        ]
+        monkeypatch.setattr(engines, "__version__", "0.9")
+        names.append(self.name())
+        monkeypatch.setattr(torch, "__version__", "99.0")
+        names.append(self.name())
+        assert len(set(names)) == len(names)
+
+    def test_workers_make_it_again_under_the_same_key(self) -> None:
+        made = []
+        for key in (1, 1, 2):
+            keyed = replace(job(noise="secure"), noise_key=bytes([key] * 32))
+            with LocalEngine(keyed, 1) as engine:
+                made.append(engine.train(0, engine.first_weights(), [0])[0])
+        assert np.array_equal(made[0], made[1])
+        assert not np.array_equal(made[0], made[2])
 
 
 def test_after_a_failure_no_stale_answer_is_taken_for_a_new_one() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,16 @@ from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
-from noisemarket.federated.training import Checkpoint, Plan, State, aggregate, screen, train
+from noisemarket.federated.training import (
+    Checkpoint,
+    Plan,
+    RoundResult,
+    State,
+    aggregate,
+    read_result,
+    screen,
+    train,
+)
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyBudget
@@ -141,6 +151,32 @@ class TestCharges:
         with JournalledAccountant(tmp_path / "j", budgets()) as accountant:
             assert len(accountant.charges) == OWNERS
 
+    @pytest.mark.parametrize("kept", [3, 2, 1, 0])  # lines of 4: the budgets, and three rounds
+    def test_a_job_does_not_go_on_without_the_charges_of_its_rounds(
+        self, tmp_path: Path, kept: int
+    ) -> None:
+        path, state = tmp_path / "j", fresh()
+        with JournalledAccountant(path, budgets()) as accountant:
+            list(train(Fake(bad=np.zeros(1)), job(), accountant, plan(3), state))
+            train(Fake(), job(), accountant, plan(4), state)
+        lines = path.read_bytes().splitlines(keepends=True)
+        assert len(lines) == 4
+        path.write_bytes(b"".join(lines[:kept]))
+        for rounds in (3, 4):  # also a job that is done
+            with (
+                JournalledAccountant(path, budgets()) as accountant,
+                pytest.raises(BadInput, match=rf"^journal = {path}: lacks the charges of round"),
+            ):
+                train(Fake(), job(), accountant, plan(rounds), state)
+
+    def test_the_charge_of_a_refused_upload_is_missed_as_well(self, tmp_path: Path) -> None:
+        accountant, state = Accountant(budgets()), fresh()
+        list(train(Fake(bad=np.zeros(1)), job(), accountant, plan(1), state))
+        less = Accountant(budgets())
+        less.charge_all(charge for charge in accountant.charges if charge.owner != 1)
+        with pytest.raises(BadInput, match="lacks the charges of round 1"):
+            train(Fake(), job(), less, plan(2), state)
+
 
 class TestScreen:
     @pytest.mark.parametrize(
@@ -148,7 +184,9 @@ class TestScreen:
         [
             (np.zeros(SIZE + 1, np.float32), "wrong shape"),
             (np.zeros((1, SIZE), np.float32), "wrong shape"),
-            (np.zeros(SIZE, np.int32), "wrong shape"),
+            (np.zeros(SIZE, np.int32), "wrong type"),
+            (np.full(SIZE, 1e200), "wrong type"),
+            (np.array(["rubbish"] * SIZE), "wrong type"),
             (np.full(SIZE, np.nan, np.float32), "not finite"),
             (np.array([0, 0, np.inf, 0, 0, 0], np.float32), "not finite"),
             (np.array([0, 0, -np.inf, 0, 0, 0], np.float32), "not finite"),
@@ -189,14 +227,24 @@ class TestInspect:
         assert seen == [(0, 0.0, [0, 1, 2, 3]), (1, 1.0, [0, 1, 2, 3])]  # moved by (0 + 2) / 2
         assert state.weights == pytest.approx(np.full(SIZE, 1.0 + 2.5))
 
-    def test_what_cannot_be_used_keeps_its_own_reason(self) -> None:
-        bad = np.full(SIZE, np.nan, np.float32)
-        given = {1: "compliance", 2: "compliance"}
+    @pytest.mark.parametrize(
+        ("bad", "why"),
+        [(np.full(SIZE, np.nan, np.float32), "not finite"), (np.array(["x"] * SIZE), "wrong type")],
+    )
+    def test_what_cannot_be_used_is_not_shown_and_keeps_its_own_reason(
+        self, bad: np.ndarray, why: str
+    ) -> None:
+        seen: list[int] = []
+
+        def inspect(number, weights, uploads):  # type: ignore[no-untyped-def]
+            seen.extend(uploads)
+            return {1: "compliance", 2: "compliance"}
+
         rounds = train(
-            Fake(bad=bad), job(), Accountant(budgets()), plan(1), fresh(),
-            inspect=lambda *_: given,
-        )  # fmt: skip
-        assert next(rounds).refused == ((1, "not finite"), (2, "compliance"))
+            Fake(bad=bad), job(), Accountant(budgets()), plan(1), fresh(), inspect=inspect
+        )
+        assert next(rounds).refused == ((1, why), (2, "compliance"))
+        assert seen == [0, 2, 3]
 
     def test_only_owners_of_the_round_can_be_refused(self) -> None:
         rounds = train(
@@ -303,7 +351,7 @@ def test_averaging_is_an_exponential_average_of_the_models() -> None:
         assert state.averaged == pytest.approx(expected)
         assert result.averaged is not None
         assert result.averaged.accuracy == pytest.approx(float(expected[0]))
-    assert np.array_equal(state.averaged, state.averaged)
+    assert not np.array_equal(state.averaged, state.weights)
 
 
 def test_without_averaging_the_model_itself_is_released() -> None:
@@ -343,6 +391,35 @@ class TestCheckpoint:
         assert loaded is not None
         assert loaded.extra == {"sums": [0.1, 1], "who": "the market"}
         assert loaded.results == results
+
+    def test_the_job_is_known_before_anything_is_charged(self, tmp_path: Path) -> None:
+        class Broken(Fake):
+            def train(self, *_: object) -> dict[int, Upload | None]:  # type: ignore[override]
+                raise RuntimeError("gone")
+
+        checkpoint, accountant = Checkpoint(tmp_path / "c.npz", "abc"), Accountant(budgets())
+        with pytest.raises(RuntimeError, match="gone"):
+            next(train(Broken(), job(), accountant, plan(1), fresh(), checkpoint))
+        state = checkpoint.load()
+        assert state is not None
+        assert (state.round_number, state.results) == (0, [])
+        with pytest.raises(BadInput, match="another scenario"):
+            Checkpoint(tmp_path / "c.npz", "abd").load()
+
+    @pytest.mark.parametrize("loss", [np.inf, np.nan, 1.5])
+    def test_a_loss_that_is_not_finite_is_null(self, tmp_path: Path, loss: float) -> None:
+        lost = Score(10.0, loss)
+        result = RoundResult(1, lost, lost, 0.1, 2, ((3, "missing"),), (0, 1))
+        line = json.dumps(result.to_dict(), allow_nan=False)
+        known = loss if np.isfinite(loss) else np.inf
+        assert json.loads(line)["averaged"]["loss"] == (loss if np.isfinite(loss) else None)
+        assert read_result(json.loads(line)).score == Score(10.0, known)
+        checkpoint, state = Checkpoint(tmp_path / "c.npz", "abc"), fresh()
+        state.results = [result]
+        checkpoint.save(state)
+        loaded = checkpoint.load()
+        assert loaded is not None
+        assert loaded.results == [read_result(json.loads(line))]
 
     @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
     def test_a_full_disk_is_one_sentence_and_leaves_the_one_before(self, tmp_path: Path) -> None:

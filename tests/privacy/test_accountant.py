@@ -166,6 +166,7 @@ def test_statement_in_words() -> None:
     [
         ({"protection": "paper", "sensitivity": math.inf}, "no bound on what a record changes"),
         ({"sigma": 0.0}, "no noise is added"),
+        ({"sigma": 1e-200}, "what was released has too little noise"),
     ],
 )
 def test_without_a_bound_nothing_is_guaranteed(changes: dict[str, object], why: str) -> None:
@@ -177,6 +178,8 @@ def test_without_a_bound_nothing_is_guaranteed(changes: dict[str, object], why: 
     assert f"Nothing is guaranteed: {why}." in statement.text()
     assert "1 upload in 1 round." in statement.text()
     assert statement.to_dict()["epsilon"] is None
+    assert statement.protects is accountant.statement(0).to_dict()["protects"] is None
+    assert "Hidden" not in statement.text()
     json.dumps(statement.to_dict(), allow_nan=False)
     capped = Accountant([budget(rho_cap=5.0, **changes)])
     assert not capped.may_start(0)

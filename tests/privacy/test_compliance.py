@@ -12,6 +12,7 @@ from noisemarket.errors import BadInput
 from noisemarket.privacy.compliance import (
     LOW_SIGMA,
     Evidence,
+    _verdict,
     alarm_rate,
     check_pool,
     check_steps,
@@ -138,12 +139,50 @@ def test_small_sigma_goes_by_differences() -> None:
     by_norm = float((upload**2).sum()) / sigma**2
     assert tail_score(by_norm, PARAMETERS, 0.0) > 0.0
 
-    (too_much,) = uploads(0.0103, 1.0)
+    (too_much,) = uploads(0.0103, 0.5)  # of a length that an honest one may have
     assert check_upload(too_much, sigma, 1.0, RATE).verdict == "as contracted"
     assert check_upload(too_much, sigma, 1.0, RATE, roughness=0.01).verdict == "too much noise"
     (honest,) = uploads(sigma, 1.0)
     assert check_upload(honest, sigma, 1.0, RATE, roughness=0.01).verdict == "as contracted"
     assert check_upload(honest[:-1], sigma, 1.0, RATE).degrees == (PARAMETERS - 1) // 2
+
+
+@pytest.mark.parametrize("offset", [5.0, 0.007])
+def test_an_offset_that_differences_cancel_shows_in_the_norm(offset: float) -> None:
+    """It moves every coordinate alike, and the model as far as it wants."""
+    (noise,) = uploads(0.01, 0.0)
+    evidence = check_upload(noise + offset, 0.01, 1.0, RATE)
+    assert (evidence.method, evidence.verdict) == ("norm", "too much noise")
+    assert evidence.statistic > evidence.highest
+    honest = check_upload(noise + 1.0 / math.sqrt(PARAMETERS), 0.01, 1.0, RATE)
+    assert (honest.method, honest.verdict) == ("differences", "as contracted")
+
+
+def test_two_tests_accuse_no_more_often_than_one() -> None:
+    """On either side, for the honest owner that is nearest to the limit."""
+    rng, trials, size, rate = np.random.default_rng(8), 2000, 200, 0.05
+    rough = np.where(np.arange(size) % 2, 1.0, -1.0) / math.sqrt(size)
+    for update, against in ((rough, "too much noise"), (0.0 * rough, "too little noise")):
+        noise = rng.normal(0.0, 0.01, (trials, size))
+        seen = [check_upload(update + one, 0.01, 1.0, rate).verdict for one in noise]
+        assert seen.count(against) <= rate * trials + 4 * math.sqrt(rate * trials)
+
+
+@pytest.mark.parametrize("sigma", [0.0, 0.01, 0.3])
+@pytest.mark.parametrize("value", [1e30, 1e150, 1e200, 1e308])
+def test_what_is_beyond_all_numbers_is_too_long(sigma: float, value: float) -> None:
+    upload = np.full(1000, value)
+    for evidence in (
+        check_upload(upload, sigma, 1.0, RATE),
+        check_steps(upload, sigma, 1.0, RATE),
+    ):
+        assert evidence.verdict == "too much noise"
+        assert evidence.z_score > 1e6
+
+
+def test_no_number_is_no_excuse() -> None:
+    for given in ((math.nan, 0.0), (math.nan, math.nan), (0.0, math.nan)):
+        assert _verdict(*given, 3.0) != "as contracted"
 
 
 def test_the_roughest_honest_update_passes_by_differences() -> None:

@@ -23,7 +23,6 @@ from noisemarket.privacy.noise import (
     SecureNoise,
     SimulatedNoise,
     add_noise,
-    grid_sensitivity,
     rounding_reach,
 )
 
@@ -188,10 +187,9 @@ def test_order_of_memory_does_not_matter() -> None:
     assert abs(noisy - update).max() < 1.0
 
 
-def test_grid_sensitivity_is_hardly_more() -> None:
-    charged = grid_sensitivity(2 / 64, 80_202)
-    assert charged == pytest.approx(2 / 64 + 2**-24 * math.sqrt(80_202))
-    assert 1.0 < charged / (2 / 64) < 1.0006
+def test_rounding_adds_hardly_anything() -> None:
+    assert rounding_reach(80_202) == pytest.approx(2**-24 * math.sqrt(80_202))
+    assert rounding_reach(80_202) < 0.0006 * (2 / 64)
 
 
 @pytest.mark.parametrize("sigma", [-0.1, math.nan, math.inf, 2 * LARGEST])
@@ -243,6 +241,16 @@ class TestKeyed:
         assert len({source.release_id() for source in sources}) == len(sources)
         first = [tuple(source.gaussians(4)) for source in sources]
         assert len(set(first)) == len(sources)
+
+    def test_binding_a_stream_keeps_it_apart_from_others(self) -> None:
+        source = KeyedNoise(self.KEY)
+        first, second = (source.stream(number).bound(b"model") for number in (1, 2))
+        assert first.release_id() != second.release_id()
+        assert not np.array_equal(first.gaussians(4), second.gaussians(4))
+        assert (
+            first.bound(b"x").release_id()
+            == source.bound(b"model").bound(b"x").stream(1).release_id()
+        )
 
     def test_the_next_draw_of_a_stream_has_another_name(self) -> None:
         source = KeyedNoise(self.KEY)

@@ -94,6 +94,27 @@ def test_words(capsys: pytest.CaptureFixture[str]) -> None:
     assert "nothing is guaranteed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("sigma", [0.0, 1e-200])
+def test_without_a_finite_epsilon_nothing_is_guaranteed(
+    sigma: float, capsys: pytest.CaptureFixture[str]
+) -> None:
+    document = answer(replace(PLAIN, sigma=sigma))
+    assert document["at_sigma"]["epsilon"] is None
+    assert document["guaranteed"] is False
+    assert document["protects"] is None
+    run(replace(PLAIN, sigma=sigma), as_json=False)
+    shown = capsys.readouterr().out
+    assert f"Sigma {sigma:g}: " in shown
+    assert "Hidden" not in shown
+    assert "protection paper" not in shown
+    assert "19.81" in shown, "the table of other sigmas stands"
+
+
+def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
+    run(replace(PLAIN, sigma=1e308, clip=1e-10), as_json=True)
+    assert json.loads(capsys.readouterr().out)["at_sigma"]["noise_multiplier"] is None
+
+
 @pytest.mark.parametrize(
     ("changes", "field"),
     [
@@ -120,6 +141,16 @@ def test_words(capsys: pytest.CaptureFixture[str]) -> None:
         ({"shards": 3, "protection": "dp_sgd"}, "--shards"),
         ({"batch": 0, "protection": "dp_sgd"}, "batch"),
         ({"parameters": -1}, "parameters"),
+        ({"parameters": 10**400}, "--parameters"),
+        ({"rounds": 10**400}, "--rounds"),
+        ({"shards": 10**400}, "shards"),
+        ({"batch": 10**400, "protection": "dp_sgd"}, "batch"),
+        ({"steps": 10**400, "protection": "dp_sgd"}, "steps"),
+        ({"epsilon": 1e308}, "^epsilon = "),
+        ({"epsilon": 1e300, "clip": 1e-300}, "^--epsilon = "),
+        ({"epsilon": 5e-324, "delta": 5e-324}, "^epsilon = "),
+        ({"clip": 1e308, "sigma": 1e-300}, "^--clip = .* sensitivity of inf"),
+        ({"clip": 5e-324}, "^--clip = .* sensitivity of 0"),
     ],
 )
 def test_bad_input(changes: dict[str, object], field: str) -> None:

@@ -573,3 +573,29 @@ class TestPopulationFilesInScenarios:
             file.write('[[changes]]\nat = 5\nnames = ["bert"]\nset = { privacy_cost = 1.0 }\n')
         _, second = load_scenario(folder / "job.toml").environment().phases
         assert second.privacy_cost.tolist() == [0.5, 1.0]
+
+
+class TestDataInScenarios:
+    def test_a_folder_of_images_is_relative_to_the_scenario(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "jobs").mkdir()
+        (tmp_path / "jobs" / "job.toml").write_text('[training]\ndata = "../images"\n')
+        monkeypatch.chdir(tmp_path)
+        data = load_scenario("jobs/job.toml").training.data
+        assert Path(data).is_absolute()
+        assert Path(data).resolve() == tmp_path.resolve() / "images"
+
+    def test_a_kept_scenario_takes_the_same_data_from_anywhere(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "run").mkdir()
+        monkeypatch.chdir(tmp_path)
+        made = setting("data=images")
+        assert made.training.data == str(tmp_path / "images")
+        (tmp_path / "run" / "scenario.toml").write_text(dump_scenario(made))
+        monkeypatch.chdir(tmp_path / "run")
+        assert load_scenario("scenario.toml").training.data == made.training.data
+
+    def test_no_folder_stays_none(self) -> None:
+        assert setting("data=''").training.data == ""

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.tiny_images import write_images
 from torch import nn
 
 import noisemarket as nm
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import MNIST_SCALING, Dataset
+from noisemarket.privacy import accountant
 from noisemarket.training import Training, order, train
 from noisemarket.training.contracts import given_sigma
 
@@ -129,9 +131,63 @@ def test_a_model_to_start_from_and_going_on_from_a_checkpoint(tmp_path: Path) ->
     assert torch.equal(whole.module().state_dict()["frozen.weight"], kept["frozen.weight"])
     with pytest.raises(BadInput, match="another scenario"):  # the same, from other weights
         train(scenario(), **{**rest, "model": Net})
-    (tmp_path / "j").unlink()
-    with pytest.raises(BadInput, match="lacks the charges"):
+    lines = (tmp_path / "j").read_bytes().splitlines(keepends=True)
+    (tmp_path / "j").write_bytes(b"".join(lines[:-1]))
+    with pytest.raises(BadInput, match="j: lacks the charges of round 3"):
         train(scenario(), **rest)
+    (tmp_path / "j").unlink()
+    with pytest.raises(BadInput, match="j: lacks the charges of round 1"):
+        train(scenario(), **rest)
+
+
+def test_a_job_cut_off_in_its_first_round_is_known_again(tmp_path: Path) -> None:
+    rest: dict[str, Any] = {
+        "sigma": 0.1, "model": Net, "workers": 1,
+        "journal": tmp_path / "j", "checkpoint": tmp_path / "c.npz",
+    }  # fmt: skip
+    looks = iter([False])  # stops in the middle of the round
+    first = train(scenario(), **rest, data=flat(), stop=lambda: next(looks, True))
+    assert first.rounds == ()
+    with pytest.raises(BadInput, match="another scenario"):
+        train(scenario(), **rest, data=Dataset.of(*arrays(120, 7), *arrays(90, 2)))
+
+
+class TestFingerprint:
+    def of(self, chosen: nm.Scenario, **given: Any) -> str:
+        environment = chosen.environment()
+        return order(chosen, environment, given_sigma(0.3, environment), **given).fingerprint
+
+    def test_data_counts_by_what_it_is_wherever_it_lies(self, tmp_path: Path) -> None:
+        small: dict[str, Any] = {"channels": (2, 2), "hidden": 4}
+        folders = [tmp_path / name for name in ("one", "same", "other")]
+        for folder in folders:
+            folder.mkdir()
+            write_images(folder, 60, 20)
+        images = (folders[2] / "train-images-idx3-ubyte").read_bytes()
+        (folders[2] / "train-images-idx3-ubyte").write_bytes(images[:-1] + b"\7")
+        one, same, other = (
+            self.of(scenario(data=str(folder), owners=2, **small)) for folder in folders
+        )
+        assert one == same != other
+
+    def test_what_owners_keep_to_themselves_is_no_part_of_it(self) -> None:
+        given = {"data": flat(), "model": Net}
+        plain = self.of(scenario(), **given)
+        assert self.of(scenario(privacy_cost=0.7), **given) == plain
+        assert self.of(scenario(seed=9), **given) != plain
+        assert self.of(scenario(shard_rate=0.3), **given) != plain
+        assert self.of(scenario(server_rate=1.0), **given) != plain
+        assert self.of(scenario(beta=0.5), **given) != plain
+
+
+def test_statements_are_under_the_owners_names(tmp_path: Path) -> None:
+    names = ["alice", "bob", "carol", "dave"]
+    rows = "".join(f"{name},1,100,1,0.2\n" for name in names)
+    (tmp_path / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
+    people = scenario(file=str(tmp_path / "people.csv"), rounds=1)
+    done = train(people, sigma=0.1, data=flat(), model=Net, workers=1)
+    assert [one.owner for one in done.statements] == names
+    assert done.statements[3].text().startswith("Owner dave, protection sharded")
 
 
 def test_pictures_through_the_scenarios_own_model() -> None:
@@ -251,6 +307,16 @@ class TestCap:
         assert f"a cap of {5 * one:.4g}" in result.statements[0].text()
         assert result.summary()["rho_cap"] == pytest.approx(5 * one)
         assert result.summary()["owners_at_cap"] == 4
+
+    def test_who_is_at_the_cap_is_the_accountants_word(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(accountant, "_TOLERANCE", 0.2)
+        cost = (2 / 8) ** 2 / 2 / 0.2**2
+        given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "model": Net, "workers": 1}
+        for rounds, spent in ((1, 0), (2, 4)):
+            result = train(scenario(rounds=rounds, rho_cap=1.8 * cost), **given)
+            assert (len(result.rounds), result.owners_at_cap) == (rounds, spent)
 
 
 @pytest.mark.slow

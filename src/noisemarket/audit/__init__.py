@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noisemarket.audit.attack import Target, audit, controls
+from noisemarket.audit.attack import Prepared, Target, audit, controls, prepare
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
 from noisemarket.audit.result import AuditResult, Control, Finding, NoiseCheck
 
@@ -13,8 +13,10 @@ __all__ = [
     "Control",
     "Finding",
     "NoiseCheck",
+    "Prepared",
     "Target",
     "audit",
     "bugs_of",
     "controls",
+    "prepare",
 ]

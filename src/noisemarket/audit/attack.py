@@ -40,6 +40,8 @@ UNCLAIMED_SIGMA = 0.6
 NOISE_VALUES = 80_000
 """Values of noise that the noise check of several steps draws: enough to find 2 % missing."""
 SHORTAGE = 0.8
+LEAST_SIGMA = 2.0**-16
+"""Noise that is much finer than the weights of a network can hold, as floats, is rounded off."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +54,15 @@ class Target:
 
 
 @dataclass(frozen=True)
+class _Canary:
+    """A pair of neighbours, what both upload without noise, and the noise that they get."""
+
+    pair: Pair
+    plain: FloatArray
+    sigma: float
+
+
+@dataclass(frozen=True)
 class _Scores:
     """Scores per arm, trial and part (first everything, then layer by layer), and noise squares."""
 
@@ -59,6 +70,121 @@ class _Scores:
     reach: FloatArray
     squares: FloatArray
     sizes: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An audit whose canaries are made: what cannot be audited has been refused."""
+
+    protection: Protection
+    canaries: tuple[_Canary, ...]
+    silent: Pair
+    silent_sigma: float
+    trials: int
+    confidence: float
+    delta: float
+    claimed: bool
+
+    def run(self, noise: NoiseSource | None = None, watch: Watch | None = None) -> AuditResult:
+        """Attack, and hold what can be proven against what is claimed."""
+        protection, trials = self.protection, self.trials
+        source = SecureNoise() if noise is None else noise
+        layers = list(self.canaries[-1].pair.model.layers())
+        # Canaries; layers and their noise; the noise of steps and of repeats.
+        tests = len(self.canaries) + 2 * len(layers) + 2
+        alpha = (1.0 - self.confidence) / tests
+        judge = _Judge(protection, trials, alpha, self.delta, self.claimed)
+        findings: list[Finding] = []
+        with _one_thread():
+            checks = [*self._steps_noise(source.stream(0), alpha, watch)]
+            for number, canary in enumerate(self.canaries, start=1):
+                seen = _attack(protection, canary, trials, source.stream(number), watch)
+                findings.append(judge.finding(canary, None, 0, seen))
+                if canary is self.canaries[-1]:
+                    for part, layer in enumerate(layers, start=1):
+                        if seen.reach[part] > 0.0:  # else nothing can show in this layer
+                            findings.append(judge.finding(canary, layer, part, seen))
+                        degrees = int(seen.sizes[part - 1])
+                        squares = float(seen.squares[part - 1])
+                        checks.append(_noise_check("network", layer, squares, degrees, alpha))
+        alarms = [chance(f.mu, f.mu, trials, alpha) if self.claimed else 0.0 for f in findings]
+        hidden = protected(protection.name, Neighbours.REPLACE_ONE, protection.whole_owner)
+        return AuditResult(
+            protection=protection.name,
+            bug=protection.bug if isinstance(protection, Buggy) else None,
+            claimed=self.claimed,
+            neighbours=str(Neighbours.REPLACE_ONE),
+            protects=hidden if self.claimed else None,
+            delta=self.delta,
+            trials=trials,
+            confidence=self.confidence,
+            false_alarm=math.fsum(alarms) + alpha * len(checks),
+            private=source.private,
+            source=source.name,
+            findings=tuple(findings),
+            noise=tuple(checks),
+        )
+
+    def _steps_noise(
+        self, noise: NoiseSource, alpha: float, watch: Watch | None
+    ) -> tuple[NoiseCheck, ...]:
+        """The noise of an owner that has nothing to tell, over as many steps as its records make.
+
+        Differences of neighbouring uploads, over sqrt(2), must be as large as the noise itself:
+        where noise repeats, they are not.
+        """
+        pair, sigma, count = self.silent, self.silent_sigma, _steps_noise_uploads()
+        made = np.empty((count, len(pair.model)))
+        for number in range(count):
+            rng = np.random.default_rng(0)
+            made[number] = self.protection.upload(
+                pair.model, pair.start, pair.plus, sigma, noise.stream(number), rng
+            )
+            if watch is not None:
+                watch("noise", 1)
+        made /= sigma
+        twice = count // 2 * 2
+        apart = (made[0:twice:2] - made[1:twice:2]) / math.sqrt(2.0)
+        return tuple(
+            _noise_check(part, None, float(np.vdot(values, values)), values.size, alpha)
+            for part, values in (("several steps", made), ("changes between uploads", apart))
+        )
+
+
+def prepare(
+    protection: Protection,
+    *,
+    sigma: float | None = None,
+    mu: float = TARGET_MU,
+    trials: int = 1000,
+    confidence: float = 0.999,
+    delta: float = 1e-5,
+    seed: int = 1,
+    target: Target | None = None,
+) -> Prepared:
+    """Make the canaries of an audit, or refuse it; the options are those of ``audit``."""
+    if not 0.0 < mu <= 20.0:
+        raise BadInput("mu", mu, "give a number above 0, up to 20.")
+    _check(protection, sigma, trials, confidence, delta, seed)
+    real = Target() if target is None else target
+    with _one_thread():
+        right = canaries.right_part(protection)
+        claimed = math.isfinite(right.sensitivity(1, 1, Neighbours.REPLACE_ONE))
+        silent = canaries.silent(protection)
+        silent_sigma = _sigma(protection, silent, sigma, mu)
+        dimension = len(FlatModel(real.maker()))
+        goal = right.sensitivity(dimension, 1, Neighbours.REPLACE_ONE)  # of one step
+        enough = goal if claimed else 20.0 * (sigma or UNCLAIMED_SIGMA)
+        pairs = (
+            canaries.whole(protection, seed),
+            canaries.partial(protection, seed),
+            canaries.network(protection, real.maker, real.shape, real.classes, enough, seed),
+        )
+        made = tuple(
+            _Canary(pair, pair.plain(protection), _sigma(protection, pair, sigma, mu))
+            for pair in pairs
+        )
+    return Prepared(protection, made, silent, silent_sigma, trials, confidence, delta, claimed)
 
 
 def audit(
@@ -80,58 +206,11 @@ def audit(
     Without ``sigma`` every canary gets the noise at which the claim is ``mu``. Noise is secure
     unless another source is given. The neighbours are those of ``replace_one``.
     """
-    if not 0.0 < mu <= 20.0:
-        raise BadInput("mu", mu, "give a number above 0, up to 20.")
-    check(protection, sigma=sigma, trials=trials, confidence=confidence, delta=delta, seed=seed)
-    source = SecureNoise() if noise is None else noise
-    real = Target() if target is None else target
-    with _one_thread():
-        right = canaries.right_part(protection)
-        claimed = math.isfinite(right.sensitivity(1, 1, Neighbours.REPLACE_ONE))
-        dimension = len(FlatModel(real.maker()))
-        goal = right.sensitivity(dimension, 1, Neighbours.REPLACE_ONE)  # of one step
-        enough = goal if claimed else 20.0 * (sigma or UNCLAIMED_SIGMA)
-        pairs = [
-            canaries.whole(protection, seed),
-            canaries.partial(protection, seed),
-            canaries.network(protection, real.maker, real.shape, real.classes, enough, seed),
-        ]
-        layers = list(pairs[-1].model.layers())
-        tests = len(pairs) + 2 * len(layers) + 2  # layers and their noise; of steps; of repeats
-        alpha = (1.0 - confidence) / tests
-        judge = _Judge(protection, trials, alpha, delta, claimed)
-        findings: list[Finding] = []
-        checks = [*_steps_noise(protection, sigma, mu, source.stream(0), alpha, watch)]
-        for number, pair in enumerate(pairs, start=1):
-            level = _sigma(protection, pair, sigma, mu)
-            seen = _attack(protection, pair, level, trials, source.stream(number), watch)
-            findings.append(judge.finding(pair, None, 0, level, seen))
-            if pair is pairs[-1]:
-                for part, layer in enumerate(layers, start=1):
-                    if seen.reach[part] > 0.0:  # where the canary does not reach, nothing can show
-                        findings.append(judge.finding(pair, layer, part, level, seen))
-                    degrees = int(seen.sizes[part - 1])
-                    squares = float(seen.squares[part - 1])
-                    checks.append(_noise_check("network", layer, squares, degrees, alpha))
-    alarms = [chance(f.mu, f.mu, trials, alpha) if claimed else 0.0 for f in findings]
-    return AuditResult(
-        protection=protection.name,
-        bug=protection.bug if isinstance(protection, Buggy) else None,
-        claimed=claimed,
-        neighbours=str(Neighbours.REPLACE_ONE),
-        protects=(
-            protected(protection.name, Neighbours.REPLACE_ONE, protection.whole_owner)
-            if claimed
-            else None
-        ),
-        delta=delta,
-        trials=trials,
-        confidence=confidence,
-        false_alarm=math.fsum(alarms) + alpha * len(checks),
-        private=source.private,
-        findings=tuple(findings),
-        noise=tuple(checks),
-    )
+    ready = prepare(
+        protection, sigma=sigma, mu=mu, trials=trials, confidence=confidence, delta=delta,
+        seed=seed, target=target,
+    )  # fmt: skip
+    return ready.run(noise, watch)
 
 
 def controls(
@@ -147,26 +226,25 @@ def controls(
     target: Target | None = None,
     watch: Watch | None = None,
 ) -> Iterator[Control]:
-    """Audit the right protection, then each seeded bug that makes a difference to it."""
-    for name in (None, *bugs_of(protection)):
-        result = audit(
-            protection if name is None else Buggy(protection, name),
-            sigma=sigma,
-            mu=mu,
-            trials=trials,
-            confidence=confidence,
-            delta=delta,
-            seed=seed,
-            noise=noise,
-            target=target,
-            watch=watch,
+    """Audit the right protection, then each seeded bug that makes a difference to it.
+
+    All canaries are made by the call; the audits run one by one as they are asked for.
+    """
+    ready = {
+        name: prepare(
+            protection if name is None else Buggy(protection, name), sigma=sigma, mu=mu,
+            trials=trials, confidence=confidence, delta=delta, seed=seed, target=target,
         )
-        yield Control(name, "as it is" if name is None else BUGS[name].meaning, result)
+        for name in (None, *bugs_of(protection))
+    }  # fmt: skip
+    return (
+        Control(name, "as it is" if name is None else BUGS[name].meaning, one.run(noise, watch))
+        for name, one in ready.items()
+    )
 
 
-def check(
+def _check(
     protection: Protection,
-    *,
     sigma: float | None,
     trials: int,
     confidence: float,
@@ -174,8 +252,11 @@ def check(
     seed: int,
 ) -> None:
     """Refuse what cannot be audited."""
-    if sigma is not None and not 0.0 < sigma <= LARGEST:
-        raise BadInput("--sigma", sigma, "give a number above 0: without noise nothing is claimed.")
+    if sigma is not None and not LEAST_SIGMA <= sigma <= LARGEST:
+        remedy = (
+            f"give a number from {LEAST_SIGMA:.2g} to {LARGEST:.0f}: less noise is rounded off."
+        )
+        raise BadInput("--sigma", sigma, remedy)
     if not 20 <= trials <= 10**6:
         raise BadInput("--trials", trials, "give a number from 20 to 1,000,000.")
     if not 0.5 <= confidence < 1.0:
@@ -202,9 +283,8 @@ class _Judge:
     delta: float
     claimed: bool
 
-    def finding(
-        self, pair: Pair, layer: str | None, part: int, sigma: float, seen: _Scores
-    ) -> Finding:
+    def finding(self, canary: _Canary, layer: str | None, part: int, seen: _Scores) -> Finding:
+        pair, sigma = canary.pair, canary.sigma
         mu = _sensitivity(self.protection, pair) / sigma
         scores = seen.scores[:, :, part]
         wrong = int((scores[0] > 0.0).sum()), int((scores[1] <= 0.0).sum())
@@ -238,8 +318,7 @@ class _Judge:
 
 def _attack(
     protection: Protection,
-    pair: Pair,
-    sigma: float,
+    canary: _Canary,
     trials: int,
     noise: NoiseSource,
     watch: Watch | None,
@@ -249,7 +328,7 @@ def _attack(
     Direction and threshold come from the noise-free uploads, before a single trial: the score is
     how far an upload lies from the middle between them, along the line that joins them.
     """
-    plain = pair.plain(protection)
+    pair, plain, sigma = canary.pair, canary.plain, canary.sigma
     apart, middle = plain[1] - plain[0], (plain[0] + plain[1]) / 2.0
     slices = list(pair.model.layers().values())
     starts = [here.start for here in slices]
@@ -281,38 +360,6 @@ def _steps_noise_uploads() -> int:
     return math.ceil(NOISE_VALUES / (canaries.LAYERS * canaries.WIDTH))
 
 
-def _steps_noise(
-    protection: Protection,
-    given: float | None,
-    mu: float,
-    noise: NoiseSource,
-    alpha: float,
-    watch: Watch | None,
-) -> tuple[NoiseCheck, ...]:
-    """The noise of an owner that has nothing to tell, over as many steps as its records make.
-
-    Differences of neighbouring uploads, over sqrt(2), must be as large as the noise itself: where
-    noise repeats, they are not.
-    """
-    pair = canaries.silent(protection)
-    sigma, count = _sigma(protection, pair, given, mu), _steps_noise_uploads()
-    made = np.empty((count, len(pair.model)))
-    for number in range(count):
-        rng = np.random.default_rng(0)
-        made[number] = protection.upload(
-            pair.model, pair.start, pair.plus, sigma, noise.stream(number), rng
-        )
-        if watch is not None:
-            watch("noise", 1)
-    made /= sigma
-    twice = count // 2 * 2
-    apart = (made[0:twice:2] - made[1:twice:2]) / math.sqrt(2.0)
-    return tuple(
-        _noise_check(part, None, float(np.vdot(values, values)), values.size, alpha)
-        for part, values in (("several steps", made), ("changes between uploads", apart))
-    )
-
-
 def _noise_check(
     part: str, layer: str | None, squares: float, degrees: int, alpha: float
 ) -> NoiseCheck:
@@ -328,7 +375,13 @@ def _sigma(protection: Protection, pair: Pair, given: float | None, mu: float) -
     if given is not None:
         return given
     sensitivity = _sensitivity(protection, pair)
-    return sensitivity / mu if math.isfinite(sensitivity) else UNCLAIMED_SIGMA
+    if not math.isfinite(sensitivity):
+        return UNCLAIMED_SIGMA
+    if not LEAST_SIGMA <= sensitivity / mu <= LARGEST:
+        least, most = mu * LEAST_SIGMA, mu * LARGEST
+        remedy = f"choose clip and rate so that it lies between {least:.2g} and {most:.2g}."
+        raise BadInput("sensitivity", sensitivity, remedy)
+    return sensitivity / mu
 
 
 @contextmanager

@@ -114,7 +114,7 @@ def _batch_clipping(right: Protection, task: Task) -> Upload:
         mean = replace(task, sigma=0.0).by(_unclipped(right))
         return add_noise(_cut(mean, right.clip), task.sigma, task.noise)
     assert isinstance(right, DPSGD)
-    steps, here = _steps(right, task), task.start.clone()
+    steps, here = right.step_count(len(task.records)), task.start.clone()
     order = torch.from_numpy(task.rng.permutation(len(task.records)))
     for step in range(steps):
         some = order[step * right.batch : (step + 1) * right.batch]
@@ -140,7 +140,8 @@ def _noise_over_steps(right: Protection, task: Task) -> Upload:
     if isinstance(right, Sharded):
         return replace(task, sigma=task.sigma / right.steps).by(right)
     assert isinstance(right, DPSGD)
-    return replace(task, sigma=task.sigma / math.sqrt(_steps(right, task))).by(right)
+    steps = right.step_count(len(task.records))
+    return replace(task, sigma=task.sigma / math.sqrt(steps)).by(right)
 
 
 def _bare_layer(right: Protection, task: Task) -> Upload:
@@ -151,10 +152,6 @@ def _bare_layer(right: Protection, task: Task) -> Upload:
     smallest = min(layers, key=lambda here: here.stop - here.start)
     noisy[smallest] = plain[smallest]
     return noisy
-
-
-def _steps(right: DPSGD, task: Task) -> int:
-    return max(1, len(task.records) // right.batch)
 
 
 def _cut(update: Upload, clip: float) -> Upload:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from noisemarket.privacy.plain import finite, plain
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is null."""
-        return _plain(self, leave_out="scores")
+        return plain({name: value for name, value in vars(self).items() if name != "scores"})
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class NoiseCheck:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        return _plain(self)
+        return plain(vars(self))
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class AuditResult:
 
     ``false_alarm`` bounds the probability that a right protection is accused, as computed for the
     worst case; it is below ``1 - confidence``. ``claimed`` is False where the protection claims
-    nothing: then findings show what leaks, and cannot be breaches.
+    nothing: then findings show what leaks, and cannot be breaches. ``source`` is what the noise
+    came from.
     """
 
     protection: str
@@ -83,6 +85,7 @@ class AuditResult:
     confidence: float
     false_alarm: float
     private: bool
+    source: str
     findings: tuple[Finding, ...]
     noise: tuple[NoiseCheck, ...]
 
@@ -116,15 +119,16 @@ class AuditResult:
             "neighbours": self.neighbours,
             "protects": self.protects,
             "delta": self.delta,
-            "mu": _finite(worst.mu),
+            "mu": finite(worst.mu),
             "mu_low": worst.mu_low,
-            "epsilon": _finite(worst.epsilon),
+            "epsilon": finite(worst.epsilon),
             "epsilon_low": worst.epsilon_low,
             "epsilon_low_gaussian": worst.epsilon_low_gaussian,
             "trials": self.trials,
             "confidence": self.confidence,
             "false_alarm": self.false_alarm,
-            "private": self.private,
+            "secure_noise": self.private,
+            "source": self.source,
             "findings": [finding.to_dict() for finding in self.findings],
             "noise": [check.to_dict() for check in self.noise],
         }
@@ -153,19 +157,10 @@ class Control:
             "meaning": self.meaning,
             "as_hoped": self.as_hoped,
             "breaches": list(self.result.breaches),
-            "mu": _finite(self.result.worst.mu),
+            "mu": finite(self.result.worst.mu),
             "mu_low": self.result.worst.mu_low,
         }
 
 
 def _check_name(check: NoiseCheck) -> str:
     return f"noise of {check.part}" if check.layer is None else f"noise of {check.layer}"
-
-
-def _plain(one: Finding | NoiseCheck, leave_out: str = "") -> dict[str, Any]:
-    values = {name: getattr(one, name) for name in one.__dataclass_fields__ if name != leave_out}
-    return {k: _finite(v) if isinstance(v, float) else v for k, v in values.items()}
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

@@ -63,11 +63,6 @@ def chance(true_mu: float, claimed_mu: float, trials: int, alpha: float) -> floa
     return float(probability @ binom.cdf(passing - 1, trials, error))
 
 
-def most_shown(trials: int, alpha: float) -> float:
-    """The largest mu that so many trials can prove: without a single error."""
-    return mu_lower(0, 0, trials, alpha)
-
-
 def low_noise_p(squares: float, degrees: int) -> float:
     """The probability that noise of the stated size has a sum of squares, over sigma^2, so low."""
     return float(chdtr(degrees, squares))

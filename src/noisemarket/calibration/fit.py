@@ -103,6 +103,7 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES) -> Fit:
         remarks.append("There are no more points than constants: no errors can be given.")
     if data.one_beta:
         gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
+    remarks += _poor_constants(surface, gamma_errors, zeta_errors)
     return Fit(
         surface=surface,
         gamma_errors=gamma_errors,
@@ -134,6 +135,11 @@ def by_loss(points: Sequence[Point]) -> Fit | None:
     nothing = (None,) * 5
     worst = float(np.abs(residuals).max())
     return Fit(surface, nothing, nothing[:2], rms(residuals), worst, _rms_loss(data, surface), ())
+
+
+def poorly_determined(value: float, error: float) -> bool:
+    """Whether a constant says little by itself: its standard error is over half its size."""
+    return error > abs(value) / 2.0
 
 
 def rms(values: FloatArray) -> float:
@@ -282,3 +288,17 @@ def _remarks(
         if at_edge and not (number == 2 and data.one_beta):
             said.append(f"gamma_{number} stands at the edge of its range: do not read it alone.")
     return said
+
+
+def _poor_constants(
+    surface: LossSurface, gamma_errors: Sequence[float | None], zeta_errors: Sequence[float | None]
+) -> list[str]:
+    """The constants that the points hardly determine, if there are any."""
+    named = [f"gamma_{number}" for number in range(1, 6)] + ["zeta_1", "zeta_2"]
+    values, errors = (*surface.gamma, *surface.zeta), (*gamma_errors, *zeta_errors)
+    poor = [
+        f"{name} {value:.3g} ± {error:.2g}"
+        for name, value, error in zip(named, values, errors, strict=True)
+        if error is not None and poorly_determined(value, error)
+    ]
+    return [f"Poorly determined, do not read alone: {', '.join(poor)}."] if poor else []

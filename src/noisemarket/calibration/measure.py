@@ -6,7 +6,8 @@ can be measured again bit by bit; nobody's privacy is protected by it.
 
 from __future__ import annotations
 
-import math
+import hashlib
+import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
@@ -17,10 +18,13 @@ import numpy as np
 from noisemarket.calibration.grid import Setting
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.data import load_mnist
 from noisemarket.federated.local import LocalEngine
 from noisemarket.federated.training import Checkpoint, RoundResult, State, train
 from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.plain import finite
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.population_file import read_population
 from noisemarket.training import Order, one_sigma, order
 
 
@@ -29,6 +33,29 @@ def simulated(scenario: Scenario) -> Scenario:
     free = {"noise": "simulated", "rho_cap": 0.0, "epsilon_cap": 0.0}
     privacy = scenario.privacy.model_copy(update=free)
     return scenario.model_copy(update={"privacy": privacy})
+
+
+def data_sha256(scenario: Scenario) -> str:
+    """Of the images that a scenario trains with."""
+    return load_mnist(scenario.training.data or None).sha256
+
+
+def fingerprint(scenario: Scenario, data: str) -> str:
+    """Of all that a measured point depends on besides its setting; ``data`` is the images' SHA-256.
+
+    The same wherever images and owners' files lie.
+    """
+    people = scenario.population.model_dump(mode="json")
+    file = scenario.population.file
+    sizes = read_population(file).data_size.tolist() if file else people["data_size"]
+    document = {
+        "training": scenario.training.model_dump(mode="json", exclude={"data"}),
+        "privacy": simulated(scenario).privacy.model_dump(mode="json"),
+        "owners": people["owners"],
+        "data_size": sizes,
+        "data": data,
+    }
+    return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def point_order(scenario: Scenario, setting: Setting) -> Order:
@@ -57,11 +84,14 @@ def measure(
     place.mkdir(parents=True, exist_ok=True)
     checkpoint = Checkpoint(_file(place, setting), made.fingerprint)
     try:
-        state = checkpoint.load()
-    except BadInput:  # of other settings, or unreadable: this point starts anew
-        state = None
-    state = state or made.start()
+        state = checkpoint.load() or made.start()
+    except BadInput as problem:
+        remedy = problem.remedy.rstrip(".") + ": remove it to measure this point anew."
+        raise BadInput("checkpoint", str(checkpoint.path), remedy) from None
     accountant = Accountant(made.budgets)
+    for done in state.results:
+        for owner in done.asked:
+            accountant.charge(owner, done.number - 1)
     with LocalEngine(made.job, workers, stop) as engine, suppress(Interrupted):
         for result in train(engine, made.job, accountant, made.plan, state, checkpoint):
             watch(result)
@@ -91,15 +121,11 @@ def _point(setting: Setting, state: State) -> Point:
         beta=setting.beta,
         seed=setting.seed,
         accuracy=deployed.accuracy,
-        loss=_finite(deployed.loss),
+        loss=finite(deployed.loss),
         last_accuracy=last.score.accuracy,
-        last_loss=_finite(last.score.loss),
+        last_loss=finite(last.score.loss),
         rounds=last.number,
         refused=sum(len(result.refused) for result in state.results),
         seconds=sum(result.seconds for result in state.results),
         accuracy_per_round=tuple((one.averaged or one.score).accuracy for one in state.results),
     )
-
-
-def _finite(loss: float) -> float | None:
-    return float(loss) if math.isfinite(loss) else None

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any
 
 from noisemarket.calibration.grid import Setting
 from noisemarket.errors import BadInput
-
-if sys.platform != "win32":
-    import fcntl
+from noisemarket.files import exclusive
 
 POINTS = "points.jsonl"
 
@@ -47,19 +44,16 @@ class Point:
 
 
 class Points:
-    """The points measured so far, by their setting; one process at a time may hold the file."""
+    """The points measured so far, by their setting; one process at a time may hold the file.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    All of them were measured alike but for their setting, as the ``fingerprint`` in each line says.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path, self.fingerprint = path, fingerprint
+        self._file = exclusive(path, "points", "another calibration")
         try:
-            path.touch(exist_ok=True)
-            self._file: BinaryIO = path.open("r+b")
-        except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("points", str(path), f"cannot be used ({reason}).") from None
-        try:
-            _lock(self._file, path)
-            points, whole = _parse(self._file.read(), path)
+            points, whole = _parse(self._file.read(), path, fingerprint)
             self._file.seek(whole)
             self._file.truncate()
         except BaseException:
@@ -79,7 +73,8 @@ class Points:
 
     def add(self, point: Point) -> None:
         """Keep a point. Once this returns it is on disk."""
-        self._file.write(json.dumps(asdict(point), allow_nan=False).encode() + b"\n")
+        line = asdict(point) | {"fingerprint": self.fingerprint}
+        self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
         self._file.flush()
         os.fsync(self._file.fileno())
         self._points[point.setting] = point
@@ -106,17 +101,22 @@ def read_points(path: Path) -> tuple[Point, ...]:
     return tuple(_parse(content, path)[0])
 
 
-def _parse(content: bytes, path: Path) -> tuple[list[Point], int]:
+def _parse(content: bytes, path: Path, fingerprint: str | None = None) -> tuple[list[Point], int]:
     """The points, and how many bytes are whole lines: a kill may leave half a line at the end."""
     points, whole = [], 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             break
         try:
-            points.append(_point(json.loads(line)))
-        except (ValueError, TypeError, KeyError):
+            values = json.loads(line)
+            measured_alike = values.pop("fingerprint")
+            points.append(_point(values))
+        except (ValueError, TypeError, KeyError, AttributeError):
             remedy = f"is damaged in line {number}: drop that line to measure its point again."
             raise BadInput("points", str(path), remedy) from None
+        if fingerprint not in (None, measured_alike):
+            remedy = f"holds, in line {number}, a point of other settings or data: they cannot mix."
+            raise BadInput("points", str(path), remedy)
         whole += len(line)
     return points, whole
 
@@ -124,11 +124,3 @@ def _parse(content: bytes, path: Path) -> tuple[list[Point], int]:
 def _point(line: dict[str, Any]) -> Point:
     per_round = tuple(float(value) for value in line["accuracy_per_round"])
     return Point(**(line | {"accuracy_per_round": per_round}))
-
-
-def _lock(file: BinaryIO, path: Path) -> None:
-    if sys.platform != "win32":
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise BadInput("points", str(path), "is in use by another calibration.") from None

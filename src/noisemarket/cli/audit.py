@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from noisemarket.audit import AuditResult, Buggy, Control, Target, audit, bugs_of, controls
-from noisemarket.audit.attack import check, uploads
+from noisemarket.audit import AuditResult, Buggy, Target, bugs_of, controls, prepare
+from noisemarket.audit.attack import LEAST_SIGMA, Watch, uploads
 from noisemarket.cli.common import Request, console, keep_scenario, progress
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN
 from noisemarket.federated.protections import Protection
-from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
+from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.report.audit import audit_table, controls_table, draw_audit
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
@@ -34,37 +36,22 @@ class Asked:
     controls: bool
 
 
-@dataclass(frozen=True)
-class _Setup:
-    """What both kinds of audit need."""
-
-    protection: Protection
-    options: dict[str, Any]
-    trials: int
-
-
 def run(request: Request, asked: Asked) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
     if asked.controls and asked.bug is not None:
         raise BadInput("--bug", asked.bug, "give either --bug or --controls.")
     scenario = request.scenario()
-    setup = _setup(scenario, asked)
-    protection = setup.protection if asked.bug is None else Buggy(setup.protection, asked.bug)
-    folder = request.folder(scenario, f"{scenario.preset}-audit")
-    with folder:
+    right, options = protection_of(scenario), _options(scenario, asked)
+    if asked.controls:
+        return _controls(request, scenario, right, options)
+    prepared = prepare(right if asked.bug is None else Buggy(right, asked.bug), **options)
+    with _folder(request, scenario) as folder:
         keep_scenario(folder, scenario)
-        if asked.controls:
-            return _controls(request, setup, folder)
-        with progress("uploads") as bar:
-            line = bar.add_task("auditing", total=uploads(setup.trials))
-
-            def watch(canary: str, more: int) -> None:
-                bar.update(line, advance=more, description=f"auditing, {canary}")
-
-            result = audit(protection, **setup.options, watch=watch)
+        with _watched(uploads(options["trials"])) as watch:
+            result = prepared.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
-        folder.status("complete", passed=result.passed, private=result.private)
+        folder.status("complete", passed=result.passed, secure_noise=result.private)
     if request.json:
         print(json.dumps(result.to_dict(), allow_nan=False))
         return int(not result.passed)
@@ -78,62 +65,66 @@ def run(request: Request, asked: Asked) -> int:
     return int(not result.passed)
 
 
-def _controls(request: Request, setup: _Setup, folder: RunFolder) -> int:
-    found: list[Control] = []
-    total = uploads(setup.trials) * (1 + len(bugs_of(setup.protection)))
-    with progress("uploads") as bar:
-        line = bar.add_task("auditing", total=total)
-
-        def watch(canary: str, more: int) -> None:
-            bar.update(line, advance=more, description=f"auditing, {canary}")
-
-        found += controls(setup.protection, **setup.options, watch=watch)
-    good = all(control.as_hoped for control in found)
-    document = {
-        "protection": setup.protection.name,
-        "as_hoped": good,
-        "trials": setup.trials,
-        "confidence": setup.options["confidence"],
-        "controls": [control.to_dict() for control in found],
-    }
-    folder.write_json("summary.json", document)
-    folder.status("complete", passed=good)
+def _controls(
+    request: Request, scenario: Scenario, right: Protection, options: dict[str, Any]
+) -> int:
+    total = uploads(options["trials"]) * (1 + len(bugs_of(right)))
+    with _watched(total) as watch:
+        audits = controls(right, **options, noise=_noise(scenario), watch=watch)
+        with _folder(request, scenario) as folder:
+            keep_scenario(folder, scenario)
+            found = list(audits)
+            good = all(control.as_hoped for control in found)
+            document = {
+                "protection": right.name,
+                "as_hoped": good,
+                "trials": options["trials"],
+                "confidence": options["confidence"],
+                "controls": [control.to_dict() for control in found],
+            }
+            folder.write_json("summary.json", document)
+            folder.status("complete", passed=good)
     if request.json:
         print(json.dumps(document, allow_nan=False))
     else:
         out = console()
-        out.print(controls_table(setup.protection.name, found))
+        out.print(controls_table(right.name, found))
         out.print(f"Run folder: {folder.path}")
     return int(not good)
 
 
-def _setup(scenario: Scenario, asked: Asked) -> _Setup:
-    secure = scenario.privacy.noise == "secure"
-    noise: NoiseSource = SecureNoise() if secure else SimulatedNoise(scenario.seed)
+def _folder(request: Request, scenario: Scenario) -> RunFolder:
+    """To be opened when nothing is left to refuse: an earlier run in it is gone then."""
+    return request.folder(scenario, f"{scenario.preset}-audit")
+
+
+@contextmanager
+def _watched(total: int) -> Iterator[Watch]:
+    with progress("uploads") as bar:
+        line = bar.add_task("auditing", total=total)
+        yield lambda canary, more: bar.update(line, advance=more, description=f"auditing, {canary}")
+
+
+def _noise(scenario: Scenario) -> NoiseSource:
+    """Noise as the market's: by a cipher under a key, which is drawn for this audit alone."""
+    if scenario.privacy.noise == "secure":
+        return KeyedNoise(KeyedNoise.new_key())
+    return SimulatedNoise(scenario.seed)
+
+
+def _options(scenario: Scenario, asked: Asked) -> dict[str, Any]:
     training = scenario.training
     widths = (training.channels, training.hidden, _CLASSES, _SIDE)
     maker = partial(CNN, *widths, downsampling=training.downsampling, normalise=training.normalise)
     default = CONTROL_TRIALS if asked.controls else TRIALS
-    trials = default if asked.trials is None else asked.trials
-    options = {
+    return {
         "sigma": asked.sigma,
-        "trials": trials,
+        "trials": default if asked.trials is None else asked.trials,
         "confidence": asked.confidence,
         "delta": scenario.privacy.delta,
         "seed": scenario.seed,
-        "noise": noise,
         "target": Target(maker, (1, _SIDE, _SIDE), _CLASSES),
     }
-    protection = protection_of(scenario)
-    check(
-        protection,
-        sigma=asked.sigma,
-        trials=trials,
-        confidence=asked.confidence,
-        delta=scenario.privacy.delta,
-        seed=scenario.seed,
-    )
-    return _Setup(protection, options, trials)
 
 
 def verdict(result: AuditResult) -> list[str]:
@@ -170,7 +161,7 @@ def verdict(result: AuditResult) -> list[str]:
         if power < 0.5:
             said.append(
                 "The canaries are weak here: take more trials, or leave --sigma out. The check of "
-                "the noise alone holds at any sigma."
+                f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
             )
     if not result.private:
         said.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.calibration.grid import Grid, Setting, numbers
-from noisemarket.calibration.measure import forget, measure, point_order, simulated
+from noisemarket.calibration.measure import (
+    data_sha256,
+    fingerprint,
+    forget,
+    measure,
+    point_order,
+    simulated,
+)
 from noisemarket.calibration.points import POINTS, Point, Points
 from noisemarket.calibration.result import Calibration, calibrated, surface_file
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
@@ -42,15 +49,21 @@ class Asked:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a calibration measures, and what its surface is called."""
+    """What a calibration measures, what its surface is called, and what all points must share.
+
+    ``data`` is the SHA-256 of the images, ``fingerprint`` that of the settings and of ``data``.
+    """
 
     name: str
     grid: Grid
     command: str
+    data: str
+    fingerprint: str
 
     def document(self) -> dict[str, Any]:
         """As plain values for JSON."""
-        return {"name": self.name, **asdict(self.grid), "command": self.command}
+        values = asdict(self)
+        return {"name": values.pop("name"), **values.pop("grid"), **values}
 
 
 def run(request: Request, asked: Asked) -> None:
@@ -61,14 +74,21 @@ def run(request: Request, asked: Asked) -> None:
         folder, scenario, plan = _reopen(asked.resume, request, asked)
     else:
         folder, scenario, plan = _start(request, asked)
-    with Points(folder.path / POINTS) as points, folder:
-        folder.write_json(PLAN, plan.document())
-        problems: list[str] = []
-        stopped = False
-        if not asked.fit_only:
-            stopped = _measure(folder, scenario, plan, points, asked.workers, problems)
-        missing = sum(one not in points for one in plan.grid.settings(scenario.seed))
-        result = _finish(folder, scenario, plan, points.all(), missing)
+    settings = list(plan.grid.settings(scenario.seed))
+    with Points(folder.path / POINTS, plan.fingerprint) as points:
+        to_measure = not asked.fit_only and any(one not in points for one in settings)
+        if to_measure and data_sha256(scenario) != plan.data:
+            where = scenario.training.data or "MNIST"
+            remedy = "is not what the first points were measured with: start a new folder."
+            raise BadInput("data", where, remedy)
+        with RunFolder.reopen(folder.path) if asked.resume else folder as folder:
+            folder.write_json(PLAN, plan.document())
+            problems: list[str] = []
+            stopped = False
+            if not asked.fit_only:
+                stopped = _measure(folder, scenario, plan, points, asked.workers, problems)
+            missing = sum(one not in points for one in settings)
+            result = _finish(folder, scenario, plan, points.all(), missing)
     if stopped:
         raise Interrupted(
             f"stopped after {len(plan.grid) - missing} of {len(plan.grid)} points; go on with "
@@ -89,7 +109,9 @@ def _start(request: Request, asked: Asked) -> tuple[RunFolder, Scenario, Plan]:
     if asked.fit_only:
         raise BadInput("--fit-only", "true", "name the folder to fit by --resume.")
     scenario = simulated(request.scenario())
-    plan = _plan(scenario, request, asked, Grid(), None)
+    data = data_sha256(scenario)
+    alike = fingerprint(scenario, data)
+    plan = _plan(scenario, request, asked, Plan("", Grid(), "", data, alike))
     _try_out(scenario, plan)
     folder = request.folder(scenario, f"{scenario.preset}-calibrate")
     keep_scenario(folder, scenario)
@@ -111,29 +133,34 @@ def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Sce
     try:
         held = json.loads((path / PLAN).read_text(encoding="utf-8"))
         grid = Grid(tuple(held["sigmas"]), tuple(held["betas"]), int(held["seeds"]))
-        before = Plan(str(held["name"]), grid, str(held["command"]))
+        before = Plan(
+            str(held["name"]), grid, str(held["command"]), str(held["data"]),
+            str(held["fingerprint"]),
+        )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput("--resume", resume, f"has a {PLAN} that cannot be read.") from None
-    plan = _plan(scenario, request, asked, grid, before)
+    if fingerprint(scenario, before.data) != before.fingerprint:
+        remedy = "has a scenario.toml that was changed since its first points: start a new folder."
+        raise BadInput("--resume", resume, remedy)
+    plan = _plan(scenario, request, asked, before)
     if not asked.fit_only and plan.grid != grid:
         _try_out(scenario, plan)
     return RunFolder(path), scenario, plan
 
 
-def _plan(
-    scenario: Scenario, request: Request, asked: Asked, grid: Grid, before: Plan | None
-) -> Plan:
-    """The plan that the options make out of the grid that was or is by default."""
+def _plan(scenario: Scenario, request: Request, asked: Asked, before: Plan) -> Plan:
+    """The plan that the options make out of the one that was, or of the nameless default."""
+    grid = before.grid
     if asked.sigmas is not None:
         grid = replace(grid, sigmas=numbers("--sigmas", asked.sigmas))
     if asked.betas is not None:
         grid = replace(grid, betas=numbers("--betas", asked.betas))
     if asked.seeds is not None:
         grid = replace(grid, seeds=asked.seeds)
-    name = asked.name or (before.name if before else f"{scenario.privacy.protection}-measured")
+    name = asked.name or before.name or f"{scenario.privacy.protection}-measured"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
-    if before is not None:
+    if before.command:
         start = re.sub(r" --sigmas .*", "", before.command)
     else:
         words = ["noisemarket", "calibrate", *([request.file] if request.file else [])]
@@ -144,7 +171,7 @@ def _plan(
         start = shlex.join(words)
     sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
     command = f"{start} --sigmas {sigmas} --betas {betas} --seeds {grid.seeds} --name {name}"
-    return Plan(name, grid, command)
+    return replace(before, name=name, grid=grid, command=command)
 
 
 def _try_out(scenario: Scenario, plan: Plan) -> None:

@@ -12,8 +12,10 @@ from rich.table import Table
 from noisemarket.cli.common import console
 from noisemarket.errors import BadInput
 from noisemarket.privacy.noise import rounding_reach
+from noisemarket.privacy.plain import finite
 from noisemarket.privacy.statement import protected
 from noisemarket.privacy.zcdp import (
+    MOST,
     Neighbours,
     dp_sgd_sensitivity,
     gaussian_epsilon,
@@ -81,17 +83,23 @@ class Question:
         neighbours, settings = Neighbours.named(self.neighbours), self.settings()
         if not self.clip > 0.0:
             raise BadInput("--clip", self.clip, "give a positive number.")
-        if self.parameters < 0:
-            raise BadInput("--parameters", self.parameters, "give 0 or the size of the model.")
+        if not 0 <= self.parameters <= MOST:
+            remedy = f"give 0 or the size of the model, up to {MOST:,}."
+            raise BadInput("--parameters", self.parameters, remedy)
+        if self.protection == "paper":
+            return math.inf
         rounding = rounding_reach(self.parameters)
         if self.protection == "sharded":
             shards = int(settings["shards"])
-            return sharded_sensitivity(self.clip, shards, neighbours, rounding)
-        if self.protection == "dp_sgd":
+            moved = sharded_sensitivity(self.clip, shards, neighbours, rounding)
+        else:
             batch, steps = int(settings["batch"]), int(settings["steps"])
             rate = settings["learning_rate"]
-            return dp_sgd_sensitivity(self.clip, batch, steps, rate, neighbours, rounding)
-        return math.inf
+            moved = dp_sgd_sensitivity(self.clip, batch, steps, rate, neighbours, rounding)
+        if not 0.0 < moved < math.inf:
+            remedy = f"gives a sensitivity of {moved:g}, with which nothing can be reckoned."
+            raise BadInput("--clip", self.clip, remedy)
+        return moved
 
 
 def run(question: Question, as_json: bool) -> None:
@@ -106,18 +114,22 @@ def run(question: Question, as_json: bool) -> None:
 def answer(question: Question) -> dict[str, Any]:
     """All that is known, as plain values; what is infinite is null."""
     sensitivity = question.sensitivity()
-    if question.rounds < 1:
-        raise BadInput("--rounds", question.rounds, "give at least 1.")
-    guaranteed = math.isfinite(sensitivity)
+    if not 1 <= question.rounds <= MOST:
+        raise BadInput("--rounds", question.rounds, f"give a number from 1 to {MOST:,}.")
+    bounded = math.isfinite(sensitivity)
     asked = None if question.sigma is None else _row(question, sensitivity, question.sigma)
     needed = None
     if question.epsilon is not None:
-        if not guaranteed:
+        if not bounded:
             raise BadInput(
                 "--epsilon", question.epsilon, "paper guarantees none: choose sharded or dp_sgd."
             )
         sigma = sigma_for_epsilon(sensitivity, question.epsilon, question.delta, question.rounds)
         needed = _row(question, sensitivity, sigma)
+        if needed["epsilon"] is None:
+            remedy = f"takes a sigma of {sigma:g}, too small to reckon with: give a smaller one."
+            raise BadInput("--epsilon", question.epsilon, remedy)
+    guaranteed = bounded and (asked is None or asked["epsilon"] is not None)
     settings = question.settings()
     whole_owner = settings.get("shards") == 1
     neighbours = Neighbours.named(question.neighbours)
@@ -125,13 +137,13 @@ def answer(question: Question) -> dict[str, Any]:
         "protection": question.protection,
         "neighbours": str(neighbours),
         "protects": protected(question.protection, neighbours, whole_owner) if guaranteed else None,
-        "guaranteed": guaranteed and question.sigma != 0.0,
-        "clip": question.clip if guaranteed else None,
+        "guaranteed": guaranteed,
+        "clip": question.clip if bounded else None,
         **settings,
         "parameters": question.parameters,
         "rounds": question.rounds,
         "delta": question.delta,
-        "sensitivity": _finite(sensitivity),
+        "sensitivity": finite(sensitivity),
         "at_sigma": asked,
         "for_epsilon": needed,
         "table": [_row(question, sensitivity, sigma) for sigma in SIGMAS],
@@ -143,28 +155,30 @@ def _row(question: Question, sensitivity: float, sigma: float) -> Row:
     total = rho * question.rounds
     return {
         "sigma": sigma,
-        "noise_multiplier": sigma / sensitivity,
-        "rho_per_round": _finite(rho),
-        "rho_total": _finite(total),
-        "epsilon": _finite(gaussian_epsilon(total, question.delta)),
-        "epsilon_general": _finite(zcdp_epsilon(total, question.delta)),
-        "epsilon_classic": _finite(zcdp_epsilon_classic(total, question.delta)),
+        "noise_multiplier": finite(sigma / sensitivity),
+        "rho_per_round": finite(rho),
+        "rho_total": finite(total),
+        "epsilon": finite(gaussian_epsilon(total, question.delta)),
+        "epsilon_general": finite(zcdp_epsilon(total, question.delta)),
+        "epsilon_classic": finite(zcdp_epsilon_classic(total, question.delta)),
     }
 
 
 def _print(document: dict[str, Any]) -> None:
     out = console()
-    if document["protects"] is None:
+    if document["protection"] == "paper":
         out.print(_NOTHING)
         return
     asked, needed = document["at_sigma"], document["for_epsilon"]
-    out.print(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
+    if document["protects"] is not None:
+        out.print(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
     out.print(
         f"Sensitivity {document['sensitivity']:.6g} a round, rounds: {document['rounds']}, "
         f"delta {document['delta']:g}."
     )
     if asked is not None and asked["epsilon"] is None:
-        out.print("Sigma 0: no noise, and nothing is guaranteed.")
+        noise = "no" if asked["sigma"] == 0.0 else "too little"
+        out.print(f"Sigma {asked['sigma']:g}: {noise} noise, and nothing is guaranteed.")
     elif asked is not None:
         out.print(
             f"Sigma {asked['sigma']:g} costs rho {asked['rho_per_round']:.6g} a round, "
@@ -182,7 +196,3 @@ def _print(document: dict[str, Any]) -> None:
         table.add_row(*("infinite" if x is None else f"{x:.4g}" for x in row.values()), style=bold)
     out.print(table)
     out.print("epsilon: exact for Gaussian noise. any zCDP, classic: bounds for any mechanism.")
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None

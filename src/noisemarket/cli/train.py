@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.training import Checkpoint, RoundResult, save_arrays
+from noisemarket.federated.training import (
+    Checkpoint,
+    RoundResult,
+    State,
+    check_charges,
+    save_arrays,
+)
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.report.training import draw_training, training_table
@@ -39,7 +46,7 @@ def run(
     if workers is not None and workers < 1:
         raise BadInput("--workers", workers, "give at least 1.")
     if resume is not None:
-        folder, request = _reopen(resume, request)
+        folder = _reopen(resume, request, contracts, sigma)
         scenario = load_scenario(folder.path / "scenario.toml")
         environment = scenario.environment()
         noise = read_contracts(str(folder.path / "contracts.csv"), environment)
@@ -59,11 +66,15 @@ def run(
         names = environment.population.names
         rows = "".join(f"{name},{float(s)!r}\n" for name, s in zip(names, noise, strict=True))
         folder.write_text("contracts.csv", "owner,sigma\n" + rows)
-    with folder:
-        done = _train(folder, made, workers)
+    with (
+        _opened(folder, made) as (accountant, checkpoint, state),
+        folder if resume is None else RunFolder.reopen(folder.path) as folder,
+    ):
+        done = _train(folder, made, accountant, checkpoint, state, workers)
         summary, rounds = done.summary(), len(done.rounds)
         folder.write_json("summary.json", summary)
-        folder.write_json("statements.json", [_statement(one) for one in done.statements])
+        statements = [_statement(index, one) for index, one in enumerate(done.statements)]
+        folder.write_json("statements.json", statements)
         save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
         data = made.job.data
         figures = draw_training(folder, done.rounds, made.job.partition, data.train_labels)
@@ -71,7 +82,7 @@ def run(
             "complete" if done.complete else "incomplete",
             rounds=made.plan.rounds,
             rounds_done=rounds,
-            private=made.job.noise == "secure",
+            secure_noise=made.job.noise == "secure",
         )
     if not done.complete:
         raise Interrupted(
@@ -82,7 +93,8 @@ def run(
         print(json.dumps(summary, allow_nan=False))
         return
     out = console()
-    out.print(training_table(done.rounds[-1], done.statements))
+    if done.rounds:
+        out.print(training_table(done.rounds[-1], done.statements))
     if summary["rho_cap"] is not None:
         spent = f"{done.owners_at_cap} of {len(done.statements)} owners can pay for no more rounds"
         out.print(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
@@ -93,25 +105,40 @@ def run(
     out.print(f"Figures: {pictures}", soft_wrap=True)
 
 
-def _reopen(resume: str, request: Request) -> tuple[RunFolder, Request]:
+def _reopen(resume: str, request: Request, contracts: str | None, sigma: float | None) -> RunFolder:
     path = Path(resume)
-    if request.file or request.preset or request.settings or request.out:
-        raise BadInput("--resume", resume, "give no scenario, setting or --out beside it.")
+    given = request.file or request.preset or request.settings or request.out or request.overwrite
+    if given or any(one is not None for one in (request.seed, contracts, sigma)):
+        raise BadInput("--resume", resume, "beside it give only --workers and --json.")
     for name in ("scenario.toml", "contracts.csv", JOURNAL):
         if not (path / name).is_file():
             raise BadInput("--resume", resume, f"is no training run: it has no {name}.")
-    return RunFolder(path), request
+    return RunFolder(path)
 
 
-def _train(folder: RunFolder, made: Order, workers: int | None) -> Training:
+@contextmanager
+def _opened(
+    folder: RunFolder, made: Order
+) -> Iterator[tuple[JournalledAccountant, Checkpoint, State]]:
+    """Journal, checkpoint and where training stands, refused before anything is written if they
+    are in use or belong to another job."""
     checkpoint = Checkpoint(folder.path / CHECKPOINT, made.fingerprint)
     state = checkpoint.load() or made.start()
+    with JournalledAccountant(folder.path / JOURNAL, made.budgets) as accountant:
+        check_charges(accountant, state)
+        yield accountant, checkpoint, state
+
+
+def _train(
+    folder: RunFolder,
+    made: Order,
+    accountant: JournalledAccountant,
+    checkpoint: Checkpoint,
+    state: State,
+    workers: int | None,
+) -> Training:
     folder.write_text(METRICS, "".join(_line(result) for result in state.results))
-    with (
-        JournalledAccountant(folder.path / JOURNAL, made.budgets) as accountant,
-        stoppable(_DROPPED) as stop,
-        progress("rounds") as bar,
-    ):
+    with stoppable(_DROPPED) as stop, progress("rounds") as bar:
         line = bar.add_task("training", total=made.plan.rounds, completed=state.round_number)
 
         def watch(result: RoundResult) -> None:
@@ -127,8 +154,8 @@ def _train(folder: RunFolder, made: Order, workers: int | None) -> Training:
 
 
 def _line(result: RoundResult) -> str:
-    return json.dumps(asdict(result)) + "\n"
+    return json.dumps(result.to_dict(), allow_nan=False) + "\n"
 
 
-def _statement(one: PrivacyStatement) -> dict[str, Any]:
-    return one.to_dict() | {"text": one.text()}
+def _statement(index: int, one: PrivacyStatement) -> dict[str, Any]:
+    return {"index": index, **one.to_dict(), "text": one.text()}

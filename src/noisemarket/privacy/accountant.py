@@ -137,6 +137,8 @@ class Accountant:
     def statement(self, owner: OwnerId) -> PrivacyStatement:
         """What this owner has given up so far."""
         budget, entries, total = self._budget(owner), self._entries(owner), self.spent(owner)
+        bounded = math.isfinite(total + budget.rho_per_round)
+        hidden = protected(budget.protection, budget.neighbours, budget.whole_owner)
         return PrivacyStatement(
             owner=budget.owner,
             protection=budget.protection,
@@ -151,8 +153,8 @@ class Accountant:
             epsilon=gaussian_epsilon(total, budget.delta),
             epsilon_general=zcdp_epsilon(total, budget.delta),
             neighbours=budget.neighbours,
-            protects=protected(budget.protection, budget.neighbours, budget.whole_owner),
-            guaranteed=math.isfinite(total + budget.rho_per_round) and not budget.simulated,
+            protects=hidden if bounded else None,
+            guaranteed=bounded and not budget.simulated,
             simulated=budget.simulated,
         )
 

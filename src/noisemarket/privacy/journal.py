@@ -13,14 +13,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.statement import PrivacyBudget
-
-if sys.platform != "win32":
-    import fcntl
 
 
 class JournalledAccountant(Accountant):
@@ -28,14 +25,13 @@ class JournalledAccountant(Accountant):
 
     Given ``budgets``, starts the file or resumes one with exactly these budgets: caps cannot change
     under way. Without, resumes whatever the file holds. One process at a time may hold a journal,
-    and a forked child may not charge. (Elsewhere in that process, read it with ``read_journal``
-    only after closing it: on POSIX, closing any handle of the file gives up its lock.)
+    and a forked child may not charge.
     """
 
     def __init__(self, path: str | Path, budgets: Iterable[PrivacyBudget] | None = None) -> None:
         self.path = Path(path)
         self._process = os.getpid()
-        self._file = _open_locked(self.path, create=budgets is not None)
+        self._file = exclusive(self.path, "journal", "another job", create=budgets is not None)
         self._sound = False
         try:
             self._resume(None if budgets is None else tuple(budgets))
@@ -140,22 +136,6 @@ def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
 
 def _line(document: object) -> bytes:
     return json.dumps(document, allow_nan=False).encode() + b"\n"
-
-
-def _open_locked(path: Path, *, create: bool) -> BinaryIO:
-    try:
-        if create:
-            path.touch(exist_ok=True)
-        file = path.open("r+b")
-    except OSError as problem:
-        raise _unusable(path, problem) from None
-    if sys.platform != "win32":
-        try:
-            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            file.close()
-            raise BadInput("journal", str(path), "is in use by another job.") from None
-    return file
 
 
 def _sync_folder(path: Path) -> None:

@@ -42,6 +42,10 @@ _MAGNITUDE = np.uint64(2**63 - 1)
 _FEW = 2.0**53
 
 
+class Diverged(BadInput):
+    """An update that noise cannot be added to: not finite, or absurdly large."""
+
+
 class NoiseSource(Protocol):
     """Where standard Gaussians come from."""
 
@@ -126,7 +130,8 @@ class KeyedNoise:
 
     def bound(self, context: bytes) -> KeyedNoise:
         """Other noise than in any other context."""
-        return KeyedNoise(self._key, hashlib.sha256(self._context + context).digest())
+        bound = hashlib.sha256(self._context + context).digest()
+        return KeyedNoise(self._key, bound, self._purpose)
 
     def stream(self, *key: int) -> KeyedNoise:
         """A stream of its own for this key, the same whoever asks and in whatever order."""
@@ -201,7 +206,7 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
     # Not max(abs()): a NaN must fail the comparison, and no copy is needed.
     if update.size and not (update.max() <= LARGEST and update.min() >= -LARGEST):
-        raise BadInput("update", "array", f"holds values that are not within ±{LARGEST:.0f}.")
+        raise Diverged("update", "array", f"holds values that are not within ±{LARGEST:.0f}.")
     noisy = np.empty(update.shape, np.float32 if update.dtype == np.float32 else np.float64)
     values, out = np.ascontiguousarray(update).reshape(-1), noisy.reshape(-1)
     for start in range(0, values.size, _CHUNK):
@@ -220,11 +225,6 @@ def rounding_reach(dimension: int) -> float:
     Each coordinate moves by at most half a step on either side, under any neighbour relation.
     """
     return GRID * math.sqrt(dimension)
-
-
-def grid_sensitivity(sensitivity: float, dimension: int) -> float:
-    """The sensitivity to charge for an update of that many coordinates, rounded to the grid."""
-    return sensitivity + rounding_reach(dimension)
 
 
 def _grid_steps(values: FloatArray, scale: float) -> FloatArray:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.privacy.plain import plain
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 OwnerId = int | str
@@ -49,7 +50,7 @@ class PrivacyBudget:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is the string ``inf``."""
-        return _plain(asdict(self), infinite="inf")
+        return plain(asdict(self), infinite="inf")
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PrivacyBudget:
@@ -65,6 +66,7 @@ class PrivacyStatement:
 
     ``rounds`` counts rounds and ``releases`` what went out in them, which is more when a round was
     run again. ``epsilon`` is exact, ``epsilon_general`` the tight bound for any zCDP mechanism.
+    ``protects`` says in words what the noise hides, None where nothing is bounded.
     """
 
     owner: OwnerId
@@ -80,13 +82,13 @@ class PrivacyStatement:
     epsilon: float
     epsilon_general: float
     neighbours: Neighbours
-    protects: str
+    protects: str | None
     guaranteed: bool
     simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is null."""
-        return _plain(asdict(self), infinite=None)
+        return plain(asdict(self))
 
     def text(self) -> str:
         """In plain sentences."""
@@ -94,9 +96,8 @@ class PrivacyStatement:
             f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
             f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}."
         ]
-        if math.isinf(self.rho_per_round) or math.isinf(self.rho_total):
-            why = "no noise is added" if self.sigma == 0.0 else "no bound on what a record changes"
-            said.append(f"Nothing is guaranteed: {why}.")
+        if self.protects is None:
+            said.append(f"Nothing is guaranteed: {self._why()}.")
         else:
             cap = "no cap" if math.isinf(self.rho_cap) else f"a cap of {self.rho_cap:.4g}"
             said += [
@@ -112,6 +113,14 @@ class PrivacyStatement:
                 "size; whoever knows the seed can take this noise off."
             )
         return " ".join(said)
+
+    def _why(self) -> str:
+        """Why nothing is bounded."""
+        if self.sigma == 0.0:
+            return "no noise is added"
+        if self.noise_multiplier == 0.0:
+            return "no bound on what a record changes"
+        return "what was released has too little noise"
 
 
 def protected(protection: str, neighbours: Neighbours, whole_owner: bool = False) -> str:
@@ -129,10 +138,3 @@ def protected(protection: str, neighbours: Neighbours, whole_owner: bool = False
 
 def _counted(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _plain(values: dict[str, Any], infinite: str | None) -> dict[str, Any]:
-    return {
-        name: infinite if value == math.inf else str(value) if name == "neighbours" else value
-        for name, value in values.items()
-    }

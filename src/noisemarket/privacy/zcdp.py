@@ -23,6 +23,10 @@ from scipy.special import erfcx, ndtr, ndtri
 
 from noisemarket.errors import BadInput
 
+MOST = 10**12
+"""Largest number of rounds, shards, steps, records or parameters that is reckoned with."""
+LARGEST_EPSILON = 1e300
+
 _SQRT_2, _SQRT_PI = math.sqrt(2.0), math.sqrt(math.pi)
 
 
@@ -61,7 +65,7 @@ def sharded_sensitivity(
     norm at most ``clip / shards``. ``rounding`` is what rounding to the noise grid may add.
     """
     _positive("clip", clip)
-    _at_least_one("shards", shards)
+    _count("shards", shards)
     return neighbours.reach * clip / shards + _non_negative("rounding", rounding)
 
 
@@ -81,8 +85,8 @@ def dp_sgd_sensitivity(
     ``rounding`` is what rounding to the noise grid may add in that step.
     """
     _positive("clip", clip)
-    _at_least_one("batch", batch)
-    _at_least_one("steps", steps)
+    _count("batch", batch)
+    _count("steps", steps)
     _positive("learning rate", learning_rate)
     move = neighbours.reach * learning_rate * clip / batch + _non_negative("rounding", rounding)
     return move * math.sqrt(steps)
@@ -140,7 +144,8 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
 def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
     """The total rho of Gaussian releases with this exact epsilon: inverse of the above."""
-    _positive("epsilon", epsilon)
+    if not 0.0 < epsilon <= LARGEST_EPSILON:
+        raise BadInput("epsilon", epsilon, f"give a number above 0, up to {LARGEST_EPSILON:g}.")
     log_delta = math.log(_probability("delta", delta))
 
     def mu_at(a: float) -> float:
@@ -154,8 +159,11 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
     """The noise with which ``rounds`` Gaussian releases together have this exact epsilon."""
-    _at_least_one("rounds", rounds)
-    return gaussian_sigma(sensitivity, gaussian_rho_for_epsilon(epsilon, delta) / rounds)
+    _count("rounds", rounds)
+    rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
+    if rho == 0.0:
+        raise BadInput("epsilon", epsilon, "takes more noise than can be reckoned with: raise it.")
+    return gaussian_sigma(sensitivity, rho)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:
@@ -208,8 +216,8 @@ def _log_delta(a: float, mu: float) -> float:
     x, width = a / _SQRT_2, mu / _SQRT_2
     if x < -1.0:
         return math.log(float(ndtr(-a)) - math.exp(-x * x) * float(erfcx(x + width)) / 2.0)
-    drop = _erfcx_drop(x, width)
-    return math.log(drop / 2.0) - x * x if drop > 0.0 else -math.inf
+    half = _erfcx_drop(x, width) / 2.0
+    return math.log(half) - x * x if half > 0.0 else -math.inf
 
 
 def _erfcx_drop(x: float, width: float) -> float:
@@ -245,9 +253,9 @@ def _positive(field: str, value: float) -> float:
     return value
 
 
-def _at_least_one(field: str, value: int) -> int:
-    if not (value >= 1 and value == int(value)):
-        raise BadInput(field, value, "give a whole number, at least 1.")
+def _count(field: str, value: int) -> int:
+    if not (1 <= value <= MOST and value == int(value)):
+        raise BadInput(field, value, f"give a whole number from 1 to {MOST:,}.")
     return value
 
 

@@ -47,7 +47,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
     else:
         table.add_row("zCDP rho given up", _three(summary["rho"]))
         table.add_row(f"epsilon at delta {summary['delta']:g}", _three(summary["epsilon"]))
-    if not summary["private"]:
+    if not summary["secure_noise"]:
         table.add_row("NOT PRIVATE", "noise from a fixed seed")
     return table
 

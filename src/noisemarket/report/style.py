@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from noisemarket.runfolder import write_whole
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +72,8 @@ def save(canvas: Figure, write: Callable[[str], Path], stem: str) -> list[Path]:
     out = []
     with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none"}):
         for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
-            path = write(f"{stem}.{ending}")
-            canvas.savefig(path, dpi=150, metadata=metadata)
+            path, drawn = write(f"{stem}.{ending}"), BytesIO()
+            canvas.savefig(drawn, format=ending, dpi=150, metadata=metadata)
+            write_whole(path, drawn.getvalue())
             out.append(path)
     return out

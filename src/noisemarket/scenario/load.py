@@ -155,10 +155,13 @@ def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
-    """A file is named relative to its scenario; one of owners says how many there are."""
+    """A file or folder is named relative to its scenario; owners' files say how many there are."""
     game = tree.get("game")
     if isinstance(game, dict) and isinstance(game.get("surface"), str):
         game["surface"] = anchored(game["surface"], base)
+    training = tree.get("training")
+    if isinstance(training, dict) and training.get("data") and isinstance(training["data"], str):
+        training["data"] = str(((base or Path()) / training["data"]).absolute())
     population = tree.get("population")
     if not isinstance(population, dict) or not population.get("file"):
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution, Distributions
@@ -24,6 +24,27 @@ def _no_switch(value: object) -> object:
     return value
 
 
+def _ledger_url(value: str) -> str:
+    if not value:
+        return value
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    remedy = "give a URL that begins with postgresql://, or nothing: SQLite in the run folder."
+    try:
+        url = make_url(value)
+    except (ArgumentError, ValueError):
+        shown = "the URL" if "@" in value else value
+        raise BadInput("market.ledger", shown, remedy) from None
+    if url.password or {"password", "sslpassword"} & url.query.keys():
+        remedy = "the run folder keeps it: give it in ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
+        raise BadInput("market.ledger", "a URL with a password", remedy)
+    if url.drivername not in ("postgresql", "postgresql+psycopg"):
+        raise BadInput("market.ledger", value, remedy)
+    return value
+
+
+LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
 Width = Annotated[int, Field(ge=1, le=10_000)]
 NotNegative = Annotated[float, Field(ge=0, le=1e30)]
@@ -201,7 +222,7 @@ class MarketSection(Section):
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours in which an offer stands")
-    ledger: str = Field("", description="postgresql:// URL; empty: SQLite in the run folder")
+    ledger: LedgerUrl = Field("", description="postgresql:// URL; empty: SQLite in the run folder")
 
 
 class FaultSection(Section):

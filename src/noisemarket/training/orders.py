@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-import hashlib
+import json
 import math
 import pickle
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.engine import Job
+from noisemarket.federated.engine import Job, digest
 from noisemarket.federated.local import check_sendable, first_weights
 from noisemarket.federated.model import CNN, ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
@@ -25,9 +25,9 @@ from noisemarket.federated.training import Plan, State
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
-from noisemarket.scenario import Scenario, dump_scenario
+from noisemarket.scenario import Scenario
 
 if TYPE_CHECKING:
     from torch import nn
@@ -35,16 +35,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Order:
-    """A scenario made ready to train: the job, the plan, and each owner's budget."""
+    """A scenario made ready to train: the job, the plan, each owner's budget and, where the owners
+    have any, their names."""
 
     job: Job
     plan: Plan
     budgets: tuple[PrivacyBudget, ...]
     fingerprint: str
+    names: tuple[str, ...] = ()
 
     def start(self) -> State:
         """Where training starts."""
         return State.first(first_weights(self.job.model, self.job.seed))
+
+    def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
+        """What each owner has given up by this account, under its own name."""
+        made = [accountant.statement(budget.owner) for budget in self.budgets]
+        if self.names:
+            made = [replace(one, owner=name) for one, name in zip(made, self.names, strict=True)]
+        return tuple(made)
 
 
 def order(
@@ -63,13 +72,9 @@ def order(
     """
     training, privacy = scenario.training, scenario.privacy
     owners = len(environment)
-    own: list[bytes] = []  # what the scenario does not say
     if data is None:
         data = load_mnist(training.data or None)
-    else:
-        halves = data.train_images, data.train_labels, data.test_images, data.test_labels
-        own += [hashlib.sha256(part.tobytes()).digest() for part in halves]
-        own.append(repr((data.image_shape, data.scaling, data.channel)).encode())
+    own = [data.sha256.encode()]  # what the scenario does not say
     if partition is None:
         partition = _dealt(scenario, environment, data)
     else:
@@ -104,7 +109,8 @@ def order(
     rate = training.server_rate
     factor = server_rate(sigma, shares) if rate == "auto" else float(rate)
     plan = Plan(training.rounds, shares, training.averaging, training.decay, factor)
-    return Order(job, plan, budgets, fingerprint(scenario, environment, sigma, own))
+    names = tuple(map(str, environment.population.names))
+    return Order(job, plan, budgets, fingerprint(scenario, environment, sigma, own), names)
 
 
 def server_rate(sigma: FloatArray, shares: FloatArray) -> float:
@@ -120,21 +126,21 @@ def server_rate(sigma: FloatArray, shares: FloatArray) -> float:
 def fingerprint(
     scenario: Scenario, environment: Environment, sigma: FloatArray, own: Sequence[bytes] = ()
 ) -> str:
-    """What tells this job from any other: its settings, its owners and their contracts.
+    """What tells this job from any other: how it trains, its owners and their contracts.
 
-    Owners count by what they are, not by the file they were read from: a run folder holds a copy.
+    Owners and data (in ``own``) count by what they are, not by the files they were read from. What
+    owners keep to themselves is no part of it: whoever has the checkpoint could guess at it.
     """
     population = environment.population
-    people = scenario.population.model_copy(update={"file": ""})
-    game = scenario.game.model_copy(update={"surface": ""})  # its deals are in sigma
-    alike = scenario.model_copy(update={"population": people, "game": game})
-    digest = hashlib.sha256(dump_scenario(alike).encode())
-    digest.update("\n".join(map(str, population.names)).encode())
-    for values in (population.beta, population.data_size, sigma):
-        digest.update(np.ascontiguousarray(values, dtype=float).tobytes())
-    for part in own:
-        digest.update(part)
-    return digest.hexdigest()
+    settings = {
+        "seed": scenario.seed,
+        "training": scenario.training.model_dump(mode="json", exclude={"data"}),
+        "privacy": scenario.privacy.model_dump(mode="json"),
+        "names": list(map(str, population.names)),
+    }
+    figures = (population.beta, population.data_size, sigma)
+    parts = [np.ascontiguousarray(values, dtype=float).tobytes() for values in figures]
+    return digest(json.dumps(settings).encode(), *parts, *own).hex()
 
 
 def protection_of(scenario: Scenario) -> Protection:

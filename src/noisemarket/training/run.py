@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +17,19 @@ from noisemarket.federated.local import LocalEngine, seeded
 from noisemarket.federated.model import ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.training import Checkpoint, Inspect, Present, RoundResult, State
+from noisemarket.federated.training import (
+    Checkpoint,
+    Inspect,
+    Present,
+    RoundResult,
+    State,
+    check_charges,
+)
 from noisemarket.federated.training import train as rounds_of
 from noisemarket.federated.worker import leave_unless_main
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.plain import finite
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.training.contracts import given_sigma
@@ -38,7 +45,7 @@ class Training:
 
     ``weights`` and ``averaged`` are flat; ``module`` and ``load_into`` put them into a model.
     ``complete`` says that no round is left to do: all that were planned, or all that the owners'
-    budgets allow.
+    budgets allow; ``owners_at_cap`` says how many owners cannot pay for another one.
     """
 
     order: Order
@@ -47,6 +54,7 @@ class Training:
     averaged: Weights
     statements: tuple[PrivacyStatement, ...]
     complete: bool
+    owners_at_cap: int
 
     @property
     def accuracies(self) -> list[float]:
@@ -96,26 +104,19 @@ class Training:
             "complete": self.complete,
             "rounds": len(self.rounds),
             "accuracy": self.accuracy,
-            "loss": self.loss,
+            "loss": None if self.loss is None else finite(self.loss),
             "averaged_accuracy": last.averaged.accuracy if last and last.averaged else None,
             "accuracy_per_round": self.accuracies,
             "refused": sum(len(result.refused) for result in self.rounds),
             "guaranteed": all(one.guaranteed for one in self.statements),
-            "private": not any(one.simulated for one in self.statements),
+            "secure_noise": not any(one.simulated for one in self.statements),
             "delta": first.delta,
             "neighbours": str(first.neighbours),
-            "rho_cap": first.rho_cap if math.isfinite(first.rho_cap) else None,
+            "rho_cap": finite(first.rho_cap),
             "owners_at_cap": self.owners_at_cap,
             "rho": _spread([one.rho_total for one in self.statements]),
             "epsilon": _spread([one.epsilon for one in self.statements]),
         }
-
-    @property
-    def owners_at_cap(self) -> int:
-        """How many owners cannot pay for another round."""
-        return sum(
-            one.rho_total + one.rho_per_round > one.rho_cap * (1 + 1e-12) for one in self.statements
-        )
 
 
 def train(
@@ -188,10 +189,7 @@ def carry_out(
     """
     if state is None:
         state = (checkpoint.load() if checkpoint else None) or made.start()
-    if state.round_number > 0 and not accountant.charges:
-        where = str(getattr(accountant, "path", "none"))
-        remedy = "lacks the charges of the rounds that are done: give the journal of that job."
-        raise BadInput("journal", where, remedy)
+    check_charges(accountant, state)
     complete = state.round_number >= made.plan.rounds
     if not complete:  # a job that is done needs no workers
         with LocalEngine(made.job, workers, stop) as engine:
@@ -211,11 +209,12 @@ def carry_out(
         rounds=tuple(state.results),
         weights=state.weights,
         averaged=state.averaged,
-        statements=tuple(accountant.statement(budget.owner) for budget in made.budgets),
+        statements=made.statements(accountant),
         complete=complete or state.round_number >= made.plan.rounds,
+        owners_at_cap=sum(not accountant.may_start(budget.owner) for budget in made.budgets),
     )
 
 
 def _spread(values: list[float]) -> dict[str, float | None]:
     shown = {"min": min(values), "median": float(np.median(values)), "max": max(values)}
-    return {name: value if np.isfinite(value) else None for name, value in shown.items()}
+    return {name: finite(value) for name, value in shown.items()}

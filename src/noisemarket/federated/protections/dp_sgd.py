@@ -27,7 +27,8 @@ class DPSGD(Protection):
     clip: float = 1.0
     name = "dp_sgd"
 
-    def _steps(self, records: int) -> int:
+    def step_count(self, records: int) -> int:
+        """How many steps, one for each full batch, an owner of so many records makes."""
         return max(1, records // self.batch)
 
     def upload(
@@ -39,7 +40,7 @@ class DPSGD(Protection):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        steps = self._steps(len(records))
+        steps = self.step_count(len(records))
         order = torch.from_numpy(rng.permutation(len(records)))
         model.weights.copy_(start)
         for step in range(steps):
@@ -54,7 +55,7 @@ class DPSGD(Protection):
         return dp_sgd_sensitivity(
             self.clip,
             self.batch,
-            self._steps(records),
+            self.step_count(records),
             self.rate,
             neighbours,
             rounding_reach(dimension),
@@ -62,7 +63,7 @@ class DPSGD(Protection):
 
     def reach(self, records: int) -> float:
         """The greatest length of an owner's upload without its noise."""
-        return self._steps(records) * self.rate * self.clip
+        return self.step_count(records) * self.rate * self.clip
 
     def passes(self, records: int) -> float:
         return 1.0
