@@ -73,6 +73,11 @@ CONTESTANTS = (
     ),
     Contestant("uneven", "ours", "noisemarket, uneven owners", {"beta": "0.1"}),
     Contestant("sharded", "ours", "noisemarket, `sharded`", {"protection": "sharded"}),
+    Contestant("narrow", "ours", "noisemarket, narrow network", {"network": "market"}),
+    Contestant(
+        "narrow-sharded", "ours", "noisemarket, narrow network, `sharded`",
+        {"network": "market", "protection": "sharded"},
+    ),
 )  # fmt: skip
 PEERS = {"loop": "a PyTorch loop", "flower": "Flower", "pfl": "pfl-research"}
 
@@ -213,7 +218,7 @@ def contest(
             made = run(contestant, task)
             runs[contestant.name].append(made)
             shown = made.problem or " ".join(f"{seconds:.2f}" for seconds in made.rounds)
-            print(f"  turn {turn + 1}  {contestant.name:8} {shown}", flush=True)
+            print(f"  turn {turn + 1}  {contestant.name:14} {shown}", flush=True)
     return runs
 
 
@@ -265,10 +270,15 @@ def figures(report: dict[str, object], runs: dict[str, list[Run]]) -> list[Figur
     made.append(
         Figure("uneven owners, over even ones", rounds.get("uneven", nan) / ours, 1.15, True)
     )
-    passes = [one.value("passes") for one in runs.get("sharded", [])]
-    per_pass = float(str(passes[0])) if passes and passes[0] else nan
-    sharded = rounds.get("sharded", nan) / per_pass / ours
-    made.append(Figure("`sharded`, over `paper`, per pass over the data", sharded, 1.5, True))
+    for network, plain, name in (
+        ("80,202 parameters", "ours", "sharded"),
+        ("the `market` preset's network", "narrow", "narrow-sharded"),
+    ):
+        passes = [one.value("passes") for one in runs.get(name, [])]
+        per_pass = float(str(passes[0])) if passes and passes[0] else nan
+        ratio = rounds.get(name, nan) / per_pass / rounds.get(plain, nan)
+        what = f"`sharded`, over `paper`, per pass over the data, {network}"
+        made.append(Figure(what, ratio, 1.5, True))
     for row in report["clipping"]:  # type: ignore[attr-defined]
         seconds = row["seconds"]
         best = min(value for mode, value in seconds.items() if mode != "ours")

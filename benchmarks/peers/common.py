@@ -39,8 +39,9 @@ def load(task: Task) -> Dataset:
     data = load_mnist()
     images = task.owners * task.each
     return Dataset.of(
-        data.train_images[:images], data.train_labels[:images], data.test_images, data.test_labels
-    )
+        data.train_images[:images], data.train_labels[:images], data.test_images, data.test_labels,
+        scaling=data.scaling,
+    )  # fmt: skip
 
 
 def shares(task: Task) -> list[NDArray[np.int64]]:

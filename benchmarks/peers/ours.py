@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from noisemarket.federated.engine import Job
 from noisemarket.federated.local import LocalEngine
-from noisemarket.federated.model import CNN
+from noisemarket.federated.model import CNN, ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
 from noisemarket.federated.training import aggregate
@@ -25,8 +27,21 @@ def _protection(name: str) -> Protection:
     return protection_of(scenario.model_copy(update={"privacy": privacy}))
 
 
+def _network(name: str) -> ModelMaker:
+    """The paper preset's, or as the ``market`` preset has it."""
+    if name == "paper":
+        return CNN
+    from noisemarket.scenario import Scenario
+
+    training = Scenario.from_preset("market").training
+    return partial(
+        CNN, training.channels, training.hidden,
+        downsampling=training.downsampling, normalise=training.normalise,
+    )  # fmt: skip
+
+
 def main() -> None:
-    """Rounds of training and aggregation; options: protection, beta, workers."""
+    """Rounds of training and aggregation; options: protection, network, beta, workers."""
     task = common.Task.given()
     data = common.load(task)
     rounds = common.Rounds()
@@ -39,7 +54,8 @@ def main() -> None:
         )
     else:
         partition = Partition(tuple(common.shares(task)), np.full((task.owners, 10), 0.1))
-    job = Job(data, partition, CNN, protection, np.zeros(task.owners), seed=1)
+    model = _network(task.options.get("network", "paper"))
+    job = Job(data, partition, model, protection, np.zeros(task.owners), seed=1)
     owners, shares = range(task.owners), np.ones(task.owners)
     common.say(passes=protection.passes(task.each), setting=repr(protection))
     with LocalEngine(job, workers=int(task.options.get("workers", "2"))) as engine:
