@@ -65,7 +65,7 @@ demo: $(VENV)/.installed ## run the whole market on MNIST into runs/demo (a few 
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
 test: $(VENV)/.installed ## run the tests
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile $(ARGS)
+	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
 
 lint: $(VENV)/.installed ## check style and formatting
 	$(BIN)/ruff check

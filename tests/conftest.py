@@ -7,11 +7,21 @@ import shutil
 import sys
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "noisemarket"
 KEPT_CACHES = 8
+LONGEST = (
+    "flower/test_market_processes.py",
+    "flower/test_deployment.py",
+    "flower/test_serverapp_killed.py",
+    "market/test_crashes.py",
+    "cli/test_train.py",
+    "cli/test_run.py",
+)
+"""Files that take minutes. They start first, or one core would wait for them at the end."""
 
 
 def _cache_of_sources() -> Path:
@@ -48,3 +58,9 @@ os.environ["MPLBACKEND"] = "Agg"
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("local", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "local")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The longest files first; all others as they were."""
+    places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
