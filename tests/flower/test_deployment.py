@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.tiny_images import idx
+from tests.flower.market_common import write_pictures
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.local import LocalEngine
@@ -60,12 +60,7 @@ class Setting:
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp("flower")
-    rng = np.random.default_rng(0)
-    for half, count in (("train", 90), ("t10k", 30)):
-        labels = np.arange(count) % 3
-        images = rng.integers(0, 60, (count, 16, 16)) + 60 * labels[:, None, None]
-        (folder / f"{half}-images-idx3-ubyte").write_bytes(idx(images))
-        (folder / f"{half}-labels-idx1-ubyte").write_bytes(idx(labels))
+    write_pictures(folder)
     settings = {
         "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 3, "noise": "simulated",
         "data": str(folder),
@@ -116,7 +111,7 @@ def test_one_job_through_kills_ends_with_the_embedded_engines_model(setting: Set
         if line.startswith("Round 2 of 3"):
             deployment.stop_node("2", kill=True)
 
-    second = deployment.run(APP, setting.settings("run", timeout=120.0, grace=15.0), show=kill_node)
+    second = deployment.run(APP, setting.settings("run", timeout=120.0, grace=45.0), show=kill_node)
     assert second.completed, "\n".join(said)
     rounds = setting.metrics("run")
     assert [one["number"] for one in rounds] == [1, 2, 3]

@@ -42,7 +42,7 @@ from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import Outcome, run
-from noisemarket.market.deals import sigma_left, strike
+from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
     Opened,
@@ -347,9 +347,9 @@ def test_no_budget_is_ever_passed_and_none_is_wasted(images: Path) -> None:
 def test_who_sells_all_its_noise_has_none() -> None:
     levels = Levels(sigma_max=0.03, saving_levels=11)
     assert levels.sigma_max - levels.savings[-1] != 0.0  # by a rounding error
-    assert sigma_left(levels, 11) == 0.0
-    assert sigma_left(levels, 0) == levels.sigma_max
-    assert sigma_left(levels, 5) == pytest.approx(0.03 * 6 / 11)
+    assert levels.sigma_left(11) == 0.0
+    assert levels.sigma_left(0) == levels.sigma_max
+    assert levels.sigma_left(5) == pytest.approx(0.03 * 6 / 11)
 
 
 # Who signs what

@@ -200,6 +200,7 @@ def _statement(account: Account) -> dict[str, Any]:
     import math
 
     from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
+    from noisemarket.privacy.plain import finite
     from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
     contract = account.contract
@@ -217,17 +218,17 @@ def _statement(account: Account) -> dict[str, Any]:
         "simulated": contract.simulated,
         "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
         "delta": contract.delta,
-        "rho_per_round": _finite(contract.rho_per_round),
-        "epsilon_per_round": _finite(gaussian_epsilon(contract.rho_per_round, contract.delta)),
-        "rho_cap": _finite(contract.rho_cap),
-        "epsilon_agreed": _finite(contract.epsilon),
+        "rho_per_round": finite(contract.rho_per_round),
+        "epsilon_per_round": finite(gaussian_epsilon(contract.rho_per_round, contract.delta)),
+        "rho_cap": finite(contract.rho_cap),
+        "epsilon_agreed": finite(contract.epsilon),
         "rounds": contract.rounds,
         "delivered": account.count(DELIVERED),
         "missed": account.count(MISSED),
         "refused": account.count(REFUSED),
-        "rho_total": _finite(total),
-        "epsilon": _finite(gaussian_epsilon(total, contract.delta)),
-        "epsilon_general": _finite(zcdp_epsilon(total, contract.delta)),
+        "rho_total": finite(total),
+        "epsilon": finite(gaussian_epsilon(total, contract.delta)),
+        "epsilon_general": finite(zcdp_epsilon(total, contract.delta)),
         "payment_micro": contract.payment,
         "paid_micro": account.paid,
         "kept": account.kept,
@@ -236,8 +237,8 @@ def _statement(account: Account) -> dict[str, Any]:
             {
                 "round": each.round,
                 "outcome": each.outcome,
-                "rho": _finite(each.rho),
-                "epsilon": _finite(gaussian_epsilon(each.rho, contract.delta)),
+                "rho": finite(each.rho),
+                "epsilon": finite(gaussian_epsilon(each.rho, contract.delta)),
                 "reason": each.reason,
             }
             for each in account.rounds
@@ -384,12 +385,6 @@ def _money(values: dict[str, Any]) -> dict[str, Any]:
         f"{name}_micro" if name in ("paid", "budget") else name: value
         for name, value in values.items()
     }
-
-
-def _finite(value: float) -> float | None:
-    import math
-
-    return value if math.isfinite(value) else None
 
 
 def _bad(field: str, value: object, remedy: str) -> Exception:

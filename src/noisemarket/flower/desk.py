@@ -18,7 +18,6 @@ import contextlib
 import json
 import math
 import secrets
-import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive
 from noisemarket.flower.owner import OwnerFolder, Refused
 from noisemarket.flower.played import Invitation, Record
 from noisemarket.flower.private import write_private
@@ -36,9 +36,6 @@ from noisemarket.learning.post import OwnerByPost, Reply, Sheet
 from noisemarket.ledger.contracts import Contract, moment, nonce_of
 from noisemarket.ledger.keys import OWNER, PRIVATE, KeyPair, SignedContract, sealed
 from noisemarket.ledger.money import to_micro
-
-if sys.platform != "win32":
-    import fcntl
 
 PLAY, OFFER = "play.npz", "offer.json"
 CONTRACT, STATEMENT = "contract.json", "statement.json"
@@ -214,7 +211,7 @@ class Desk:
         for saving, payment in (player.deals.usual(), (0, 0)):
             given = float(levels.savings[saving])
             paid = to_micro(float(levels.payments[payment]), "payment")
-            out.append((given, max(0.0, levels.sigma_max - given), paid))
+            out.append((given, levels.sigma_left(saving), paid))
         return tuple(out)
 
     def keep(self, signed: SignedContract) -> Mapping[str, Any]:
@@ -275,9 +272,7 @@ class Desk:
         """The job's folder, for one message at a time."""
         folder = self.owner.job(job)
         (folder / "lock").touch(mode=0o600)
-        with (folder / "lock").open("w") as lock:
-            if sys.platform != "win32":
-                fcntl.lockf(lock, fcntl.LOCK_EX)
+        with exclusive(folder / "lock", "owner-folder", create=False, wait=True):
             yield folder
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.market import FlowerOwners
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.money import MICRO
 from noisemarket.market import Outcome, run
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, note, to_line
 from noisemarket.market.events import (
@@ -32,8 +33,6 @@ from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
-
-MICRO = 1_000_000
 
 
 def market_over_flower(

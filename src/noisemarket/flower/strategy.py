@@ -31,12 +31,12 @@ from noisemarket.flower.api import (
 )
 from noisemarket.flower.mod import CLIPPED
 from noisemarket.flower.nodes import Nodes
-from noisemarket.ledger import entries
 from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.queries import documents, signed_ids
 from noisemarket.ledger.settlement import Settlement, Verdict, settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.compliance import Watch
+from noisemarket.market.rounds import entries_of_round, verdicts
 
 try:
     from flwr.serverapp import Grid
@@ -231,34 +231,17 @@ class ContractedFedAvg(Strategy):
         _log(f"Owner {self._names[place]}, round {number}: {reason}; refused.")
 
     def _record(self, number: int, done: Mapping[str, Any]) -> None:
-        """Put a round on the ledger: what came, what did not, and what was refused."""
-        came, refused = set(done["delivered"]), dict(done["refused"])
-        lines = []
-        for place, contract in self.contracts.items():
-            if place in came:
-                lines.append(entries.delivered(contract, number))
-            elif refused.get(place) == "missing":
-                lost = contract.rho_per_round
-                lines.append(entries.missed(contract, number, "no upload came", lost))
-            elif place in refused:
-                lines.append(entries.refused(contract, number, refused[place]))
-            else:
-                lines.append(entries.missed(contract, number, "took no part"))
+        """Put a round on the ledger. Who was asked for it has paid for it."""
+        delivered, refused = done["delivered"], done["refused"]
+        asked = {*delivered, *(place for place, _ in refused)}
+        costs = {place: self.contracts[place].rho_per_round for place in asked}
+        lines = entries_of_round(self.contracts, number, delivered, refused, costs.get)
         self._ledger.append(lines)
 
     def _verdicts(self, at: _Running) -> list[Verdict]:
         """What is found about each contract, from all its rounds."""
-        watch, rounds = at.watch, at.state.extra["rounds"]
-        found = []
-        for place, contract in self.contracts.items():
-            came = sum(place in done["delivered"] for done in rounds)
-            reasons = [dict(done["refused"]).get(place, "missing") for done in rounds]
-            spoilt = sum(reason != "missing" for reason in reasons)
-            kept, evidence = place not in watch.accused, watch.evidence(place)
-            if kept and 2 * spoilt > contract.rounds:
-                kept, evidence = False, {"reason": f"malformed uploads in {spoilt} rounds"}
-            found.append(Verdict(contract.id, kept, came, evidence))
-        return found
+        rounds = ((done["delivered"], done["refused"]) for done in at.state.extra["rounds"])
+        return verdicts(self.contracts, rounds, at.watch)
 
 
 @dataclass

@@ -34,6 +34,12 @@ class Levels:
         """What the curator may pay, lowest first: k p_max / K for k = 0..K."""
         return np.arange(self.payment_levels + 1) * self.payment_max / self.payment_levels
 
+    def sigma_left(self, level: int) -> float:
+        """The noise that is left after the saving of a level; exactly none after the last one."""
+        if level == self.saving_levels:
+            return 0.0
+        return max(0.0, self.sigma_max - float(self.savings[level]))
+
     @property
     def shape(self) -> tuple[int, int]:
         """Number of savings and number of payments: the shape of every payoff table."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import Levels
 from noisemarket.ledger.money import to_micro
 from noisemarket.mechanisms.base import Contracts
 
@@ -37,13 +36,6 @@ class Deals:
         return sum(deal.payment for deal in self.deals)
 
 
-def sigma_left(levels: Levels, level: int) -> float:
-    """The noise that is left of ``sigma_max`` after a saving; exactly none after the last one."""
-    if level == levels.saving_levels:
-        return 0.0
-    return max(0.0, levels.sigma_max - float(levels.savings[level]))
-
-
 def strike(environment: Environment, contracts: Contracts, budget: int | None) -> Deals:
     """The deals that the budget allows: those with most gain for the curator per money first.
 
@@ -67,7 +59,7 @@ def strike(environment: Environment, contracts: Contracts, budget: int | None) -
         level = int(contracts.saving[place]) if taken[place] else 0
         payment = int(cost[place]) if taken[place] else 0
         saving = float(levels.savings[level])
-        deals.append(Deal(str(name), saving, sigma_left(levels, level), payment))
+        deals.append(Deal(str(name), saving, levels.sigma_left(level), payment))
     traded = contracts.saving > 0
     return Deals(tuple(deals), int((traded & taken).sum()), int((~taken).sum()))
 

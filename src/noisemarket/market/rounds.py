@@ -1,15 +1,20 @@
-"""What the rounds of a job come to on the ledger."""
+"""What the rounds of a job come to: on the ledger, and for each contract."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 from noisemarket.federated.training import RoundResult
 from noisemarket.ledger import entries
 from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.settlement import Verdict
+from noisemarket.market.compliance import Watch
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import OwnerId
+
+Refusals = Iterable[tuple[int, str]]
+"""Owners whose uploads did not count in a round, and why."""
 
 
 def round_entries(
@@ -23,16 +28,50 @@ def round_entries(
     for charge in accountant.charges:
         charged.setdefault((charge.owner, charge.round + 1), []).append(charge.rho)
     for result in results:
-        came, refused, number = set(result.delivered), dict(result.refused), result.number
-        lines = []
-        for owner, contract in contracts.items():
-            rho = math.fsum(charged.get((owner, number), ()))
-            if owner in came:
-                lines.append(entries.delivered(contract, number, rho))
-            elif refused.get(owner) == "missing":
-                lines.append(entries.missed(contract, number, "no upload came", rho))
-            elif owner in refused:
-                lines.append(entries.refused(contract, number, refused[owner], rho))
-            else:
-                lines.append(entries.missed(contract, number, "took no part", rho))
-        yield lines
+        number = result.number
+        costs = {owner: math.fsum(charged.get((owner, number), ())) for owner in contracts}
+        yield entries_of_round(contracts, number, result.delivered, result.refused, costs.get)
+
+
+def entries_of_round(
+    contracts: Mapping[int, Contract],
+    number: int,
+    delivered: Collection[int],
+    refused: Refusals,
+    cost: Callable[[int], float | None],
+) -> list[entries.NewEntry]:
+    """A line for every contract; ``cost`` is what the round cost an owner, None for nothing."""
+    why = dict(refused)
+    lines = []
+    for owner, contract in contracts.items():
+        rho = cost(owner) or 0.0
+        if owner in delivered:
+            lines.append(entries.delivered(contract, number, rho))
+        elif why.get(owner) == "missing":
+            lines.append(entries.missed(contract, number, "no upload came", rho))
+        elif owner in why:
+            lines.append(entries.refused(contract, number, why[owner], rho))
+        else:
+            lines.append(entries.missed(contract, number, "took no part", rho))
+    return lines
+
+
+def verdicts(
+    contracts: Mapping[int, Contract],
+    rounds: Iterable[tuple[Collection[int], Refusals]],
+    watch: Watch,
+) -> list[Verdict]:
+    """What is found about each contract, from who delivered and who was refused in each round."""
+    came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
+    for delivered, refused in rounds:
+        for owner in delivered:
+            came[owner] += 1
+        for owner, reason in refused:
+            spoilt[owner] += reason != "missing"
+    found = []
+    for owner, contract in contracts.items():
+        kept, evidence = owner not in watch.accused, watch.evidence(owner)
+        if kept and 2 * spoilt[owner] > contract.rounds:
+            kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
+        found.append(Verdict(contract.id, kept, came[owner], evidence))
+    return found

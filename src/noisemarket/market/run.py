@@ -34,7 +34,7 @@ from noisemarket.ledger.contracts import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import MOST, to_micro
 from noisemarket.ledger.queries import documents, signatures
-from noisemarket.ledger.settlement import Verdict, settle
+from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.compliance import Watch
 from noisemarket.market.deals import Deals, strike
@@ -55,7 +55,7 @@ from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.folder import CHECKPOINT, JOB, METRICS, MODEL, JobCard, MarketFolder
 from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
 from noisemarket.market.parties import Curator, privacy_cap, terms_of
-from noisemarket.market.rounds import round_entries
+from noisemarket.market.rounds import round_entries, verdicts
 from noisemarket.mechanisms import mechanism
 from noisemarket.mechanisms.base import Progress
 from noisemarket.negotiation import Negotiation
@@ -345,32 +345,21 @@ class _Market:
         watcher: Watch,
     ) -> list[Event]:
         """Verify, pay, close, and tell the owners; gives what is to be told to others."""
-        came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
-        for result in state.results:
-            for owner in result.delivered:
-                came[owner] += 1
-            for owner, reason in result.refused:
-                spoilt[owner] += reason != "missing"
-        verdicts = []
-        for owner, contract in contracts.items():
-            kept, evidence = owner not in watcher.accused, watcher.evidence(owner)
-            if kept and 2 * spoilt[owner] > contract.rounds:
-                kept = False
-                evidence = {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
-            verdicts.append(Verdict(contract.id, kept, came[owner], evidence))
-        settlement = settle(ledger, card.job, verdicts, batch=AT_ONCE)
+        rounds = ((result.delivered, result.refused) for result in state.results)
+        found = verdicts(contracts, rounds, watcher)
+        settlement = settle(ledger, card.job, found, batch=AT_ONCE)
         told: list[Event] = []
         paid: dict[int, int] = {}
-        for (place, contract), verdict in zip(contracts.items(), verdicts, strict=True):
-            found = (contract.owner, contract.id)
-            told.append(Verified(*found, verdict.kept, verdict.delivered, verdict.evidence))
+        for (place, contract), verdict in zip(contracts.items(), found, strict=True):
+            named = (contract.owner, contract.id)
+            told.append(Verified(*named, verdict.kept, verdict.delivered, verdict.evidence))
             if verdict.kept:
                 paid[place] = amount = settlement.payments[contract.id]
                 self._out.payments[contract.owner] = amount
-                told.append(Paid(*found, amount))
+                told.append(Paid(*named, amount))
             else:
                 self._out.broken[contract.owner] = str(verdict.evidence.get("reason", ""))
-                told.append(Broken(*found, verdict.evidence))
+                told.append(Broken(*named, verdict.evidence))
         self._out.head = str(ledger.head())
         statements = {place: self._out.statements[place] for place in contracts}
         self._owners.settled(statements, paid, self._out.head)
