@@ -12,6 +12,7 @@ from pathlib import Path
 from noisemarket.flower.deployment import NodeSetup, toml_lines
 from noisemarket.flower.keys import make_certificates, make_node_key
 from noisemarket.flower.local import deal_out
+from noisemarket.flower.processes import fleet_apart
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.scenario import dump_scenario, load_scenario
 
@@ -21,7 +22,7 @@ FLWR_HOME={folder}/homes/superlink flower-superlink --host 127.0.0.1 --port {por
     --database {folder}/superlink.db --enable-supernode-auth \\
     --ssl-certfile {folder}/certificates/server.pem \\
     --ssl-keyfile {folder}/certificates/server.key \\
-    --ssl-ca-certfile {folder}/certificates/ca.crt --disable-runtime-dependency-installation
+    --ssl-ca-certfile {folder}/certificates/ca.crt --disable-runtime-dependency-installation{more}
 
 # The curator lets the owners in, each under its name
 export FLWR_HOME={folder}/flwr
@@ -33,7 +34,7 @@ done
 port={port}
 for owner in {names}; do
     port=$((port + 1))
-    FLWR_HOME={folder}/homes/$owner flower-supernode --superlink 127.0.0.1:{port} \\
+    FLWR_HOME={folder}/homes/$owner flower-supernode --superlink 127.0.0.1:{fleet} \\
         --port $port --root-certificates {folder}/certificates/ca.crt \\
         --auth-supernode-private-key {folder}/keys/$owner \\
         --node-config {folder}/nodes/$owner.toml &
@@ -87,7 +88,12 @@ def main() -> None:
     (folder / "run.toml").write_text(toml_lines(paths), encoding="utf-8")
     names = " ".join(node.name for node in nodes)
     here = Path(__file__).resolve().parent
-    print(COMMANDS.format(folder=folder, here=here, names=names, port=given.port), end="")
+    fleet, more = given.port, ""
+    if fleet_apart():
+        fleet = given.port + 1000
+        more = f" \\\n    --fleet-api-address 127.0.0.1:{fleet}"
+    words = {"folder": folder, "here": here, "names": names, "port": given.port}
+    print(COMMANDS.format(**words, fleet=fleet, more=more), end="")
 
 
 if __name__ == "__main__":

@@ -127,6 +127,7 @@ def test_bad_input_is_one_sentence_and_leaves_nothing(
     ("text", "said"),
     [
         ("owner,privacy_cost,beta,markup\na,1,1,0\n", "lacks data_size"),
+        ("owner,data_size,beta\na,600,1\n", "lacks privacy_cost"),
         ("privacy_cost,data_size,beta,markup\n1,600,nan,0\n", "beta in row 1"),
         ("privacy_cost,data_size,beta,markup\n-1,600,1,0\n", "privacy_cost of owner 0"),
     ],

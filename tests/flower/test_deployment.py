@@ -203,7 +203,7 @@ def fake(path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "") -> Deplo
     monkeypatch.setattr(Deployment, "processes", nothing)
     monkeypatch.setattr(Deployment, "_wait_port", lambda *given: None)
     made = Deployment([NodeSetup("a", {"privacy-cost": 1.5})], path / "deployment", patience=0.5)
-    made._ports = {"superlink": 1, "a": 2}
+    made._ports = {"superlink": 1, "fleet api": 2, "a": 3}
     made._keys = {"a": make_node_key(made.folder / "keys", "a")}
     return made
 

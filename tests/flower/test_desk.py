@@ -219,7 +219,8 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     assert settled(5, offered.curator) == ""
     assert "settled otherwise" in settled(4, offered.curator)
     assert "settled otherwise" in settled(None, offered.curator)
-    assert json.loads((place / "statement.json").read_text())["paid"] == 5
+    statement = json.loads((place / "statement.json").read_text())
+    assert (statement["owner"], statement["paid_micro"]) == (contract.owner, 5)
 
 
 def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:

@@ -1,17 +1,22 @@
-"""What stands beside the package: the benchmark counts every message, the example prepares all."""
+"""What stands beside the package: the benchmark counts every message, the example prepares all, and
+an app carries nothing but its code."""
 
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 import sys
 import tomllib
+import zipfile
 from pathlib import Path
 from runpy import run_path
 
 import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
+from noisemarket.flower.app import write_app
 from noisemarket.flower.job import hold_market
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,3 +73,25 @@ def test_the_example_prepares_a_market_to_be_started_by_hand(tmp_path: Path) -> 
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 2
     assert "is there already" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["flower-market", "flower-own-model", "written"])
+def test_an_app_carries_its_code_alone_to_the_owners(name: str, tmp_path: Path) -> None:
+    app = tmp_path / "app"
+    if name == "written":
+        write_app(app)
+    else:
+        shutil.copytree(ROOT / "examples" / name, app, ignore=shutil.ignore_patterns("runs"))
+    (app / "runs" / "job").mkdir(parents=True)
+    for secret in ("scenario.toml", "owners.yaml", "runs/job/private.json"):
+        (app / secret).write_text("")
+    command = [str(Path(sys.executable).parent / "flwr"), "build", "--app", str(app)]
+    environment = {**os.environ, "FLWR_HOME": str(tmp_path), "FLWR_TELEMETRY_ENABLED": "0"}
+    subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, check=True)
+    (made,) = tmp_path.glob("*.fab")
+    with zipfile.ZipFile(made) as archive:
+        names = archive.namelist()
+    others = {"pyproject.toml", "README.md", "LICENSE", ".info/CONTENT"}
+    code = {str(path.relative_to(app)) for path in app.glob("*/*.py")}
+    assert len(code) >= 3
+    assert code <= set(names) <= code | others

@@ -95,7 +95,7 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
     for name in NAMES:
         place = own(folder, name).job(job_of(folder))
         statement = json.loads((place / "statement.json").read_text())
-        assert statement["paid"] == outcome.payments[name]
+        assert statement["paid_micro"] == outcome.payments[name]
         assert statement["ledger_head"] == outcome.head
         assert statement["releases"] == 2
         assert charged(folder, name) == [0, 1]

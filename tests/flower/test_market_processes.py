@@ -102,6 +102,7 @@ def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
         for one in (market.outcome, expected)
     )
     assert ours == theirs
+    assert [one.owner for one in market.outcome.statements] == NAMES
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
         verify(ledger)
     with (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import noisemarket
 from noisemarket.errors import BadInput
-from noisemarket.game.population import FIELDS
+from noisemarket.game.population import FIELDS, DataOwner
 from noisemarket.scenario import PRESETS, SYMBOLS, Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.population_file import read_population
 
@@ -448,6 +448,20 @@ class TestPopulationFiles:
         assert [owner.name for owner in population] == names
         rows = zip(*(getattr(population, field) for field in FIELDS), strict=True)
         assert list(rows) == GOOD
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("a.csv", f"owner,{HEADER}\nanna,x,600,1,-1\n"),
+            ("b.csv", "owner,data_size,beta\nanna,600,1\n"),
+            ("c.toml", "[[owner]]\nowner = 'anna'\ndata_size = 600\nbeta = 1\n"),
+        ],
+    )
+    def test_are_read_without_secrets(self, name: str, content: str, tmp_path: Path) -> None:
+        (anna,) = read_population(self.write(tmp_path, name, content), secrets=False)
+        assert anna == DataOwner("anna", privacy_cost=0.0, data_size=600.0, beta=1.0, markup=0.0)
+        file = self.write(tmp_path, "d.csv", "privacy_cost,data_size,markup\n1,1,1\n")
+        assert "lacks beta" in complaint(lambda: read_population(file, secrets=False))
 
     @pytest.mark.parametrize(
         ("content", "told"),

@@ -33,7 +33,7 @@ def train_only(grid: Grid, context: Context) -> None:
     """Train the job that the run config names, under contracts that are given."""
     config = context.run_config
     scenario = load_scenario(Path(str(config["scenario"])))
-    environment = scenario.environment()
+    environment = scenario.environment(secrets=False)
     job = order(scenario, environment, read_contracts(str(config["contracts"]), environment))
     folder = RunFolder(Path(str(config["folder"])))
     folder.path.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,8 @@
 """The Flower app of a market, written where ``flwr run`` wants one: a folder with two short files.
 
-``examples/flower-market`` is the same app, to be read and changed.
+``examples/flower-market`` is the same app, to be read and changed. Flower sends an app's folder to
+every owner, with all JSON and TOML in it. ``fab-include`` keeps it to these files: the curator may
+have put its scenario beside them.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ packages = ["market_app"]
 
 [tool.flwr.app]
 publisher = "noisemarket"
+fab-include = ["/market_app/**/*.py"]
 
 [tool.flwr.app.components]
 serverapp = "market_app.server_app:app"

@@ -28,9 +28,9 @@ from types import TracebackType
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
 from noisemarket.flower.private import private_folder, write_private
-from noisemarket.flower.processes import HOST, Processes, free_ports
+from noisemarket.flower.processes import HOST, Processes, fleet_apart, free_ports
 
-SUPERLINK = "superlink"
+SUPERLINK, FLEET = "superlink", "fleet api"
 CONNECTION = "noisemarket"
 
 Value = str | int | float | bool
@@ -142,6 +142,11 @@ class Deployment:
         return f"{HOST}:{self._ports[SUPERLINK]}"
 
     @property
+    def fleet_address(self) -> str:
+        """Where it listens to SuperNodes."""
+        return f"{HOST}:{self._ports[FLEET if fleet_apart() else SUPERLINK]}"
+
+    @property
     def processes(self) -> Processes:
         """The processes, while the deployment is open."""
         if self._processes is None:
@@ -180,6 +185,8 @@ class Deployment:
             "--database", str(self.folder / "superlink.db"),
             "--disable-runtime-dependency-installation",
         ]  # fmt: skip
+        if fleet_apart():
+            command += ["--fleet-api-address", self.fleet_address]
         if self._certificates is None:
             command.append("--insecure")
         else:
@@ -204,7 +211,7 @@ class Deployment:
         write_private(config, toml_lines(self.nodes[name].config).encode())
         command = [
             _command("flower-supernode"),
-            "--superlink", self.address,
+            "--superlink", self.fleet_address,
             "--host", HOST,
             "--port", str(self._ports[name]),
             "--node-config", str(config),
@@ -288,7 +295,7 @@ class Deployment:
     # Setting up
 
     def _open(self) -> None:
-        names = [SUPERLINK, *self.nodes]
+        names = [SUPERLINK, FLEET, *self.nodes]
         self._ports = dict(zip(names, free_ports(len(names)), strict=True))
         if self.secure:
             self._certificates = make_certificates(self.folder / "certificates")

@@ -257,14 +257,14 @@ class Desk:
                 raise Refused("the curator's signature does not hold")
             if (folder / STATEMENT).exists():
                 before = json.loads((folder / STATEMENT).read_text(encoding="utf-8"))
-                if before["paid"] != paid:
+                if before["paid_micro"] != paid:
                     raise Refused("the job was settled otherwise")
             journal = self.owner.journal(job)
-            document: dict[str, Any] = {"releases": 0}
+            document: dict[str, Any] = {"owner": self.owner.name, "releases": 0}
             if journal.exists():
                 statement = read_journal(journal).statement(self.owner.name)
                 document = statement.to_dict() | {"text": statement.text()}
-            document |= {"paid": paid, "ledger_head": head}
+            document |= {"paid_micro": paid, "ledger_head": head}
             _write(folder / STATEMENT, document)
 
     @contextlib.contextmanager

@@ -219,4 +219,4 @@ class LocalMarket:
         if (state := checkpoint.load()) is not None:
             out.results = list(state.results)
         account = read_journal(self._folder.curator / JOURNAL)
-        out.statements = [account.statement(budget.owner) for budget in account.budgets]
+        out.statements = list(out.order.statements(account))

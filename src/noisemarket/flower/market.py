@@ -146,7 +146,7 @@ class FlowerOwners(Owners):
         stop: Callable[[], bool],
     ) -> Negotiation:
         rule = self.check(self._scenario)
-        environment = self._scenario.environment()
+        environment = self._scenario.environment(secrets=False)
         self._begin(environment, card)
         brief = replace(task(self._scenario).brief, rule=rule)
         table = table_of(environment, brief, interactions(self._scenario))

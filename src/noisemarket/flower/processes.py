@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
@@ -134,3 +135,12 @@ def free_ports(count: int) -> list[int]:
             listener.bind((HOST, 0))
             held.append(listener)
         return [int(listener.getsockname()[1]) for listener in held]
+
+
+def fleet_apart() -> bool:
+    """Whether this Flower's SuperLink listens to SuperNodes on another port than to all others.
+
+    Before 1.40 it does, and by default on all of the machine's addresses.
+    """
+    major, minor = version("flwr").split(".")[:2]
+    return (int(major), int(minor)) < (1, 40)

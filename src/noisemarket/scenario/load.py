@@ -170,7 +170,7 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
     if "owners" not in population:
         from noisemarket.scenario.population_file import read_population
 
-        population["owners"] = len(read_population(population["file"]))
+        population["owners"] = len(read_population(population["file"], secrets=False))
 
 
 def _sentence(problem: ValidationError) -> BadInput:

@@ -281,8 +281,12 @@ class Scenario(Section):
         (), description="owners that break their contracts, one [[faults]] table each"
     )
 
-    def environment(self) -> Environment:
-        """The game that this scenario describes, with its population drawn or read."""
+    def environment(self, *, secrets: bool = True) -> Environment:
+        """The game that this scenario describes, with its population drawn or read.
+
+        Without ``secrets`` a population file need not say what owners keep to themselves: enough
+        for a curator whose owners play on their own machines.
+        """
         g = self.game
         cells = (g.saving_levels + 1) * (g.payment_levels + 1)
         if cells > MOST_CELLS:
@@ -292,7 +296,8 @@ class Scenario(Section):
             raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
         if self.population.file:
-            population = read_population(self.population.file, self.population.owners)
+            file, owners = self.population.file, self.population.owners
+            population = read_population(file, owners, secrets=secrets)
         else:
             given = self.population.distributions()
             population = Population.draw(self.population.owners, given, draw_owners)

@@ -6,7 +6,7 @@ import csv
 import io
 import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,16 +14,24 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.population import FIELDS, Population
 
+SECRETS = ("privacy_cost", "markup")
+"""What a curator need not know of its owners."""
 
-def read_population(file: str, owners: int | None = None) -> Population:
-    """The owners in ``file``: columns privacy_cost, data_size, beta, markup and perhaps owner."""
+
+def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
+    """The owners in ``file``: columns privacy_cost, data_size, beta, markup and perhaps owner.
+
+    Without ``secrets`` the file may lack these, and they are 0 whatever it says.
+    """
     path = Path(file)
+    needed = [name for name in FIELDS if secrets or name not in SECRETS]
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as problem:
         reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
         raise BadInput("population.file", file, f"cannot be read ({reason}).") from None
-    rows = _toml_rows(text, file) if path.suffix == ".toml" else _csv_rows(text, file)
+    read = _toml_rows if path.suffix == ".toml" else _csv_rows
+    rows = read(text, file, needed)
     if not rows:
         raise BadInput("population.file", file, "give at least one owner.")
     if owners is not None and owners != len(rows):
@@ -36,18 +44,18 @@ def read_population(file: str, owners: int | None = None) -> Population:
     most_common = Counter(names).most_common(1)[0]
     if most_common[1] > 1:
         raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
-    columns = {
+    columns = dict.fromkeys(FIELDS, np.zeros(len(rows))) | {
         name: np.array([_number(row[name], name, i + 1, file) for i, row in enumerate(rows)])
-        for name in FIELDS
+        for name in needed
     }
     return Population.of(names, columns)
 
 
-def _csv_rows(text: str, file: str) -> list[dict[str, str]]:
+def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     if reader.fieldnames and len(reader.fieldnames) == 1 and ";" in reader.fieldnames[0]:
         raise BadInput("population.file", file, "separate the columns by commas.")
-    _check_columns(reader.fieldnames or (), file, "the header")
+    _check_columns(reader.fieldnames or (), needed, file, "the header")
     rows = []
     try:
         for i, row in enumerate(reader, start=1):
@@ -59,7 +67,7 @@ def _csv_rows(text: str, file: str) -> list[dict[str, str]]:
     return rows
 
 
-def _toml_rows(text: str, file: str) -> list[dict[str, str]]:
+def _toml_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
@@ -70,16 +78,16 @@ def _toml_rows(text: str, file: str) -> list[dict[str, str]]:
     if not all(isinstance(table, dict) for table in tables):
         raise BadInput("population.file", file, "write one [[owner]] table per owner.")
     for i, table in enumerate(tables, start=1):
-        _check_columns(table, file, f"owner {i}")
+        _check_columns(table, needed, file, f"owner {i}")
     return [{key: str(value) for key, value in table.items()} for table in tables]
 
 
-def _check_columns(found: Iterable[str] | Mapping[str, object], file: str, where: str) -> None:
-    found = list(found)
+def _check_columns(given: Iterable[str], needed: Sequence[str], file: str, where: str) -> None:
+    found = list(given)
     for name, times in Counter(found).items():
         if times > 1:
             raise BadInput("population.file", file, f'{where} has "{name}" twice: keep one.')
-    for name in FIELDS:
+    for name in needed:
         if name not in found:
             raise BadInput("population.file", file, f"{where} lacks {name}: add that column.")
     for name in found:
