@@ -18,6 +18,7 @@ from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.job import hold_market, market_over_flower
+from noisemarket.flower.nodes import Nodes
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
@@ -355,6 +356,61 @@ def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
     lives = {one.metadata.message_type: one.metadata.ttl for one in grid.sent}
     assert lives.pop("query.settled") == 60.0
     assert set(lives.values()) == {300.0}
+
+
+def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> None:
+    """Never more at once, the same contracts, and one that is silent does not hold up the rest."""
+    folder = tmp_path / "run"
+    grid = grid_of(scenario := make_scenario(folder), folder)
+    push, pull = grid.push_messages, grid.pull_messages
+    out, most = set[str](), list[int]()
+
+    def count(messages: Any) -> Any:
+        pushed = list(push(messages))
+        out.update(pushed)
+        most.append(len(out))
+        return pushed
+
+    def one_by_one(names: Any) -> Any:
+        found = list(pull(list(names)[:1]))
+        out.difference_update(reply.metadata.reply_to_message_id for reply in found)
+        return found
+
+    grid.push_messages, grid.pull_messages = count, one_by_one  # type: ignore[method-assign]
+    hold_market(grid, scenario, folder, lambda line: None, timeout=30.0, wait=0.2, at_once=2)
+    assert max(most) == 2
+    assert deals(folder) == deals(embedded)
+
+
+def test_a_silent_owner_makes_room_when_its_time_is_over(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    grid = grid_of(make_scenario(folder), folder)
+    push = grid.push_messages
+
+    def lose_first(messages: Any) -> Any:
+        made = list(messages)
+        pushed = list(push(made))
+        for name, message in zip(pushed, made, strict=True):
+            if message.metadata.dst_node_id == 100:
+                del grid.replies[name]
+        return pushed
+
+    grid.push_messages = lose_first  # type: ignore[method-assign]
+    line = Nodes(grid, NAMES, "job", timeout=0.6, insecure=True, at_once=1)
+    line.known = {name: 100 + place for place, name in enumerate(NAMES)}
+    hello = {name: RecordDict({"config": ConfigRecord({"job": "job"})}) for name in NAMES}
+    assert list(line.ask("query.hello", hello)) == NAMES[1:]
+    (seen,) = line.traffic
+    assert (seen.sent, seen.answered) == (len(NAMES), len(NAMES) - 1)
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, "many"])
+def test_a_wrong_number_at_once_is_refused(value: object, tmp_path: Path) -> None:
+    make_scenario(tmp_path / "run")
+    config = {"scenario": str(tmp_path / "run" / "scenario.toml"), "folder": str(tmp_path / "out")}
+    with pytest.raises(BadInput, match="give a whole number of owners"):
+        market_over_flower(None, config | {"at-once": value})  # type: ignore[arg-type]
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("kind", ["letter", "key", "offer", "keep"])

@@ -40,6 +40,7 @@ insecure = false
 timeout = 600.0
 grace = 600.0
 wait = 120.0
+at-once = 0
 """
 
 _CLIENT = '''\

@@ -41,8 +41,8 @@ def market_over_flower(
     """Run the market that an app's run config names.
 
     ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where the curator's
-    key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait`` and ``insecure`` are
-    those of ``FlowerOwners``.
+    key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait``, ``at-once`` and
+    ``insecure`` are those of ``FlowerOwners``.
     """
     for name in ("scenario", "folder"):
         if not config.get(name):
@@ -57,6 +57,7 @@ def market_over_flower(
         show,
         curator=Path(key) if key else None,
         insecure=config.get("insecure", False) is True,
+        at_once=_at_once(config.get("at-once", 0)),
         **bounds,
     )
 
@@ -69,6 +70,7 @@ def hold_market(
     *,
     curator: Path | None = None,
     insecure: bool = False,
+    at_once: int = 0,
     **bounds: float,
 ) -> Outcome:
     """Run a scenario's market with the owners of a grid, in a folder.
@@ -79,7 +81,7 @@ def hold_market(
     folder.prepare()
     key = KeyPair.obtain(curator or folder.curator)
     outcome = Outcome()
-    owners = FlowerOwners(grid, scenario, folder, key, insecure=insecure, **bounds)
+    owners = FlowerOwners(grid, scenario, folder, key, insecure=insecure, at_once=at_once, **bounds)
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 
         def watch(seen: Progress) -> None:
@@ -97,6 +99,12 @@ def hold_market(
             raise
         file.write(note(ENDED, seconds=outcome.seconds))
     return outcome
+
+
+def _at_once(value: object) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise BadInput("at-once", value, "give a whole number of owners, or 0 for all.")
+    return int(value)
 
 
 def told(event: Event) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
 from noisemarket.federated.training import Checkpoint
 from noisemarket.flower.app import write_app
@@ -50,6 +51,8 @@ from noisemarket.scenario import Scenario
 from noisemarket.training import order
 
 _LOOK = 0.2
+_AT_ONCE = 4
+"""Owners at work at a time, for each core: every one of them is a process with torch in it."""
 
 
 def deal_out(
@@ -135,6 +138,7 @@ class LocalMarket:
             "scenario": str(self._folder.path / SCENARIO),
             "folder": str(self._folder.path),
             "insecure": not self._secure,
+            "at-once": _AT_ONCE * available_cores(),
             **self._bounds,
         }
         tail = Tail(self._folder.curator / EVENTS)

@@ -83,9 +83,9 @@ def work(scenario: Scenario) -> dict[str, Any]:
 class FlowerOwners(Owners):
     """Owners over a grid, inside a ServerApp.
 
-    ``key`` is the curator's. ``timeout`` and ``grace`` bound an exchange, ``insecure`` believes
-    nodes without a name (see ``nodes``). ``wait`` is how long to wait for owners that are away: for
-    each of them before it has signed, else it is left out; later for one.
+    ``key`` is the curator's. ``timeout``, ``grace`` and ``at_once`` bound an exchange,
+    ``insecure`` believes nodes without a name (see ``nodes``). ``wait`` is how long to wait for
+    owners that are away: for each of them before it has signed, else it is left out; later for one.
     """
 
     def __init__(
@@ -99,10 +99,11 @@ class FlowerOwners(Owners):
         grace: float = math.inf,
         wait: float = 120.0,
         insecure: bool = False,
+        at_once: int = 0,
     ) -> None:
         self._grid, self._scenario, self._folder, self._key = grid, scenario, folder, key
         self._timeout, self._grace, self._wait = timeout, grace, wait
-        self._insecure = insecure
+        self._insecure, self._at_once = insecure, at_once
         self._contracts: dict[int, str] = {}
         self._names: list[str] = []
         self._line: Nodes | None = None
@@ -296,6 +297,7 @@ class FlowerOwners(Owners):
         self._line = Nodes(
             self._grid, self._names, card.job,
             timeout=self._timeout, grace=self._grace, insecure=self._insecure,
+            at_once=self._at_once,
         )  # fmt: skip
         place = self._folder.curator / LEFT_OUT
         if place.exists():

@@ -38,8 +38,9 @@ class Nodes:
 
     A node is the owner under whose name its key was registered. Only where that is ``insecure``,
     without SuperNode authentication, are nodes asked who they are, and believed. ``timeout`` is the
-    longest that an exchange may take, and ``grace`` how long the others have after the last answer
-    that came.
+    longest that an owner may take to answer, and ``grace`` how long the others have after the last
+    answer that came. At most ``at_once`` owners are asked at a time (0: all), the next one when one
+    has answered: where all share a machine, each of them takes memory while it is at work.
     """
 
     def __init__(
@@ -51,9 +52,11 @@ class Nodes:
         timeout: float = 600.0,
         grace: float = math.inf,
         insecure: bool = False,
+        at_once: int = 0,
     ) -> None:
         self._grid, self.names, self.job_id = grid, list(names), job_id
         self.timeout, self.grace, self._insecure = timeout, grace, insecure
+        self.at_once = at_once
         self.known: dict[str, int] = {}
         """Flower's number of the node of each owner that was ever seen."""
         self.traffic: list[Traffic] = []
@@ -97,40 +100,57 @@ class Nodes:
         if not contents:
             return {}
         start = time.monotonic()
-        messages = [
-            Message(content, number, kind, ttl=timeout, group_id=group)
-            for number, content in contents.items()
-        ]
-        pushed = list(self._grid.push_messages(messages))
-        waiting = {name: number for name, number in zip(pushed, contents, strict=False) if name}
+        left = list(contents.items())
+        waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
         answers: dict[int, Message] = {}
-        end = start + timeout
-        while waiting:
-            over = time.monotonic() >= end  # then this is the last look
+        last: float | None = None  # when the last answer came
+        while left or waiting:
+            room = max(0, (self.at_once or len(contents)) - len(waiting))
+            going, left = left[:room], left[room:]
+            waiting |= self._push(kind, going, timeout, group)
+            now = time.monotonic()
+            late = [
+                name
+                for name, (_, sent) in waiting.items()
+                if now >= sent + timeout or (last and now >= max(sent, last) + self.grace)
+            ]  # after one last look
             for reply in self._grid.pull_messages(list(waiting)):
-                number = waiting.pop(reply.metadata.reply_to_message_id, None)
+                number, _ = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
                 if number is None:
                     continue
                 if reply.has_error():
                     self._refused(kind, number, reply.error.reason or "no reason given")
                 else:
                     answers[number] = reply
-                    end = min(start + timeout, time.monotonic() + self.grace)
-            if over:
-                break
+                    last = time.monotonic()
+            for name in late:
+                waiting.pop(name, None)
             if waiting:
                 time.sleep(_POLL)
         self.traffic.append(
             Traffic(
                 kind,
-                len(messages),
+                len(contents),
                 len(answers),
-                _bytes(message.content for message in messages),
+                _bytes(contents.values()),
                 _bytes(reply.content for reply in answers.values()),
                 time.monotonic() - start,
             )
         )
         return answers
+
+    def _push(
+        self, kind: str, contents: Sequence[tuple[int, RecordDict]], timeout: float, group: str
+    ) -> dict[str, tuple[int, float]]:
+        if not contents:
+            return {}
+        messages = [
+            Message(content, number, kind, ttl=timeout, group_id=group)
+            for number, content in contents
+        ]
+        sent, pushed = time.monotonic(), self._grid.push_messages(messages)
+        numbers = (number for number, _ in contents)
+        return {name: (number, sent) for name, number in zip(pushed, numbers, strict=False) if name}
 
     def _refused(self, kind: str, number: int, reason: str) -> None:
         getLogger(__name__).warning("%s: node %s: %s", kind, number, reason)
