@@ -26,7 +26,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types bench bench-fl bench-ledger bench-market reproduce constraints clean
+.PHONY: help venv demo test lint format types bench bench-fl bench-flower bench-ledger bench-market reproduce constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -83,6 +83,9 @@ bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
 
 bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research and Opacus (15 minutes)
 	$(PEERS)/bin/python benchmarks/federated.py $(ARGS)
+
+bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
+	$(BIN)/python benchmarks/flower.py $(ARGS)
 
 bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 	$(BIN)/python benchmarks/ledger.py $(ARGS)

@@ -1,6 +1,7 @@
 """What many machines cost: the same market embedded and over a Flower deployment, within one run.
 
-    python benchmarks/flower.py            # 5, 20 and 50 owners on one machine (an hour or more)
+    python benchmarks/flower.py            # 5, 20 and 50 owners on one machine (hours on two cores)
+    python benchmarks/flower.py --owners 5 20 --rounds 2    # twenty minutes on two cores
     python benchmarks/flower.py --quick    # 3 owners, two rounds: shows that it runs, no more
     python benchmarks/flower.py --markdown FILE   # also writes the tables, ready to paste
 
@@ -181,9 +182,10 @@ def main() -> None:
                 lines.append(done.row())
                 kind_lines += done.kind_rows()
                 print(lines[-1], f" ({time.monotonic() - start:.0f} s in all)", flush=True)
+                if given.markdown is not None:  # what is measured is kept, should the rest not end
+                    text = "\n".join([*lines, "", *kind_lines]) + "\n"
+                    given.markdown.write_text(text, encoding="utf-8")
     print("", *kind_lines, sep="\n")
-    if given.markdown is not None:
-        given.markdown.write_text("\n".join([*lines, "", *kind_lines]) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

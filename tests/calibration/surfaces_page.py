@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import tomllib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,13 @@ def block() -> str:
         "betas measured": lambda file: _listed(file, 1),
         "seeds": lambda file: str(len({point[2] for point in file["measured"]["points"]})),
         "training, minutes": lambda file: f"{file['provenance']['seconds'] / 60:.0f}",
-        "accuracy at sigma 0, 0.3, 0.6": _accuracies,
+        **{
+            f"accuracy at sigma 0, 0.3, 0.6, beta {beta:g}": partial(_accuracies, beta=beta)
+            for beta in sorted(
+                {p[1] for file in files.values() for p in file["measured"]["points"]}
+            )
+        },
+        "beta counts": _counting,
         "fit off by, rms (worst), points": lambda file: (
             f"{file['fit']['rms_accuracy']:.2f} ({file['fit']['worst_accuracy']:.2f})"
         ),
@@ -55,12 +62,18 @@ def _listed(file: dict[str, Any], column: int) -> str:
     )
 
 
-def _accuracies(file: dict[str, Any]) -> str:
-    beta, shown = file["fit"]["curve_beta"], []
+def _counting(file: dict[str, Any]) -> str:
+    if "labels" in file:
+        return "by how even labels are"
+    return "as it is" if "," in _listed(file, 1) else "–"
+
+
+def _accuracies(file: dict[str, Any], beta: float) -> str:
+    shown = []
     for sigma in (0.0, 0.3, 0.6):
         seen = [p[3] for p in file["measured"]["points"] if (p[0], p[1]) == (sigma, beta)]
-        shown.append(f"{sum(seen) / len(seen):.1f}" if seen else "–")
-    return ", ".join(shown) + " %"
+        shown += [f"{sum(seen) / len(seen):.1f}"] if seen else []
+    return ", ".join(shown) + " %" if shown else "–"
 
 
 def _constant(file: dict[str, Any], kind: str, place: int) -> str:

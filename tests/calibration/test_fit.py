@@ -11,10 +11,11 @@ from noisemarket.calibration.fit import by_loss, fit_surface
 from noisemarket.calibration.grid import BETAS, SIGMAS
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput
-from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.game.surface import SURFACES, LossSurface, evenness
 
 PRINTED = SURFACES["printed"]
 OTHER = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 0.3), zeta=(25.0, 99.0))
+EVEN = LossSurface(gamma=(0.4, 0.9, 0.2, 12.0, 0.3), zeta=(25.0, 99.0), labels=10)
 
 
 def test_constants_that_are_hardly_determined_are_named() -> None:
@@ -62,6 +63,28 @@ def test_points_without_scatter_give_the_constants_back(surface: LossSurface) ->
         np.testing.assert_allclose(fit.surface.zeta, surface.zeta, rtol=1e-4)
         assert fit.rms_accuracy < 1e-6
         assert fit.remarks == ()
+
+
+@pytest.mark.parametrize("labels", [2, 10])
+@pytest.mark.parametrize("beta", [0.1, 1.0, 10.0])
+def test_evenness_is_the_chance_that_two_labels_differ(beta: float, labels: int) -> None:
+    shares = np.random.default_rng(1).dirichlet([beta] * labels, 100_000)
+    assert float(evenness(beta, labels)) == pytest.approx(1 - (shares**2).sum(1).mean(), abs=3e-3)
+    assert float(evenness(beta)) == beta
+
+
+def test_beta_counts_the_way_that_fits_better() -> None:
+    fit = fit_surface(measured(EVEN, 0.0, 1), 5, labels=10)
+    assert fit.surface.labels == 10
+    np.testing.assert_allclose(fit.surface.gamma, EVEN.gamma, rtol=1e-4)
+    np.testing.assert_allclose(fit.surface.zeta, EVEN.zeta, rtol=1e-4)
+    (said,) = fit.remarks
+    off = fit_surface(measured(EVEN, 0.0, 1), 5).rms_accuracy
+    assert f"with the paper's exp(-gamma_2 beta) the fit is {off:.2f} points off" in said
+    assert off > 0.5
+    assert fit_surface(measured(OTHER, 0.0, 1), 5, labels=10).surface.labels == 0
+    for few in ((1.0,), (0.1, 1.0)):
+        assert fit_surface(measured(EVEN, 0.0, 1, betas=few), 5, labels=10).surface.labels == 0
 
 
 def test_constants_lie_within_their_errors() -> None:

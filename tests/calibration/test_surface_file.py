@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,9 @@ def test_a_surface_comes_back_to_the_last_bit(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
     file.write_text(surface_text(SURFACE, {"errors": {"gamma": [float("nan")] * 5}}))
     assert read_surface(file) == find_surface(str(file)) == SURFACE
+    even = replace(SURFACE, labels=10)
+    file.write_text(surface_text(even, {}))
+    assert read_surface(file) == even
 
 
 def test_a_scenario_plays_on_a_file(tmp_path: Path) -> None:
@@ -92,6 +96,10 @@ def test_every_surface_that_the_package_carries_can_be_used(name: str) -> None:
         (GOOD.replace("0.4", "true"), "finite"),
         (GOOD.replace("0.4", '"0.4"'), "finite"),
         (GOOD.replace("0.2", "0"), "third gamma"),
+        ("labels = 1\n" + GOOD, "labels be a whole number above 1"),
+        ("labels = -2\n" + GOOD, "labels be a whole number above 1"),
+        ("labels = true\n" + GOOD, "labels be a whole number above 1"),
+        ("labels = 2.5\n" + GOOD, "labels be a whole number above 1"),
         ("gamma = [", "not valid TOML"),
     ],
 )
@@ -118,7 +126,7 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
         for s in (0.0, 0.2, 0.4, 0.6)
         for b in (0.1, 1.0)
     ]
-    result = calibrated("own", "noisemarket calibrate --name own", 9, 1, points)
+    result = calibrated("own", "noisemarket calibrate --name own", 9, 1, points, 10)
     scenario = Scenario.from_preset("paper", data="/somewhere/private/images")
     text = surface_file(result, scenario)
     assert text is not None
@@ -140,7 +148,7 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
 
 
 def test_without_a_fit_there_is_no_file() -> None:
-    result = calibrated("own", "", 3, 3, [])
+    result = calibrated("own", "", 3, 3, [], 10)
     assert surface_file(result, Scenario()) is None
     assert result.remarks[0].startswith("No fit: ")
     assert result.rms_to_printed is None

@@ -3,12 +3,13 @@
 The game uses one thing of a surface, its quality: test accuracy over noise and non-IID degree. So
 the surface is fitted to the measured accuracy first,
 
-    accuracy = A - B h,   h = exp(-g2 beta) / (g3 + exp(-g4 sigma)),
+    accuracy = A - B h,   h = exp(-g2 d) / (g3 + exp(-g4 sigma)),
 
 and then the measured loss to the same shape, ``loss = g1 h + g5``. That gives all seven constants:
 zeta_1 = B / g1 and zeta_2 = A + zeta_1 g5. The paper goes the other way, loss first and accuracy
 by regression on the loss; ``by_loss`` does that, for comparison. It serves the game worse wherever
-loss keeps growing after accuracy has hit the floor.
+loss keeps growing after accuracy has hit the floor. The degree ``d`` is ``beta``, as the paper has
+it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better.
 
 For given g2, g3 and g4 the rest is linear, so only three numbers are searched for, within bounds
 and from many starts.
@@ -18,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 
 import numpy as np
@@ -27,7 +28,7 @@ from scipy.optimize import least_squares
 
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput
-from noisemarket.game.surface import LossSurface
+from noisemarket.game.surface import LossSurface, evenness
 
 FloatArray = NDArray[np.float64]
 
@@ -74,16 +75,24 @@ class _Data:
     accuracy: FloatArray
     loss: FloatArray  # NaN where it was not finite
     one_beta: bool
+    labels: int = 0
 
     @property
     def constants(self) -> int:
         """How many constants shape the accuracy."""
         return 4 if self.one_beta else 5
 
+    @property
+    def degree(self) -> FloatArray:
+        """What stands for beta in the form."""
+        return evenness(self.beta, self.labels)
 
-def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES) -> Fit:
+
+def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
     """The surface that comes closest to the measured accuracy, with its uncertainty.
 
+    Given how many ``labels`` the data has, and more than two betas, beta may count by how even an
+    owner's labels are.
     Standard errors are half the width of the middle 68 % over ``resamples`` refits to the fit plus
     residuals drawn anew; so they count the scatter of training and the misfit of the form alike.
     """
@@ -91,7 +100,20 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES) -> Fit:
     theta = _search(data, data.accuracy, -1.0)
     surface, follows = _surface(data, theta)
     residuals = data.accuracy - surface.quality(data.sigma, data.beta)
-    remarks = list(_remarks(data, surface, theta, residuals, follows))
+    remarks = []
+    if labels and len(np.unique(data.beta)) > 2:  # two betas fit either way
+        even = replace(data, labels=labels)
+        theta_even = _search(even, even.accuracy, -1.0)
+        surface_even, follows_even = _surface(even, theta_even)
+        residuals_even = even.accuracy - surface_even.quality(even.sigma, even.beta)
+        if rms(residuals_even) < rms(residuals):
+            remarks.append(
+                "Beta counts by the chance that two records of an owner have different labels; "
+                f"with the paper's exp(-gamma_2 beta) the fit is {rms(residuals):.2f} points off."
+            )
+            data, theta, surface, follows = even, theta_even, surface_even, follows_even
+            residuals = residuals_even
+    remarks += _remarks(data, surface, theta, residuals, follows)
     resampled = _resampled(data, theta, surface, resamples)
     if resampled:
         gammas = _half_width(np.array([one.gamma for one in resampled]))
@@ -125,7 +147,7 @@ def by_loss(points: Sequence[Point]) -> Fit | None:
     if not np.isfinite(data.loss).all():
         return None
     theta = _search(data, data.loss, 1.0)
-    g5, g1 = _line(_shape(theta, data.sigma, data.beta), data.loss, 1.0)
+    g5, g1 = _line(_shape(theta, data), data.loss, 1.0)
     zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
     if not g1 or not minus_zeta_1:
         return None
@@ -165,9 +187,9 @@ def _constants(theta: FloatArray) -> tuple[float, float, float]:
     return float(theta[0]), math.exp(theta[1]), math.exp(theta[2])
 
 
-def _shape(theta: FloatArray, sigma: FloatArray, beta: FloatArray) -> FloatArray:
+def _shape(theta: FloatArray, data: _Data) -> FloatArray:
     g2, g3, g4 = _constants(theta)
-    return np.asarray(np.exp(-g2 * beta) / (g3 + np.exp(-g4 * sigma)))
+    return np.asarray(np.exp(-g2 * data.degree) / (g3 + np.exp(-g4 * data.sigma)))
 
 
 def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
@@ -189,7 +211,7 @@ def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = 
         return np.concatenate([np.zeros(3 - len(part)), part])
 
     def residuals(part: FloatArray) -> FloatArray:
-        shape = _shape(full(part), data.sigma, data.beta)
+        shape = _shape(full(part), data)
         offset, slope = _line(shape, y, sign)
         return np.asarray(y - offset - slope * shape)
 
@@ -213,15 +235,15 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     Where it does not, nothing ties the surface's loss to a scale: it is counted in points of
     accuracy then (zeta_1 = 1), which is all the same to the game.
     """
-    shape = _shape(theta, data.sigma, data.beta)
+    shape = _shape(theta, data)
     a, minus_b = _line(shape, data.accuracy, -1.0)
     known = np.isfinite(data.loss)
     g5, g1 = _line(shape[known], data.loss[known], 1.0) if known.sum() > 1 else (0.0, 0.0)
     g2, g3, g4 = _constants(theta)
     if g1 <= 0.0:
-        return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a)), False
+        return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a), data.labels), False
     zeta_1 = -minus_b / g1
-    return LossSurface((g1, g2, g3, g4, g5), (zeta_1, a + zeta_1 * g5)), True
+    return LossSurface((g1, g2, g3, g4, g5), (zeta_1, a + zeta_1 * g5), data.labels), True
 
 
 def _resampled(
@@ -238,10 +260,7 @@ def _resampled(
     out = []
     for _ in range(resamples):
         drawn = rng.integers(points, size=points)  # a point's two residuals stay together
-        again = _Data(
-            data.sigma, data.beta, accuracy + off_accuracy[drawn], loss + off_loss[drawn],
-            data.one_beta,
-        )  # fmt: skip
+        again = replace(data, accuracy=accuracy + off_accuracy[drawn], loss=loss + off_loss[drawn])
         out.append(_surface(again, _search(again, again.accuracy, -1.0, theta))[0])
     return tuple(out)
 

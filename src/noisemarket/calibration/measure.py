@@ -18,7 +18,7 @@ import numpy as np
 from noisemarket.calibration.grid import Setting
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.data import load_mnist
+from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.local import LocalEngine
 from noisemarket.federated.training import Checkpoint, RoundResult, State, train
 from noisemarket.privacy.accountant import Accountant
@@ -35,9 +35,9 @@ def simulated(scenario: Scenario) -> Scenario:
     return scenario.model_copy(update={"privacy": privacy})
 
 
-def data_sha256(scenario: Scenario) -> str:
-    """Of the images that a scenario trains with."""
-    return load_mnist(scenario.training.data or None).sha256
+def data_of(scenario: Scenario) -> Dataset:
+    """The images that a scenario trains with."""
+    return load_mnist(scenario.training.data or None)
 
 
 def fingerprint(scenario: Scenario, data: str) -> str:

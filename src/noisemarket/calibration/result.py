@@ -66,6 +66,7 @@ class Calibration:
             "averaged": scenario.training.averaging > 0,
             "gamma": fit and list(fit.surface.gamma),
             "zeta": fit and list(fit.surface.zeta),
+            "labels": fit and fit.surface.labels,
             "gamma_errors": fit and list(fit.gamma_errors),
             "zeta_errors": fit and list(fit.zeta_errors),
             "rms_accuracy": fit and fit.rms_accuracy,
@@ -88,13 +89,13 @@ class Calibration:
 
 
 def calibrated(
-    name: str, command: str, wanted: int, missing: int, points: Sequence[Point]
+    name: str, command: str, wanted: int, missing: int, points: Sequence[Point], labels: int
 ) -> Calibration:
-    """Fit what has been measured, as far as it allows."""
+    """Fit what has been measured, as far as it allows; ``labels`` is how many the data has."""
     fit = paper = None
     remarks: tuple[str, ...] = ()
     try:
-        fit, paper = fit_surface(points), by_loss(points)
+        fit, paper = fit_surface(points, labels=labels), by_loss(points)
         remarks = fit.remarks
     except BadInput as problem:
         remarks = (f"No fit: {problem.remedy}",)

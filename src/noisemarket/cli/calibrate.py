@@ -12,7 +12,7 @@ from typing import Any
 
 from noisemarket.calibration.grid import Grid, Setting, numbers
 from noisemarket.calibration.measure import (
-    data_sha256,
+    data_of,
     fingerprint,
     forget,
     measure,
@@ -58,6 +58,7 @@ class Plan:
     grid: Grid
     command: str
     data: str
+    labels: int
     fingerprint: str
 
     def document(self) -> dict[str, Any]:
@@ -77,7 +78,7 @@ def run(request: Request, asked: Asked) -> None:
     settings = list(plan.grid.settings(scenario.seed))
     with Points(folder.path / POINTS, plan.fingerprint) as points:
         to_measure = not asked.fit_only and any(one not in points for one in settings)
-        if to_measure and data_sha256(scenario) != plan.data:
+        if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "is not what the first points were measured with: start a new folder."
             raise BadInput("data", where, remedy)
@@ -109,9 +110,9 @@ def _start(request: Request, asked: Asked) -> tuple[RunFolder, Scenario, Plan]:
     if asked.fit_only:
         raise BadInput("--fit-only", "true", "name the folder to fit by --resume.")
     scenario = simulated(request.scenario())
-    data = data_sha256(scenario)
-    alike = fingerprint(scenario, data)
-    plan = _plan(scenario, request, asked, Plan("", Grid(), "", data, alike))
+    data = data_of(scenario)
+    alike = fingerprint(scenario, data.sha256)
+    plan = _plan(scenario, request, asked, Plan("", Grid(), "", data.sha256, data.classes, alike))
     _try_out(scenario, plan)
     folder = request.folder(scenario, f"{scenario.preset}-calibrate")
     keep_scenario(folder, scenario)
@@ -135,7 +136,7 @@ def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Sce
         grid = Grid(tuple(held["sigmas"]), tuple(held["betas"]), int(held["seeds"]))
         before = Plan(
             str(held["name"]), grid, str(held["command"]), str(held["data"]),
-            str(held["fingerprint"]),
+            int(held["labels"]), str(held["fingerprint"]),
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput("--resume", resume, f"has a {PLAN} that cannot be read.") from None
@@ -232,14 +233,15 @@ def _finish(
     folder: RunFolder, scenario: Scenario, plan: Plan, points: Sequence[Point], missing: int
 ) -> Calibration:
     """Fit, draw and write what has been measured, and say how the run stands."""
-    result = calibrated(plan.name, plan.command, len(plan.grid), missing, points)
+    wanted = len(plan.grid)
+    result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
     folder.write_json("summary.json", result.summary(scenario))
     text = surface_file(result, scenario)
     if text is not None:
         folder.write_text(f"{plan.name}.toml", text)
     draw_calibration(folder, result)
-    done = len(plan.grid) - missing
-    folder.status("incomplete" if missing else "complete", points=len(plan.grid), points_done=done)
+    state = "incomplete" if missing else "complete"
+    folder.status(state, points=wanted, points_done=wanted - missing)
     return result
 
 

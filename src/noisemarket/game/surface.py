@@ -15,25 +15,39 @@ from noisemarket.game.levels import FloatArray
 class LossSurface:
     """The fitted sigmoid of the paper's loss equation and its quality equation.
 
-    ``loss(sigma, beta) = g1 exp(-g2 beta) / (g3 + exp(-g4 sigma)) + g5`` and
-    ``quality = zeta_2 - zeta_1 loss``, which reads as test accuracy in per cent. It is written in
-    the noise ``sigma`` that is really added, not in the saving, so that it does not depend on
-    sigma_max. (The paper's set-up prints the gammas as mu_1..mu_5.)
+    ``loss(sigma, beta) = g1 exp(-g2 d) / (g3 + exp(-g4 sigma)) + g5``, where the degree ``d`` is
+    ``beta`` in the paper, and ``quality = zeta_2 - zeta_1 loss``, which reads as test accuracy in
+    per cent. It is written in the noise ``sigma`` that is really added, not in the saving, so that
+    it does not depend on sigma_max. (The paper's set-up prints the gammas as mu_1..mu_5.)
+
+    With ``labels``, their number, ``d`` is the chance that two records of an owner have different
+    labels. That is how beta was found to act: from 0.1 to 1 it changes much, from 1 to 10 little.
     """
 
     gamma: tuple[float, float, float, float, float]
     zeta: tuple[float, float]
+    labels: int = 0
 
     def loss(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
         """Model loss when every owner adds noise ``sigma`` to data of non-IID degree ``beta``."""
         g1, g2, g3, g4, g5 = self.gamma
-        noise, degree = np.asarray(sigma, dtype=float), np.asarray(beta, dtype=float)
+        noise, degree = np.asarray(sigma, dtype=float), evenness(beta, self.labels)
         return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
 
     def quality(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
         """Model quality, in per cent of test accuracy."""
         zeta_1, zeta_2 = self.zeta
         return np.asarray(zeta_2 - zeta_1 * self.loss(sigma, beta))
+
+
+def evenness(beta: ArrayLike, labels: int = 0) -> FloatArray:
+    """The chance that two records of an owner have different labels, of so many that there are.
+
+    An owner's shares of labels are drawn from a Dirichlet distribution with parameter ``beta``.
+    Without ``labels`` it is ``beta`` itself.
+    """
+    degree = np.asarray(beta, dtype=float)
+    return (labels - 1) * degree / (labels * degree + 1) if labels else degree
 
 
 SURFACES: dict[str, LossSurface] = {

@@ -31,7 +31,8 @@ def calibration_table(result: Calibration) -> Table:
         ):
             for i, (value, error, paper) in enumerate(zip(ours, errors, printed, strict=True), 1):
                 shown = "-" if error is None else f"{error:.2g}"
-                table.add_row(f"{name}_{i}", f"{value:.5g}", shown, f"{paper:g}")
+                other = name == "gamma" and i == 2 and fit.surface.labels  # of another measure
+                table.add_row(f"{name}_{i}", f"{value:.5g}", shown, "-" if other else f"{paper:g}")
         table.add_row("accuracy, root mean square off", f"{fit.rms_accuracy:.2f}", "", "")
         table.add_row("accuracy, farthest off", f"{fit.worst_accuracy:.2f}", "", "")
         if fit.rms_loss is not None:

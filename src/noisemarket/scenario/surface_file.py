@@ -1,8 +1,8 @@
 """Loss surfaces by name or by file: the paper's, those that the package carries, one's own.
 
-A surface file is TOML with ``gamma`` (five numbers) and ``zeta`` (two). Tables in it say where they
-come from; they are for people and are not read. Files in the folder ``surfaces`` beside this one
-are known by their names.
+A surface file is TOML with ``gamma`` (five numbers), ``zeta`` (two) and perhaps ``labels`` (a whole
+number). Tables in it say where they come from; they are for people and are not read. Files in the
+folder ``surfaces`` beside this one are known by their names.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def read_surface(file: str | Path) -> LossSurface:
 
 def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
     """A surface as the text of a surface file, with tables that say where it comes from."""
-    numbers = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
+    numbers: dict[str, Any] = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
+    if surface.labels:
+        numbers["labels"] = surface.labels
     return toml_text(numbers | dict(more))
 
 
@@ -86,7 +88,13 @@ def _parse(text: str, file: str) -> LossSurface:
     )
     if gamma[2] <= 0.0:
         raise BadInput("surface", file, "let its third gamma be above 0: it stands in a divisor.")
-    return LossSurface((gamma[0], gamma[1], gamma[2], gamma[3], gamma[4]), (zeta[0], zeta[1]))
+    labels = document.get("labels", 0)
+    if type(labels) is not int or labels == 1 or not 0 <= labels <= _LARGEST:
+        raise BadInput(
+            "surface", file, "let its labels be a whole number above 1, or leave it out."
+        )
+    shape = (gamma[0], gamma[1], gamma[2], gamma[3], gamma[4])
+    return LossSurface(shape, (zeta[0], zeta[1]), labels)
 
 
 def _numbers(document: Mapping[str, Any], name: str, count: int, file: str) -> list[float]:
