@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -359,7 +360,7 @@ def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
 
 
 def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> None:
-    """Never more at once, the same contracts, and one that is silent does not hold up the rest."""
+    """Never more at once, and the same contracts."""
     folder = tmp_path / "run"
     grid = grid_of(scenario := make_scenario(folder), folder)
     push, pull = grid.push_messages, grid.pull_messages
@@ -404,7 +405,32 @@ def test_a_silent_owner_makes_room_when_its_time_is_over(tmp_path: Path) -> None
     assert (seen.sent, seen.answered) == (len(NAMES), len(NAMES) - 1)
 
 
-@pytest.mark.parametrize("value", [-1, 2.5, "many"])
+@pytest.mark.parametrize("at_once", [0, 1, 2])
+def test_owners_that_are_asked_later_have_as_long_as_the_others(
+    at_once: int, tmp_path: Path
+) -> None:
+    """Each takes longer to answer than the grace that the last answer leaves the others."""
+    folder = tmp_path / "run"
+    grid = grid_of(make_scenario(folder), folder)
+    push, pull = grid.push_messages, grid.pull_messages
+    asked: dict[str, float] = {}
+
+    def note(messages: Any) -> Any:
+        pushed = list(push(messages))
+        asked.update(dict.fromkeys(pushed, time.monotonic()))
+        return pushed
+
+    def in_time(names: Any) -> Any:
+        return pull([name for name in names if time.monotonic() >= asked[name] + 1.0])
+
+    grid.push_messages, grid.pull_messages = note, in_time  # type: ignore[method-assign]
+    line = Nodes(grid, NAMES, "job", timeout=30.0, grace=0.6, insecure=True, at_once=at_once)
+    line.known = {name: 100 + place for place, name in enumerate(NAMES)}
+    hello = {name: RecordDict({"config": ConfigRecord({"job": "job"})}) for name in NAMES}
+    assert sorted(line.ask("query.hello", hello)) == NAMES
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, "many", True])
 def test_a_wrong_number_at_once_is_refused(value: object, tmp_path: Path) -> None:
     make_scenario(tmp_path / "run")
     config = {"scenario": str(tmp_path / "run" / "scenario.toml"), "folder": str(tmp_path / "out")}

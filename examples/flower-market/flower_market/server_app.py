@@ -47,6 +47,7 @@ def train_only(grid: Grid, context: Context) -> None:
             grace=float(config["grace"]),
             wait=float(config["wait"]),
             insecure=bool(config["insecure"]),
+            at_once=int(config["at-once"]),
         )
     if not outcome.complete:
         raise NoisemarketError("The job is not complete: run it again on the same folder.")

@@ -136,7 +136,7 @@ def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Sce
         grid = Grid(tuple(held["sigmas"]), tuple(held["betas"]), int(held["seeds"]))
         before = Plan(
             str(held["name"]), grid, str(held["command"]), str(held["data"]),
-            int(held["labels"]), str(held["fingerprint"]),
+            int(held.get("labels", 0)), str(held["fingerprint"]),
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput("--resume", resume, f"has a {PLAN} that cannot be read.") from None

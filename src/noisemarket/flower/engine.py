@@ -31,8 +31,8 @@ class FlowerEngine(Engine):
     """Trains over a grid, inside a ServerApp.
 
     ``names`` are the owners in the job's order, ``job_id`` is what the owners' terms call the job;
-    ``timeout`` and ``grace`` bound a round, ``insecure`` believes nodes without a name (see
-    ``nodes``). Given ``Nodes`` instead of a grid, it uses theirs. The curator's job needs test
+    ``timeout``, ``grace`` and ``at_once`` bound a round, ``insecure`` believes nodes without a name
+    (see ``nodes``). Given ``Nodes`` instead of a grid, it uses theirs. The curator's job needs test
     images only: no training data, and a partition of the right length.
     """
 
@@ -46,13 +46,17 @@ class FlowerEngine(Engine):
         timeout: float = 600.0,
         grace: float = math.inf,
         insecure: bool = False,
+        at_once: int = 0,
     ) -> None:
         if len(names) != len(job):
             raise NoisemarketError(f"{len(job)} owners in the job, but {len(names)} names.")
         if isinstance(grid, Nodes):
             self._line = grid
         else:
-            self._line = Nodes(grid, names, job_id, timeout=timeout, grace=grace, insecure=insecure)
+            self._line = Nodes(
+                grid, names, job_id, timeout=timeout, grace=grace, insecure=insecure,
+                at_once=at_once,
+            )  # fmt: skip
         self._job, self._names, self._job_id = job, list(names), job_id
         self._first = first_weights(job.model, job.seed)
         self._model = seeded(job.model, job.seed)

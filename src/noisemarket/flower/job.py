@@ -102,9 +102,9 @@ def hold_market(
 
 
 def _at_once(value: object) -> int:
-    if not isinstance(value, int) or value < 0:
+    if type(value) is not int or value < 0:
         raise BadInput("at-once", value, "give a whole number of owners, or 0 for all.")
-    return int(value)
+    return value
 
 
 def told(event: Event) -> str:

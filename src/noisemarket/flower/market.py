@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine
@@ -159,7 +160,8 @@ class FlowerOwners(Owners):
             if name not in self._left_out
         }
         invitations = [Invitation(card.job, curator_key, key, table, terms) for key in keys]
-        kept = _Letters(self._folder.curator / LETTERS, table, names)
+        payoffs = environment.curator_side().payoffs()
+        kept = _Letters(self._folder.curator / LETTERS, table, names, payoffs)
         for place, player in players.items():
             kept.replay(place, player)
         if any(player.played < table.iterations for player in players.values()):
@@ -347,10 +349,12 @@ class FlowerOwners(Owners):
 class _Letters:
     """All replies that came, on disk: enough to have the curator's players where they were."""
 
-    def __init__(self, path: Path, table: Table, names: Sequence[str]) -> None:
+    def __init__(
+        self, path: Path, table: Table, names: Sequence[str], payoffs: NDArray[np.float64]
+    ) -> None:
         self._path = path
         game = json.dumps([table.to_dict(), list(names)], sort_keys=True)
-        self._game = hashlib.sha256(game.encode()).hexdigest()
+        self._game = hashlib.sha256(game.encode() + payoffs.tobytes()).hexdigest()
         self._letter, self._iterations = table.letter, table.iterations
         self._replies: dict[str, Any] = {}
         if not path.exists():

@@ -40,7 +40,8 @@ class Nodes:
     without SuperNode authentication, are nodes asked who they are, and believed. ``timeout`` is the
     longest that an owner may take to answer, and ``grace`` how long the others have after the last
     answer that came. At most ``at_once`` owners are asked at a time (0: all), the next one when one
-    has answered: where all share a machine, each of them takes memory while it is at work.
+    has answered or its time is over: where all share a machine, each of them takes memory while it
+    is at work. One that is asked later has ``grace`` on top of what the slowest has taken so far.
     """
 
     def __init__(
@@ -104,6 +105,7 @@ class Nodes:
         waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
         answers: dict[int, Message] = {}
         last: float | None = None  # when the last answer came
+        slowest = 0.0
         while left or waiting:
             room = max(0, (self.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
@@ -112,10 +114,10 @@ class Nodes:
             late = [
                 name
                 for name, (_, sent) in waiting.items()
-                if now >= sent + timeout or (last and now >= max(sent, last) + self.grace)
+                if now >= sent + timeout or (last and now >= max(sent + slowest, last) + self.grace)
             ]  # after one last look
             for reply in self._grid.pull_messages(list(waiting)):
-                number, _ = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
+                number, sent = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
                 if number is None:
                     continue
                 if reply.has_error():
@@ -123,6 +125,7 @@ class Nodes:
                 else:
                     answers[number] = reply
                     last = time.monotonic()
+                    slowest = max(slowest, last - sent)
             for name in late:
                 waiting.pop(name, None)
             if waiting:

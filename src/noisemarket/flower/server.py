@@ -109,19 +109,21 @@ def train_over_flower(
     grace: float = math.inf,
     wait: float = 120.0,
     insecure: bool = False,
+    at_once: int = 0,
     show: Callable[[str], None] = print,
     inspect: Inspect | None = None,
 ) -> Outcome:
     """Train a job over a grid, to the end of its plan or of all owners' budgets.
 
-    ``timeout``, ``grace`` and ``insecure`` are those of the engine. Waits at most ``wait`` seconds
-    for all owners to come, and later for one to be there. Owners that are away when a round begins
-    are neither asked nor charged. ``inspect`` may refuse uploads.
+    ``timeout``, ``grace``, ``insecure`` and ``at_once`` are the engine's. Waits at most ``wait``
+    seconds for all owners to come, and later for one to be there. Owners that are away when a round
+    begins are neither asked nor charged. ``inspect`` may refuse uploads.
     """
     checkpoint = Checkpoint(folder.path / CHECKPOINT, order.fingerprint)
     engine = FlowerEngine(
-        grid, order.job, names, order.fingerprint, timeout=timeout, grace=grace, insecure=insecure
-    )
+        grid, order.job, names, order.fingerprint,
+        timeout=timeout, grace=grace, insecure=insecure, at_once=at_once,
+    )  # fmt: skip
     state = checkpoint.load()
     if state is None:
         state = State.first(engine.first_weights())

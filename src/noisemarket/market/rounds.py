@@ -41,11 +41,11 @@ def entries_of_round(
     cost: Callable[[int], float | None],
 ) -> list[entries.NewEntry]:
     """A line for every contract; ``cost`` is what the round cost an owner, None for nothing."""
-    why = dict(refused)
+    why, came = dict(refused), set(delivered)
     lines = []
     for owner, contract in contracts.items():
         rho = cost(owner) or 0.0
-        if owner in delivered:
+        if owner in came:
             lines.append(entries.delivered(contract, number, rho))
         elif why.get(owner) == "missing":
             lines.append(entries.missed(contract, number, "no upload came", rho))
