@@ -108,7 +108,7 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
     folder = tmp_path / "run"
     values = {"payment_value": 0.0812345, "privacy_weight": 2.51234, "quality_value": 0.212345,
               "payment_cost": 0.131313, "quality_weight": 0.611111}  # fmt: skip
-    scenario = make_scenario(folder, noise="secure", **values)
+    scenario = make_scenario(folder, noise="secure", false_alarm=1e-9, **values)
     grid = grid_of(scenario, folder)
     for node in grid.nodes.values():
         private = Path(node.config["owner-folder"]) / "private.json"
@@ -198,7 +198,7 @@ def test_a_market_cut_off_anywhere_goes_on(embedded: Path, tmp_path: Path, at: i
 
 def test_a_repeated_round_is_the_same_release_also_with_secret_noise(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    scenario = make_scenario(folder, noise="secure", rounds=1)
+    scenario = make_scenario(folder, noise="secure", false_alarm=1e-9, rounds=1)
     grid = grid_of(scenario, folder)
     replies: list[bytes] = []
     push = grid.push_messages

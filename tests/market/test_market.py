@@ -61,12 +61,14 @@ from noisemarket.privacy.noise import KEY_BYTES
 from noisemarket.scenario import Scenario
 
 Done = tuple[Path, list[object], Outcome]
+SECURE = {"noise": "secure", "false_alarm": 1e-9}
+"""Noise drawn anew in every run, and no honest owner accused in a lifetime of runs."""
 
 
 @pytest.fixture(scope="module")
 def done(images: Path, tmp_path_factory: pytest.TempPathFactory) -> Done:
     folder = tmp_path_factory.mktemp("run")
-    told, outcome = played(scenario(images, noise="secure"), folder)
+    told, outcome = played(scenario(images, **SECURE), folder)
     return folder, list(told), outcome
 
 
@@ -148,7 +150,7 @@ def test_what_is_private_is_under_lock(done: Done) -> None:
 
 def test_the_noise_has_a_key_until_all_is_settled(images: Path, tmp_path: Path) -> None:
     key = tmp_path / "owners" / "noise.key"
-    made = scenario(images, noise="secure", rounds=1, owners=2)
+    made = scenario(images, **SECURE, rounds=1, owners=2)
     for event in events(made, tmp_path):
         if isinstance(event, RoundTrained):
             assert len(key.read_bytes()) == KEY_BYTES
@@ -193,7 +195,7 @@ def test_owners_are_told_before_anybody_else(images: Path, tmp_path: Path, last:
 def test_done_again_is_done_once(done: Done, images: Path) -> None:
     folder, told, outcome = done
     before = state(folder)
-    again, after = played(scenario(images, noise="secure"), folder)
+    again, after = played(scenario(images, **SECURE), folder)
     assert isinstance(again[0], Opened)
     assert again[0].resumed
     assert state(folder) == before
