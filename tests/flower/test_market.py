@@ -30,7 +30,7 @@ from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, LeftOut, RoundTrained, Settled
 from noisemarket.market.parties import owner_folder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.scenario import Scenario, dump_scenario
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 BOUNDS = {"timeout": 30.0, "wait": 0.2}
 
@@ -357,6 +357,29 @@ def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
     lives = {one.metadata.message_type: one.metadata.ttl for one in grid.sent}
     assert lives.pop("query.settled") == 60.0
     assert set(lives.values()) == {300.0}
+
+
+def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
+    """The curator's players would not be where the owners left them."""
+    folder = tmp_path / "run"
+    grid = grid_of(scenario := make_scenario(folder), folder)
+    push, letters = grid.push_messages, list[str]()
+
+    def cut_off(messages: Any) -> Any:
+        made = list(messages)
+        letters.extend(one.metadata.message_type for one in made)
+        if letters.count("query.letter") > len(NAMES):
+            raise NoisemarketError("cut off")
+        return push(made)
+
+    grid.push_messages = cut_off  # type: ignore[method-assign]
+    with pytest.raises(NoisemarketError, match="cut off"):
+        hold(grid, scenario, folder)
+    grid.push_messages = push  # type: ignore[method-assign]
+    other = load_scenario(folder / "scenario.toml", settings=["quality_value=0.21"])
+    with pytest.raises(BadInput, match="are of another game"):
+        hold(grid, other, folder)
+    assert len(hold(grid, scenario, folder).results) == 2
 
 
 def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> None:
