@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from noisemarket.federated.engine import Job
@@ -32,12 +30,9 @@ def _network(name: str) -> ModelMaker:
     if name == "paper":
         return CNN
     from noisemarket.scenario import Scenario
+    from noisemarket.training.orders import network_of
 
-    training = Scenario.from_preset("market").training
-    return partial(
-        CNN, training.channels, training.hidden,
-        downsampling=training.downsampling, normalise=training.normalise,
-    )  # fmt: skip
+    return network_of(Scenario.from_preset("market").training, classes=10, side=28)
 
 
 def main() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,6 @@ from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.job import hold_market, market_over_flower
-from noisemarket.flower.nodes import Nodes
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
@@ -404,53 +402,6 @@ def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> N
     hold_market(grid, scenario, folder, lambda line: None, timeout=30.0, wait=0.2, at_once=2)
     assert max(most) == 2
     assert deals(folder) == deals(embedded)
-
-
-def test_a_silent_owner_makes_room_when_its_time_is_over(tmp_path: Path) -> None:
-    folder = tmp_path / "run"
-    grid = grid_of(make_scenario(folder), folder)
-    push = grid.push_messages
-
-    def lose_first(messages: Any) -> Any:
-        made = list(messages)
-        pushed = list(push(made))
-        for name, message in zip(pushed, made, strict=True):
-            if message.metadata.dst_node_id == 100:
-                del grid.replies[name]
-        return pushed
-
-    grid.push_messages = lose_first  # type: ignore[method-assign]
-    line = Nodes(grid, NAMES, "job", timeout=0.6, insecure=True, at_once=1)
-    line.known = {name: 100 + place for place, name in enumerate(NAMES)}
-    hello = {name: RecordDict({"config": ConfigRecord({"job": "job"})}) for name in NAMES}
-    assert list(line.ask("query.hello", hello)) == NAMES[1:]
-    (seen,) = line.traffic
-    assert (seen.sent, seen.answered) == (len(NAMES), len(NAMES) - 1)
-
-
-@pytest.mark.parametrize("at_once", [0, 1, 2])
-def test_owners_that_are_asked_later_have_as_long_as_the_others(
-    at_once: int, tmp_path: Path
-) -> None:
-    """Each takes longer to answer than the grace that the last answer leaves the others."""
-    folder = tmp_path / "run"
-    grid = grid_of(make_scenario(folder), folder)
-    push, pull = grid.push_messages, grid.pull_messages
-    asked: dict[str, float] = {}
-
-    def note(messages: Any) -> Any:
-        pushed = list(push(messages))
-        asked.update(dict.fromkeys(pushed, time.monotonic()))
-        return pushed
-
-    def in_time(names: Any) -> Any:
-        return pull([name for name in names if time.monotonic() >= asked[name] + 1.0])
-
-    grid.push_messages, grid.pull_messages = note, in_time  # type: ignore[method-assign]
-    line = Nodes(grid, NAMES, "job", timeout=30.0, grace=0.6, insecure=True, at_once=at_once)
-    line.known = {name: 100 + place for place, name in enumerate(NAMES)}
-    hello = {name: RecordDict({"config": ConfigRecord({"job": "job"})}) for name in NAMES}
-    assert sorted(line.ask("query.hello", hello)) == NAMES
 
 
 @pytest.mark.parametrize("value", [-1, 2.5, "many", True])

@@ -74,8 +74,13 @@ class _Data:
     beta: FloatArray
     accuracy: FloatArray
     loss: FloatArray  # NaN where it was not finite
-    one_beta: bool
+    betas: int
     labels: int = 0
+
+    @property
+    def one_beta(self) -> bool:
+        """Whether nothing can be said of beta."""
+        return self.betas == 1
 
     @property
     def constants(self) -> int:
@@ -88,32 +93,38 @@ class _Data:
         return evenness(self.beta, self.labels)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """The best that one form can do: its shape, whether loss follows, and what it leaves."""
+
+    data: _Data
+    theta: FloatArray
+    surface: LossSurface
+    follows: bool
+    residuals: FloatArray
+
+
 def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
     """The surface that comes closest to the measured accuracy, with its uncertainty.
 
     Given how many ``labels`` the data has, and more than two betas, beta may count by how even an
-    owner's labels are.
-    Standard errors are half the width of the middle 68 % over ``resamples`` refits to the fit plus
-    residuals drawn anew; so they count the scatter of training and the misfit of the form alike.
+    owner's labels are. Standard errors are half the width of the middle 68 % over ``resamples``
+    refits to the fit plus residuals drawn anew; so they count the scatter of training and the
+    misfit of the form alike.
     """
-    data = _data(points)
-    theta = _search(data, data.accuracy, -1.0)
-    surface, follows = _surface(data, theta)
-    residuals = data.accuracy - surface.quality(data.sigma, data.beta)
+    best = _best(_data(points))
     remarks = []
-    if labels and len(np.unique(data.beta)) > 2:  # two betas fit either way
-        even = replace(data, labels=labels)
-        theta_even = _search(even, even.accuracy, -1.0)
-        surface_even, follows_even = _surface(even, theta_even)
-        residuals_even = even.accuracy - surface_even.quality(even.sigma, even.beta)
-        if rms(residuals_even) < rms(residuals):
+    if labels and best.data.betas > 2:  # two betas fit either way
+        plain, even = best, _best(replace(best.data, labels=labels))
+        if rms(even.residuals) < rms(plain.residuals):
+            best = even
             remarks.append(
                 "Beta counts by the chance that two records of an owner have different labels; "
-                f"with the paper's exp(-gamma_2 beta) the fit is {rms(residuals):.2f} points off."
+                "with the paper's exp(-gamma_2 beta) the fit is "
+                f"{rms(plain.residuals):.2f} points off."
             )
-            data, theta, surface, follows = even, theta_even, surface_even, follows_even
-            residuals = residuals_even
-    remarks += _remarks(data, surface, theta, residuals, follows)
+    data, theta, surface, residuals = best.data, best.theta, best.surface, best.residuals
+    remarks += _remarks(best)
     resampled = _resampled(data, theta, surface, resamples)
     if resampled:
         gammas = _half_width(np.array([one.gamma for one in resampled]))
@@ -179,7 +190,7 @@ def _data(points: Sequence[Point]) -> _Data:
         beta=np.array([point.beta for point in points]),
         accuracy=np.array([point.accuracy for point in points]),
         loss=np.array([np.nan if p.loss is None else p.loss for p in points], dtype=float),
-        one_beta=len({point.beta for point in points}) == 1,
+        betas=len({point.beta for point in points}),
     )
 
 
@@ -246,6 +257,13 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     return LossSurface((g1, g2, g3, g4, g5), (zeta_1, a + zeta_1 * g5), data.labels), True
 
 
+def _best(data: _Data) -> _Found:
+    theta = _search(data, data.accuracy, -1.0)
+    surface, follows = _surface(data, theta)
+    residuals = data.accuracy - surface.quality(data.sigma, data.beta)
+    return _Found(data, theta, surface, follows, residuals)
+
+
 def _resampled(
     data: _Data, theta: FloatArray, surface: LossSurface, resamples: int
 ) -> tuple[LossSurface, ...]:
@@ -278,10 +296,9 @@ def _rms_loss(data: _Data, surface: LossSurface) -> float | None:
     return rms((data.loss - surface.loss(data.sigma, data.beta))[known])
 
 
-def _remarks(
-    data: _Data, surface: LossSurface, theta: FloatArray, residuals: FloatArray, follows: bool
-) -> list[str]:
+def _remarks(found: _Found) -> list[str]:
     """What a reader of the fit must know."""
+    data, surface, residuals = found.data, found.surface, found.residuals
     said = []
     if data.one_beta:
         said.append(
@@ -297,11 +314,12 @@ def _remarks(
         )
     if surface.zeta[0] * surface.gamma[0] <= 0.0:
         said.append("Accuracy did not fall with noise: the fitted quality is the same everywhere.")
-    elif not follows:
+    elif not found.follows:
         said.append(
             "The measured loss does not rise where accuracy falls: the surface counts its loss in "
             "points of accuracy."
         )
+    theta = found.theta
     edges = np.isclose(theta, _LOW, atol=1e-3) | np.isclose(theta, _HIGH, atol=1e-3)
     for number, at_edge in zip((2, 3, 4), edges, strict=True):
         if at_edge and not (number == 2 and data.one_beta):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.market import FlowerOwners
+from noisemarket.flower.nodes import checked_at_once
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import Outcome, run
@@ -57,7 +58,7 @@ def market_over_flower(
         show,
         curator=Path(key) if key else None,
         insecure=config.get("insecure", False) is True,
-        at_once=_at_once(config.get("at-once", 0)),
+        at_once=checked_at_once(config.get("at-once", 0)),
         **bounds,
     )
 
@@ -99,12 +100,6 @@ def hold_market(
             raise
         file.write(note(ENDED, seconds=outcome.seconds))
     return outcome
-
-
-def _at_once(value: object) -> int:
-    if type(value) is not int or value < 0:
-        raise BadInput("at-once", value, "give a whole number of owners, or 0 for all.")
-    return value
 
 
 def told(event: Event) -> str:

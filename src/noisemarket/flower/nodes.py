@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING
 
+from noisemarket.errors import BadInput
 from noisemarket.flower.api import ConfigRecord, Message, RecordDict
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ class Nodes:
     ) -> None:
         self._grid, self.names, self.job_id = grid, list(names), job_id
         self.timeout, self.grace, self._insecure = timeout, grace, insecure
-        self.at_once = at_once
+        self.at_once = checked_at_once(at_once)
         self.known: dict[str, int] = {}
         """Flower's number of the node of each owner that was ever seen."""
         self.traffic: list[Traffic] = []
@@ -190,6 +191,13 @@ class Nodes:
             self._unknown[number] = 3  # is not looked at again
             words = "Node %s has no name and is left alone: register it under its owner's."
             getLogger(__name__).warning(words, number)
+
+
+def checked_at_once(value: object) -> int:
+    """How many owners may be asked at a time; also as an app's run config has it."""
+    if type(value) is not int or value < 0:
+        raise BadInput("at-once", value, "give a whole number of owners, or 0 for all.")
+    return value
 
 
 def _owner(reply: Message | None) -> str:

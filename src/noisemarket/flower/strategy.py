@@ -235,7 +235,7 @@ class ContractedFedAvg(Strategy):
         delivered, refused = done["delivered"], done["refused"]
         asked = {*delivered, *(place for place, _ in refused)}
         costs = {place: self.contracts[place].rho_per_round for place in asked}
-        lines = entries_of_round(self.contracts, number, delivered, refused, costs.get)
+        lines = entries_of_round(self.contracts, number, delivered, refused, costs)
         self._ledger.append(lines)
 
     def _verdicts(self, at: _Running) -> list[Verdict]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from noisemarket.federated.training import RoundResult
 from noisemarket.ledger import entries
@@ -30,7 +30,7 @@ def round_entries(
     for result in results:
         number = result.number
         costs = {owner: math.fsum(charged.get((owner, number), ())) for owner in contracts}
-        yield entries_of_round(contracts, number, result.delivered, result.refused, costs.get)
+        yield entries_of_round(contracts, number, result.delivered, result.refused, costs)
 
 
 def entries_of_round(
@@ -38,13 +38,13 @@ def entries_of_round(
     number: int,
     delivered: Collection[int],
     refused: Refusals,
-    cost: Callable[[int], float | None],
+    costs: Mapping[int, float],
 ) -> list[entries.NewEntry]:
-    """A line for every contract; ``cost`` is what the round cost an owner, None for nothing."""
+    """A line for every contract; ``costs`` is what the round cost the owners that paid for it."""
     why, came = dict(refused), set(delivered)
     lines = []
     for owner, contract in contracts.items():
-        rho = cost(owner) or 0.0
+        rho = costs.get(owner, 0.0)
         if owner in came:
             lines.append(entries.delivered(contract, number, rho))
         elif why.get(owner) == "missing":

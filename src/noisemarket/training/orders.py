@@ -28,6 +28,7 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.model import TrainingSection
 
 if TYPE_CHECKING:
     from torch import nn
@@ -191,16 +192,21 @@ def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Parti
     )
 
 
+def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker:
+    """The CNN that a scenario asks for, for square images of that side."""
+    return partial(
+        CNN, training.channels, training.hidden, classes, side,
+        downsampling=training.downsampling, normalise=training.normalise,
+    )  # fmt: skip
+
+
 def _maker(model: ModelMaker | nn.Module | None, scenario: Scenario, data: Dataset) -> ModelMaker:
     if model is None:
         shape, training = data.image_shape, scenario.training
         if shape != shape[:1] * 2 or not data.channel:
             remedy = "the CNN takes square images of one channel: give a model of your own."
             raise BadInput("data", f"items of shape {shape}", remedy)
-        return partial(
-            CNN, training.channels, training.hidden, data.classes, shape[0],
-            downsampling=training.downsampling, normalise=training.normalise,
-        )  # fmt: skip
+        return network_of(training, data.classes, shape[0])
     from torch import nn
 
     maker: Any = partial(copy.deepcopy, model) if isinstance(model, nn.Module) else model

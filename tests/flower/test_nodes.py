@@ -1,0 +1,80 @@
+"""The curator's line to the owners: how long each has, and how many are asked at a time."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from flwr.app import ConfigRecord, RecordDict
+from tests.flower.conftest import ProcessGrid
+from tests.flower.market_common import NAMES, grid_of, make_scenario
+
+from noisemarket.errors import BadInput
+from noisemarket.flower.nodes import Nodes
+
+FIRST = 100
+"""Flower's number of the first owner's node in these grids."""
+
+
+@pytest.fixture
+def grid(tmp_path: Path) -> ProcessGrid:
+    return grid_of(make_scenario(tmp_path / "run"), tmp_path / "run")
+
+
+def line_to_all(grid: ProcessGrid, **settings: Any) -> Nodes:
+    line = Nodes(grid, NAMES, "job", insecure=True, **settings)
+    line.known = {name: FIRST + place for place, name in enumerate(NAMES)}
+    return line
+
+
+def hello() -> dict[str, RecordDict]:
+    return {name: RecordDict({"config": ConfigRecord({"job": "job"})}) for name in NAMES}
+
+
+def test_a_silent_owner_makes_room_when_its_time_is_over(grid: ProcessGrid) -> None:
+    push = grid.push_messages
+
+    def lose_first(messages: Any) -> Any:
+        made = list(messages)
+        pushed = list(push(made))
+        for name, message in zip(pushed, made, strict=True):
+            if message.metadata.dst_node_id == FIRST:
+                del grid.replies[name]
+        return pushed
+
+    grid.push_messages = lose_first  # type: ignore[method-assign]
+    line = line_to_all(grid, timeout=0.6, at_once=1)
+    assert list(line.ask("query.hello", hello())) == NAMES[1:]
+    (seen,) = line.traffic
+    assert (seen.sent, seen.answered) == (len(NAMES), len(NAMES) - 1)
+
+
+@pytest.mark.parametrize("at_once", [0, 1, 2])
+def test_owners_that_are_asked_later_have_as_long_as_the_others(
+    at_once: int, grid: ProcessGrid
+) -> None:
+    """Each takes longer to answer than the grace that the last answer leaves the others."""
+    push, pull = grid.push_messages, grid.pull_messages
+    asked: dict[str, float] = {}
+
+    def note(messages: Any) -> Any:
+        pushed = list(push(messages))
+        asked.update(dict.fromkeys(pushed, time.monotonic()))
+        return pushed
+
+    def in_time(names: Any) -> Any:
+        return pull([name for name in names if time.monotonic() >= asked[name] + 1.0])
+
+    grid.push_messages, grid.pull_messages = note, in_time  # type: ignore[method-assign]
+    line = line_to_all(grid, timeout=30.0, grace=0.6, at_once=at_once)
+    assert sorted(line.ask("query.hello", hello())) == NAMES
+
+
+@pytest.mark.parametrize("value", [-1, 2.5, True])
+def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
+    value: Any, grid: ProcessGrid
+) -> None:
+    with pytest.raises(BadInput, match="give a whole number of owners"):
+        Nodes(grid, NAMES, "job", at_once=value)
