@@ -29,7 +29,7 @@ from typing import Any
 from noisemarket.flower import wire
 from noisemarket.flower.local import LocalMarket
 from noisemarket.flower.market import interactions
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.scenario import Scenario, dump_scenario
 
 JOB_ROUNDS = 30
@@ -118,7 +118,7 @@ def measure(scenario: Scenario, folder: Path, *, flower: bool) -> Measured:
     """Run a market and read its clocks."""
     folder.mkdir(parents=True)
     (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
-    outcome = Outcome()
+    outcome = MarketOutcome()
     events = LocalMarket(scenario, folder, outcome) if flower else run(
         scenario, folder, outcome=outcome
     )  # fmt: skip

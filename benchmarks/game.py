@@ -28,7 +28,7 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.outcomes import Outcomes
-from noisemarket.learning.batch import Batch, Brief, play_batch
+from noisemarket.learning.batch import Batch, PlayConfig, play_batch
 from noisemarket.negotiation import task
 from noisemarket.scenario import Scenario
 
@@ -45,14 +45,14 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
 
 
-def brief_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> Brief:
+def brief_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> PlayConfig:
     brief = replace(task(scenario).brief, rule="wolf_phc", iterations=iterations)
     if moving:
         brief = replace(brief, settings=replace(brief.settings, step_start=MOVING_STEP))
     return brief
 
 
-def play(environment: Environment, brief: Brief) -> Batch:
+def play(environment: Environment, brief: PlayConfig) -> Batch:
     return play_batch(brief, [environment.games()], [0], environment.population.key)
 
 

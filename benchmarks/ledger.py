@@ -28,7 +28,7 @@ from rich.table import Table
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger import entries
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger

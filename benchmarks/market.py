@@ -24,14 +24,14 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from noisemarket.federated.local import LocalEngine
-from noisemarket.federated.training import Checkpoint
+from noisemarket.federated.local_engine import LocalEngine
+from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import settlement, store
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.market import Outcome, run
-from noisemarket.market.compliance import Watch
+from noisemarket.market import MarketOutcome, run
+from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.job import _Market
 from noisemarket.market.parties import Curator, Owner
-from noisemarket.market.run import _Market
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
 
@@ -49,7 +49,7 @@ PARTS: list[tuple[str, Any, tuple[str, ...]]] = [
     (KEYS, Owner, ("__init__",)),
     (SIGNING, Curator, ("offer", "countersign")),
     (SIGNING, Owner, ("accept", "keep")),
-    (CHECKS, Watch, ("inspect", "state", "evidence")),
+    (CHECKS, UploadInspector, ("inspect", "state", "evidence")),
     (LEDGER, store.Ledger, ("append", "head")),
     (LEDGER, settlement, ("_matched",)),
     (LEDGER, Owner, ("keep_statement",)),
@@ -92,8 +92,8 @@ class Clock:
         self._since = time.perf_counter()
 
 
-def measure(scenario: Scenario, workers: int | None) -> tuple[dict[str, float], Outcome]:
-    clock, outcome = Clock(), Outcome()
+def measure(scenario: Scenario, workers: int | None) -> tuple[dict[str, float], MarketOutcome]:
+    clock, outcome = Clock(), MarketOutcome()
     with tempfile.TemporaryDirectory() as folder:
         clock.watch()
         for _ in run(scenario, Path(folder) / "run", workers=workers, outcome=outcome):
@@ -102,7 +102,7 @@ def measure(scenario: Scenario, workers: int | None) -> tuple[dict[str, float], 
     return dict(clock.seconds), outcome
 
 
-def show(seconds: dict[str, float], outcome: Outcome, title: str) -> None:
+def show(seconds: dict[str, float], outcome: MarketOutcome, title: str) -> None:
     whole = sum(seconds.values())
     table = Table(title=title)
     table.add_column("part")

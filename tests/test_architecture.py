@@ -26,16 +26,17 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "errors": set(),
     "cores": set(),
     "files": {"errors"},
+    "registry": {"errors"},
     "game": {"errors"},
     "runfolder": {"errors", "files"},
-    "learning": {"errors", "game"},
-    "mechanisms": {"errors", "game", "learning"},
-    "scenario": {"errors", "game", "learning"},
+    "learning": {"errors", "game", "registry"},
+    "mechanisms": {"errors", "game", "learning", "registry"},
+    "scenario": {"errors", "game", "learning", "registry"},
     "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
 }
 ROOMS_BELOW["privacy"] = {"errors", "files"}
-ROOMS_BELOW["federated"] = {"cores", "errors", "privacy"}
-ROOMS_BELOW["ledger"] = {"errors"}
+ROOMS_BELOW["federated"] = {"cores", "errors", "files", "privacy", "registry"}
+ROOMS_BELOW["ledger"] = {"errors", "files", "registry"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
 ROOMS_BELOW["calibration"] = {*ROOMS_BELOW}
 ROOMS_BELOW["audit"] = {

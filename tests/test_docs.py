@@ -17,19 +17,19 @@ from rich.console import Console
 from noisemarket.cli.app import app
 from noisemarket.cli.scenario import change_keys, keys
 from noisemarket.game.distributions import Distributions
-from noisemarket.learning.batch import COMPILED, Brief, play_batch
+from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms import MECHANISMS
-from noisemarket.mechanisms.base import Trace
 from noisemarket.mechanisms.convergence import Recovery
+from noisemarket.mechanisms.mechanism import Trace
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import negotiate
-from noisemarket.report.comparison import COLUMNS
-from noisemarket.report.negotiation import recovered, summary_table
+from noisemarket.report.comparison_report import COLUMNS
+from noisemarket.report.negotiation_report import recovered, summary_table
 from noisemarket.report.tables import CONTRACT_COLUMNS
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.scenario.model import ChangeSection
+from noisemarket.scenario.schema import ChangeSection
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -223,7 +223,7 @@ def test_the_worked_rule_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(text, "boltzmann.py", "exec"), names)
     monkeypatch.setitem(RULES, "boltzmann", names["Boltzmann"])
     environment = Scenario.from_preset("market", owners=3, J=4, K=5).environment()
-    brief = Brief("boltzmann", Settings(exploration=0.02), iterations=400, seed=1)
+    brief = PlayConfig("boltzmann", Settings(exploration=0.02), iterations=400, seed=1)
     batch = play_batch(brief, [environment.games()], [0], environment.population.key)
     np.testing.assert_allclose(batch.owner_policies.sum(axis=2), 1.0)
     assert batch.counts[-1, 4] > batch.counts[0, 4], "it learns to make deals"

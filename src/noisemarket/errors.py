@@ -4,7 +4,7 @@
     |-- BadInput           a value that cannot be used: names field, value and remedy
     |-- MissingExtra       an optional part is not installed: names the pip command
     |-- Interrupted        the user stopped a run; what was finished has been kept
-    `-- LedgerError        contracts and the ledger: drawn in ledger/errors.py
+    `-- LedgerError        contracts and the ledger: drawn in ledger/ledger_errors.py
 
 The command line prints the message of any of these as one sentence, without a traceback.
 """

@@ -11,10 +11,10 @@ import numpy as np
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.learning.batch import Brief
+from noisemarket.learning.batch import PlayConfig
 from noisemarket.mechanisms import mechanism
-from noisemarket.mechanisms.base import Agreement, Progress, Task
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
+from noisemarket.mechanisms.mechanism import Agreement, Progress, RunOptions
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.scenario import Scenario
 
@@ -132,12 +132,12 @@ def task(
     threads: int | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
-) -> Task:
+) -> RunOptions:
     """How a scenario wants its mechanism run."""
     if threads is not None and threads < 1:
         raise BadInput("threads", threads, "give at least 1.")
     learning = scenario.learning
-    brief = Brief(
+    brief = PlayConfig(
         rule="",
         settings=learning.settings(),
         iterations=learning.iterations,
@@ -148,7 +148,9 @@ def task(
         window=learning.window,
         letter=learning.letter,
     )
-    return Task(brief, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop)
+    return RunOptions(
+        brief, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop
+    )
 
 
 def _mean(values: np.ndarray | None) -> float | None:

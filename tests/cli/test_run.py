@@ -26,7 +26,7 @@ from noisemarket.ledger.verification import verify
 from noisemarket.market import run as market
 from noisemarket.privacy.journal import read_journal
 from noisemarket.runfolder import RunFolder
-from noisemarket.scenario.model import FaultSection
+from noisemarket.scenario.schema import FaultSection
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SURFACES = ROOT / "src" / "noisemarket" / "scenario" / "surfaces"

@@ -30,11 +30,11 @@ import pytest
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
-from noisemarket.federated.training import Checkpoint, Plan, RoundResult, State, train
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
@@ -75,7 +75,9 @@ def make_order(protection: str, noise: str = "simulated") -> Order:
                       simulated=noise == "simulated")
         for owner in EVERYBODY
     )  # fmt: skip
-    return Order(job, Plan(3, np.array([1.0, 2.0, 1.0, 3.0])), budgets, f"{protection}-{noise}")
+    return Order(
+        job, TrainingPlan(3, np.array([1.0, 2.0, 1.0, 3.0])), budgets, f"{protection}-{noise}"
+    )
 
 
 class Embedded:

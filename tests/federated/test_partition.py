@@ -21,7 +21,7 @@ from noisemarket.federated.partition import (
     owner_sizes,
     skewed_shares,
 )
-from noisemarket.report.partition import draw_partition, holdings
+from noisemarket.report.partition_report import draw_partition, holdings
 
 MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST = np.random.default_rng(0).permutation(np.repeat(np.arange(10), MNIST_COUNTS))

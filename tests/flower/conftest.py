@@ -27,7 +27,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper
-from noisemarket.federated.training import Plan
+from noisemarket.federated.rounds import TrainingPlan
 from noisemarket.flower.server import deal
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
@@ -58,7 +58,7 @@ def make_order(noise: str = "simulated", cap: float = np.inf, sigma: float = 0.1
                       rho_cap=cap, simulated=noise == "simulated")
         for owner in range(3)
     )  # fmt: skip
-    return Order(job, Plan(2, np.ones(3)), budgets, JOB)
+    return Order(job, TrainingPlan(2, np.ones(3)), budgets, JOB)
 
 
 @dataclass

@@ -21,8 +21,8 @@ import pytest
 from tests.flower.market_common import write_pictures
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.local import LocalEngine
-from noisemarket.federated.training import State, train
+from noisemarket.federated.local_engine import LocalEngine
+from noisemarket.federated.rounds import State, train
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd, toml_lines
 from noisemarket.flower.guard import marked
 from noisemarket.flower.keys import make_node_key

@@ -20,8 +20,8 @@ from noisemarket.flower.desk import SETTLEMENT, Desk, settlement_of
 from noisemarket.flower.job import hold_market
 from noisemarket.flower.owner import OwnerFolder, Refused
 from noisemarket.flower.played import Invitation
-from noisemarket.learning.post import Sheet
-from noisemarket.ledger.contracts import Contract
+from noisemarket.learning.messages import QuoteBatch
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
 from noisemarket.scenario import Scenario
 
@@ -241,10 +241,10 @@ def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) 
 def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
     """Else a curator could ask an owner's player what it would have done."""
     invitation, sheet = wire.read_letter(offered.letters[3])
-    turned = Sheet(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
+    turned = QuoteBatch(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
     reply = offered.send(wire.LETTER, wire.letter(invitation, turned))
     assert "another letter" in str(reply.error.reason)
-    more = Sheet(400, sheet.quotes, sheet.signs)
+    more = QuoteBatch(400, sheet.quotes, sheet.signs)
     reply = offered.send(wire.LETTER, wire.letter(invitation, more))
     assert "longer than was agreed" in str(reply.error.reason)
     other = replace(invitation, key=invitation.key + 1)
@@ -252,7 +252,7 @@ def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
     assert "another one" in str(reply.error.reason)
 
 
-def desk_and_letter(tmp_path: Path, **config: Any) -> tuple[Desk, Invitation, Sheet]:
+def desk_and_letter(tmp_path: Path, **config: Any) -> tuple[Desk, Invitation, QuoteBatch]:
     """A new owner's desk, and a first letter to it."""
     offered = stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
     folder = tmp_path / "owner"

@@ -23,7 +23,7 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, LeftOut, RoundTrained, Settled
 from noisemarket.market.parties import owner_folder
@@ -33,7 +33,7 @@ from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 BOUNDS = {"timeout": 30.0, "wait": 0.2}
 
 
-def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> Outcome:
+def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> MarketOutcome:
     return hold_market(grid, scenario, folder, lambda line: None, **BOUNDS, **more)
 
 

@@ -22,7 +22,7 @@ from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
 from noisemarket.market.parties import owner_folder
@@ -63,7 +63,7 @@ def signed(folder: Path) -> dict[str, tuple[float, int, str]]:
 
 def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
     here, folder = tmp_path / "here", tmp_path / "run"
-    expected = Outcome()
+    expected = MarketOutcome()
     list(run(make_scenario(here, letter=200), here, workers=1, outcome=expected))
     scenario = make_scenario(folder, letter=200)
     setups = deal_out(scenario, scenario.environment(), folder / "owners")

@@ -20,9 +20,9 @@ from noisemarket.flower.agreements import draw_up, parameters, put_on_record, si
 from noisemarket.flower.mod import contract_mod
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.flower.strategy import ContractedFedAvg
-from noisemarket.ledger.contracts import Contract
-from noisemarket.ledger.errors import LedgerConflict
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify

@@ -18,7 +18,7 @@ from noisemarket.game.distributions import (
     LogNormal,
     LogUniform,
     Normal,
-    Uniform,
+    UniformDistribution,
 )
 from noisemarket.game.environment import Change, Phase, phases
 from noisemarket.game.levels import FloatArray
@@ -27,7 +27,7 @@ from noisemarket.game.population import FIELDS, Population
 EXAMPLES: dict[str, tuple[Distribution, float, float, float]] = {
     # Distribution, lowest and highest value, mean.
     "constant": (Constant(2.5), 2.5, 2.5, 2.5),
-    "uniform": (Uniform(0.5, 4.0), 0.5, 4.0, 2.25),
+    "uniform": (UniformDistribution(0.5, 4.0), 0.5, 4.0, 2.25),
     "log_uniform": (LogUniform(0.05, 20.0), 0.05, 20.0, 19.95 / math.log(400)),
     "normal": (Normal(2.0, 0.5, 1.0, 3.0), 1.0, 3.0, 2.0),
     "normal cut at 0": (Normal(0.0, 1.0), 0.0, np.inf, math.sqrt(2 / math.pi)),
@@ -89,7 +89,7 @@ class TestNamedDistributions:
             (3, Constant(3.0)),
             (0.5, Constant(0.5)),
             ({"distribution": "constant", "value": 2.0}, Constant(2.0)),
-            ({"distribution": "uniform", "low": 1, "high": 2}, Uniform(1, 2)),
+            ({"distribution": "uniform", "low": 1, "high": 2}, UniformDistribution(1, 2)),
             ({"distribution": "log_uniform", "low": 1, "high": 2}, LogUniform(1, 2)),
             ({"distribution": "normal", "mean": 2.0, "sd": 1.0}, Normal(2.0, 1.0)),
             ({"distribution": "lognormal", "median": 2.0, "sd": 1.0}, LogNormal(2.0, 1.0)),
@@ -156,7 +156,7 @@ class TestNamedDistributions:
 
 
 DRAWN = {
-    "privacy_cost": Uniform(0.5, 4.0),
+    "privacy_cost": UniformDistribution(0.5, 4.0),
     "data_size": Normal(600.0, 200.0, 1.0, 2_000.0),
     "beta": LogUniform(0.05, 20.0),
     "markup": Choice((0.0, 0.2)),
@@ -203,7 +203,7 @@ class TestDrawing:
         assert set(np.unique(one.markup)) == {0.0, 0.2}
 
     def test_owners_hold_whole_records_and_at_least_one(self) -> None:
-        spread = {**DRAWN, "data_size": Uniform(0.0, 3.0)}
+        spread = {**DRAWN, "data_size": UniformDistribution(0.0, 3.0)}
         sizes = Population.draw(500, spread, np.random.SeedSequence(1)).data_size
         assert set(np.unique(sizes)) == {1.0, 2.0, 3.0}
 

@@ -23,11 +23,11 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import surface
-from noisemarket.learning.batch import Batch, Brief, play_batch
+from noisemarket.learning.batch import Batch, PlayConfig, play_batch
 from noisemarket.learning.rule import Settings
 from noisemarket.learning.rules import RULES
-from noisemarket.mechanisms.base import Agreement, Task
 from noisemarket.mechanisms.learned import Learned
+from noisemarket.mechanisms.mechanism import Agreement, RunOptions
 
 SIZES = [(13, 33), (2, 2), (9, 8), (17, 40)]
 PROTOCOLS: list[Protocol] = ["signed", "simultaneous"]
@@ -148,7 +148,7 @@ KINDS = [
 
 def play(rule: str, table: Table, iterations: int, **brief: object) -> Batch:
     """Play a table; ``brief`` overrides what the brief says."""
-    given = Brief(rule, table.settings, iterations, seed=11, trace_every=1, window=200)
+    given = PlayConfig(rule, table.settings, iterations, seed=11, trace_every=1, window=200)
     return play_batch(replace(given, **brief), table.phases, table.starts, table.keys)
 
 
@@ -290,9 +290,10 @@ class RuleConformance:
 
     def test_the_number_of_threads_changes_nothing(self, rule: str, protocol: Protocol) -> None:
         environment = market(protocol, owners=40, savings=9, payments=8, change_at=200)
-        brief = Brief(rule, FAST, iterations=500, seed=3, trace_every=30, window=100)
+        brief = PlayConfig(rule, FAST, iterations=500, seed=3, trace_every=30, window=100)
         runs = [
-            Learned(rule).run(environment, Task(brief, threads=threads)) for threads in (1, 2, 3)
+            Learned(rule).run(environment, RunOptions(brief, threads=threads))
+            for threads in (1, 2, 3)
         ]
         assert runs[0].complete
         for run in runs[1:]:

@@ -27,7 +27,7 @@ from noisemarket import mechanisms
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.learning import batch as batch_module
-from noisemarket.learning.batch import COMPILED, Brief, first_values, play_batch
+from noisemarket.learning.batch import COMPILED, PlayConfig, first_values, play_batch
 from noisemarket.learning.compiled.loop import play_all
 from noisemarket.learning.compiled.simd import GROUP, LANES, POLICY, TOTAL
 from noisemarket.learning.compiled.steps import MOVING
@@ -35,8 +35,8 @@ from noisemarket.learning.lanes import draw
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import RULES, rule
 from noisemarket.learning.wolf_phc import WolfPHC
-from noisemarket.mechanisms.base import Task
 from noisemarket.mechanisms.learned import Learned
+from noisemarket.mechanisms.mechanism import RunOptions
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
 
@@ -139,7 +139,7 @@ class TestFirstValues:
     def test_learners_start_from_optimism_times_the_best_they_can_conceive(self) -> None:
         table = make_table("9x8", "signed")
         games = table.phases[0]
-        brief = Brief("wolf_phc", FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
+        brief = PlayConfig("wolf_phc", FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
         owner, curator = first_values(RULES["wolf_phc"], games, brief)
         assert owner.shape == (3, 8, 9)
         assert curator.shape == (3, 9, 8)
@@ -149,7 +149,7 @@ class TestFirstValues:
 
     def test_greedy_starts_from_what_it_hopes_for(self) -> None:
         games = make_table("9x8", "signed").phases[0]
-        owner, curator = first_values(RULES["greedy"], games, Brief("greedy", FAST, 1, seed=0))
+        owner, curator = first_values(RULES["greedy"], games, PlayConfig("greedy", FAST, 1, seed=0))
         np.testing.assert_array_equal(owner, games.owner_hopes.swapaxes(1, 2))
         np.testing.assert_array_equal(curator, games.curator_hopes)
 
@@ -264,9 +264,10 @@ class TestARuleOfOnesOwn:
 
     def test_it_plays_the_whole_mechanism(self) -> None:
         environment = market("signed", owners=5, savings=9, payments=8, change_at=150)
-        brief = Brief("", FAST, iterations=300, seed=3, trace_every=50, window=100)
+        brief = PlayConfig("", FAST, iterations=300, seed=3, trace_every=50, window=100)
         alone, crew = (
-            Learned("exp3").run(environment, Task(brief, threads=threads)) for threads in (1, 3)
+            Learned("exp3").run(environment, RunOptions(brief, threads=threads))
+            for threads in (1, 3)
         )
         assert_same_agreement(alone, crew)
         assert alone.complete
@@ -277,8 +278,8 @@ class TestARuleOfOnesOwn:
 
     def test_a_rule_without_a_trade_makes_no_contract(self) -> None:
         environment = market("signed", owners=3, savings=9, payments=8)
-        brief = Brief("", FAST, iterations=40, seed=3)
-        agreement = Learned("always_first").run(environment, Task(brief))
+        brief = PlayConfig("", FAST, iterations=40, seed=3)
+        agreement = Learned("always_first").run(environment, RunOptions(brief))
         assert not agreement.contracts.signed.any()
         assert agreement.trace is not None
         assert not agreement.trace.offer.any()
@@ -321,7 +322,7 @@ def test_an_unknown_rule_is_refused() -> None:
         rule("sarsa")
     table = make_table("2x2", "signed")
     with pytest.raises(BadInput, match="sarsa"):
-        play_batch(Brief("sarsa", FAST, 10, seed=1), table.phases, table.starts, table.keys)
+        play_batch(PlayConfig("sarsa", FAST, 10, seed=1), table.phases, table.starts, table.keys)
 
 
 def test_only_known_rules_are_compiled() -> None:

@@ -29,8 +29,8 @@ from tests.ledger.tampering import (
 from noisemarket.errors import BadInput
 from noisemarket.ledger import entries, queries
 from noisemarket.ledger.entries import FIRST, Head
-from noisemarket.ledger.errors import LedgerBroken, LedgerConflict, LedgerError, OverBudget
 from noisemarket.ledger.keys import CURATOR, OWNER, SignedContract
+from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerConflict, LedgerError, OverBudget
 from noisemarket.ledger.migrations import MIGRATIONS, Migration
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger

@@ -20,14 +20,14 @@ from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.ledger import store
-from noisemarket.ledger.errors import LedgerBroken, LedgerError
+from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerError
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 
 FULL = """
 import resource, sys
-from noisemarket.ledger.errors import LedgerError
+from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.store import open_ledger
 from tests.ledger.common import Job
 with open_ledger(sys.argv[1]) as ledger:

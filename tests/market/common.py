@@ -12,11 +12,11 @@ import torch
 from tests import tiny_images
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
-from noisemarket.federated.local import seeded
+from noisemarket.federated.local_engine import seeded
 from noisemarket.federated.protections import Records, Upload
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.events import Event
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
@@ -109,13 +109,13 @@ def _labels(labels: np.ndarray) -> torch.Tensor:
     return torch.from_numpy(labels.copy())
 
 
-def events(made: Scenario, folder: Path, outcome: Outcome | None = None) -> Iterator[Event]:
+def events(made: Scenario, folder: Path, outcome: MarketOutcome | None = None) -> Iterator[Event]:
     """The market in this process."""
     return run(made, folder, engine=HereEngine, outcome=outcome)
 
 
-def played(made: Scenario, folder: Path) -> tuple[list[Event], Outcome]:
-    outcome = Outcome()
+def played(made: Scenario, folder: Path) -> tuple[list[Event], MarketOutcome]:
+    outcome = MarketOutcome()
     return list(events(made, folder, outcome)), outcome
 
 

@@ -17,10 +17,10 @@ from noisemarket.federated.engine import Job
 from noisemarket.ledger.queries import Account, account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import Outcome, run
-from noisemarket.market.compliance import Watch
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
 from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.inspection import UploadInspector
 from noisemarket.privacy.noise import SimulatedNoise, add_noise
 
 BAD = "2"  # the owner at fault
@@ -35,7 +35,7 @@ def accounts(folder: Path) -> dict[str, Account]:
 
 def attacked(
     images: Path, folder: Path, kind: str, **more: Any
-) -> tuple[list[Event], Outcome, dict[str, Account]]:
+) -> tuple[list[Event], MarketOutcome, dict[str, Account]]:
     fault = {name: more.pop(name) for name in ("factor", "first", "last") if name in more}
     made = scenario(images, faults=[{"owner": BAD, "kind": kind, **fault}], **more)
     told, outcome = played(made, folder)
@@ -210,7 +210,7 @@ def watch_of(
     folder: Path,
     protection: str | None = None,
     sigma: Sequence[float] = (),
-) -> tuple[Watch, list[Any], Job]:
+) -> tuple[UploadInspector, list[Any], Job]:
     """A watch over the owners of a small market; with ``sigma``, over so many with other terms."""
     owners = max(OWNERS, len(sigma))
     _, outcome = played(scenario(images, rounds=1, owners=owners), folder)
@@ -224,7 +224,11 @@ def watch_of(
         }
     told: list[Any] = []
     assert outcome.order is not None
-    return Watch(agreed, 1e-3, 30, lambda *finding: told.append(finding)), told, outcome.order.job
+    return (
+        UploadInspector(agreed, 1e-3, 30, lambda *finding: told.append(finding)),
+        told,
+        outcome.order.job,
+    )
 
 
 def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None:
@@ -243,7 +247,7 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     first = watch.inspect(0, weights, uploads(0))
     assert first == {3: "too little noise"}
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
-    again = Watch(watch._contracts, 1e-3, 30, state=json.loads(json.dumps(watch.state())))
+    again = UploadInspector(watch._contracts, 1e-3, 30, state=json.loads(json.dumps(watch.state())))
     assert again.accused == watch.accused
     assert again.present(1) == watch.present(1) == [0, 1, 2]
     for number in (1, 2):

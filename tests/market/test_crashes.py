@@ -18,20 +18,19 @@ from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, st
 from tests.market.killed import begun
 
 from noisemarket import runfolder
-from noisemarket.federated.training import Checkpoint
+from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market import job as market
 from noisemarket.market import parties
-from noisemarket.market import run as run_function
 from noisemarket.market.folder import MarketFolder
 from noisemarket.privacy.journal import JournalledAccountant, read_journal
 
 KEY = bytes(range(32))
 TIMES_AND_NAMES = ("seconds", "ledger_head")
-market = sys.modules[run_function.__module__]
 
 
 class Killed(BaseException):

@@ -35,13 +35,13 @@ from noisemarket.cli import run as command
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
-from noisemarket.ledger.errors import BadSignature, LedgerConflict
 from noisemarket.ledger.keys import KeyPair, SignedContract
+from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
 from noisemarket.ledger.queries import account, contracts, jobs
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
@@ -53,14 +53,14 @@ from noisemarket.market.events import (
     Verified,
 )
 from noisemarket.market.folder import MarketFolder
-from noisemarket.market.parties import Curator, Owner, Terms, keep_secrets, owner_folder
+from noisemarket.market.parties import Curator, JobTerms, Owner, keep_secrets, owner_folder
 from noisemarket.market.summary import summary
 from noisemarket.negotiation import negotiate
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
 from noisemarket.scenario import Scenario
 
-Done = tuple[Path, list[object], Outcome]
+Done = tuple[Path, list[object], MarketOutcome]
 SECURE = {"noise": "secure", "false_alarm": 1e-9}
 """Noise drawn anew in every run, and no honest owner accused in a lifetime of runs."""
 
@@ -357,9 +357,9 @@ def test_who_sells_all_its_noise_has_none() -> None:
 # Who signs what
 
 
-def desk(images: Path, folder: Path) -> tuple[Curator, Owner, Terms, tuple[object, ...]]:
+def desk(images: Path, folder: Path) -> tuple[Curator, Owner, JobTerms, tuple[object, ...]]:
     """A curator and an owner, with all that it takes to make their contract."""
-    outcome = Outcome()
+    outcome = MarketOutcome()
     stream = events(scenario(images, rounds=2), folder / "run", outcome)
     next(stream)
     stream.close()  # type: ignore[attr-defined]
@@ -369,7 +369,7 @@ def desk(images: Path, folder: Path) -> tuple[Curator, Owner, Terms, tuple[objec
     deal, budget = outcome.deals.deals[0], outcome.order.budgets[0]
     curator, secrets = Curator(folder / "curator"), {"privacy_cost": 1, "markup": 1}
     owner = Owner(owner_folder(folder / "owners", "0"), deal, secrets, curator.public_key)
-    terms = Terms(
+    terms = JobTerms(
         "job", 2, outcome.order.job.protection, "pro_rata", 0.5, 1e-3,
         "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
     )  # fmt: skip

@@ -16,9 +16,9 @@ import pytest
 from tests.market.common import HereEngine, scenario
 
 from noisemarket.ledger.store import Ledger
-from noisemarket.market import Outcome, run
-from noisemarket.market.compliance import Watch
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.events import RoundTrained
+from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.parties import Curator, Owner
 from noisemarket.scenario import Scenario
 
@@ -91,13 +91,15 @@ def living(kind: type) -> list[Any]:
 def seen(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What objects, events and files hold, looked at in the middle of training and at the end."""
     folder = tmp_path_factory.mktemp("private")
-    told, outcome, inside = [], Outcome(), {}
+    told, outcome, inside = [], MarketOutcome(), {}
     gc.collect()
-    others = {id(one): one for kind in (Curator, Watch, Owner, Ledger) for one in living(kind)}
+    others = {
+        id(one): one for kind in (Curator, UploadInspector, Owner, Ledger) for one in living(kind)
+    }
     for event in run(made(images, folder), folder / "run", engine=HereEngine, outcome=outcome):
         told.append(event)
         if isinstance(event, RoundTrained) and not inside:
-            for kind in (Curator, Watch, Owner, Ledger):
+            for kind in (Curator, UploadInspector, Owner, Ledger):
                 inside[kind] = [[*reachable(one)] for one in living(kind) if id(one) not in others]
     return {"folder": folder / "run", "events": told, "inside": inside, "outcome": outcome}
 
@@ -111,11 +113,16 @@ def test_the_search_finds_what_is_there(seen: dict[str, Any]) -> None:
         assert found(seen["folder"] / "owners" / f"owner-{name}", own) == ["private.json"]
     assert holds(np.array([1.0, COSTS["a"]]), ALL_OWN)
     assert holds(np.float32(COSTS["a"]).tobytes(), ALL_OWN)
-    assert [len(seen["inside"][kind]) for kind in (Curator, Watch, Owner, Ledger)] == [1, 1, 3, 1]
+    assert [len(seen["inside"][kind]) for kind in (Curator, UploadInspector, Owner, Ledger)] == [
+        1,
+        1,
+        3,
+        1,
+    ]
     assert all(len(values) > 10 for kinds in seen["inside"].values() for values in kinds)
 
 
-@pytest.mark.parametrize("kind", [Curator, Watch, Ledger])
+@pytest.mark.parametrize("kind", [Curator, UploadInspector, Ledger])
 def test_no_object_of_the_curator_leads_to_an_owners_secret(
     seen: dict[str, Any], kind: type
 ) -> None:

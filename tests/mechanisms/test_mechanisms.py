@@ -21,9 +21,9 @@ from noisemarket.game.sides import SLACK
 from noisemarket.learning.batch import play_batch
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms import MECHANISMS, mechanism
-from noisemarket.mechanisms.base import Agreement, Progress, Trace
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
 from noisemarket.mechanisms.learned import Learned
+from noisemarket.mechanisms.mechanism import Agreement, Progress, Trace
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import Negotiation, negotiate, task
 from noisemarket.scenario import Scenario

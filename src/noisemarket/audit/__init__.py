@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noisemarket.audit.attack import Prepared, Target, audit, controls, prepare
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
-from noisemarket.audit.result import AuditResult, Control, Finding, NoiseCheck
+from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
 
 __all__ = [
     "BUGS",

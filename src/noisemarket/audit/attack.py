@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from noisemarket.audit import canaries
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
 from noisemarket.audit.canaries import Pair
-from noisemarket.audit.result import AuditResult, Control, Finding, NoiseCheck
+from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
 from noisemarket.audit.statistics import (
     chance,
     epsilon_lower,

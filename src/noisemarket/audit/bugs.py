@@ -24,7 +24,7 @@ _NEVER = 1e18  # no update is so long
 
 
 @dataclass(frozen=True)
-class Task:
+class UploadCall:
     """The arguments of ``Protection.upload``."""
 
     model: FlatModel
@@ -46,7 +46,7 @@ class Bug:
     """What is wrong, in words and in code, and which protections it makes a difference to."""
 
     meaning: str
-    upload: Callable[[Protection, Task], Upload]
+    upload: Callable[[Protection, UploadCall], Upload]
     touches: Callable[[Protection], bool]
 
 
@@ -79,7 +79,7 @@ class Buggy(Protection):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        task = Task(model, start, records, sigma, noise, rng)
+        task = UploadCall(model, start, records, sigma, noise, rng)
         return BUGS[self.bug].upload(self.right, task)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
@@ -94,7 +94,7 @@ def bugs_of(protection: Protection) -> tuple[str, ...]:
     return tuple(name for name, bug in BUGS.items() if bug.touches(protection))
 
 
-def _less_noise(right: Protection, task: Task) -> Upload:
+def _less_noise(right: Protection, task: UploadCall) -> Upload:
     return replace(task, sigma=0.8 * task.sigma).by(right)
 
 
@@ -104,11 +104,11 @@ def _unclipped(right: Protection) -> Protection:
     return replace(right, clip=_NEVER)
 
 
-def _no_clipping(right: Protection, task: Task) -> Upload:
+def _no_clipping(right: Protection, task: UploadCall) -> Upload:
     return task.by(_unclipped(right))
 
 
-def _batch_clipping(right: Protection, task: Task) -> Upload:
+def _batch_clipping(right: Protection, task: UploadCall) -> Upload:
     """The mean is clipped, not what it is the mean of."""
     if isinstance(right, Sharded):
         mean = replace(task, sigma=0.0).by(_unclipped(right))
@@ -126,7 +126,7 @@ def _batch_clipping(right: Protection, task: Task) -> Upload:
     return moved
 
 
-def _wrong_denominator(right: Protection, task: Task) -> Upload:
+def _wrong_denominator(right: Protection, task: UploadCall) -> Upload:
     """The number of shards or records that are there, not the number that was agreed."""
     there = len(task.records)
     if isinstance(right, Sharded):
@@ -135,7 +135,7 @@ def _wrong_denominator(right: Protection, task: Task) -> Upload:
     return task.by(replace(right, batch=min(right.batch, there)))
 
 
-def _noise_over_steps(right: Protection, task: Task) -> Upload:
+def _noise_over_steps(right: Protection, task: UploadCall) -> Upload:
     """Sharded: sigma / steps once. DP-SGD: sigma / T on each of T steps, not sigma / sqrt(T)."""
     if isinstance(right, Sharded):
         return replace(task, sigma=task.sigma / right.steps).by(right)
@@ -144,7 +144,7 @@ def _noise_over_steps(right: Protection, task: Task) -> Upload:
     return replace(task, sigma=task.sigma / math.sqrt(steps)).by(right)
 
 
-def _bare_layer(right: Protection, task: Task) -> Upload:
+def _bare_layer(right: Protection, task: UploadCall) -> Upload:
     """The smallest layer, the hardest to see, leaves without noise."""
     plain = replace(task, sigma=0.0, rng=copy.deepcopy(task.rng)).by(right).copy()
     noisy = task.by(right).copy()

@@ -19,8 +19,8 @@ from noisemarket.calibration.grid import Setting
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.local import LocalEngine
-from noisemarket.federated.training import Checkpoint, RoundResult, State, train
+from noisemarket.federated.local_engine import LocalEngine
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.plain import finite
 from noisemarket.scenario import Scenario

@@ -217,11 +217,11 @@ def calibrate(
     json: Json = False,
 ) -> None:
     """Measure accuracy over noise and non-IID data by training, and fit a loss surface to it."""
-    from noisemarket.cli.calibrate import Asked, run
+    from noisemarket.cli.calibrate import CalibrateOptions, run
     from noisemarket.cli.common import Request
 
     request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
-    run(request, Asked(sigmas, betas, seeds, name, resume, fit_only, workers))
+    run(request, CalibrateOptions(sigmas, betas, seeds, name, resume, fit_only, workers))
 
 
 @app.command()
@@ -250,11 +250,11 @@ def audit(
     json: Json = False,
 ) -> None:
     """Attack the protection that really runs: what is proven to leak, beside what is claimed."""
-    from noisemarket.cli.audit import Asked, run
+    from noisemarket.cli.audit import AuditOptions, run
     from noisemarket.cli.common import Request
 
     request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
-    raise typer.Exit(run(request, Asked(sigma, trials, confidence, bug, controls)))
+    raise typer.Exit(run(request, AuditOptions(sigma, trials, confidence, bug, controls)))
 
 
 @app.command()

@@ -16,7 +16,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
-from noisemarket.report.audit import audit_table, controls_table, draw_audit
+from noisemarket.report.audit_report import audit_table, controls_table, draw_audit
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.training import protection_of
@@ -26,7 +26,7 @@ TRIALS, CONTROL_TRIALS = 1000, 400
 
 
 @dataclass(frozen=True)
-class Asked:
+class AuditOptions:
     """The options of this command alone, as given; None where they were not."""
 
     sigma: float | None
@@ -36,7 +36,7 @@ class Asked:
     controls: bool
 
 
-def run(request: Request, asked: Asked) -> int:
+def run(request: Request, asked: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
     if asked.controls and asked.bug is not None:
         raise BadInput("--bug", asked.bug, "give either --bug or --controls.")
@@ -112,7 +112,7 @@ def _noise(scenario: Scenario) -> NoiseSource:
     return SimulatedNoise(scenario.seed)
 
 
-def _options(scenario: Scenario, asked: Asked) -> dict[str, Any]:
+def _options(scenario: Scenario, asked: AuditOptions) -> dict[str, Any]:
     training = scenario.training
     widths = (training.channels, training.hidden, _CLASSES, _SIDE)
     maker = partial(CNN, *widths, downsampling=training.downsampling, normalise=training.normalise)

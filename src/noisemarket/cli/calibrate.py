@@ -23,8 +23,8 @@ from noisemarket.calibration.points import POINTS, Point, Points
 from noisemarket.calibration.result import Calibration, calibrated, surface_file
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
-from noisemarket.federated.training import RoundResult
-from noisemarket.report.calibration import calibration_table, draw_calibration
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.report.calibration_report import calibration_table, draw_calibration
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.training import one_sigma
@@ -35,7 +35,7 @@ _STOPPING = "Stopping: all rounds that are done are kept. Ctrl-C again stops at 
 
 
 @dataclass(frozen=True)
-class Asked:
+class CalibrateOptions:
     """The options of this command alone, as given; None where they were not."""
 
     sigmas: str | None
@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CalibrationPlan:
     """What a calibration measures, what its surface is called, and what all points must share.
 
     ``data`` is the SHA-256 of the images, ``fingerprint`` that of the settings and of ``data``.
@@ -67,7 +67,7 @@ class Plan:
         return {"name": values.pop("name"), **values.pop("grid"), **values}
 
 
-def run(request: Request, asked: Asked) -> None:
+def run(request: Request, asked: CalibrateOptions) -> None:
     """Measure what is missing, then fit, draw and write the surface."""
     if asked.workers is not None and asked.workers < 1:
         raise BadInput("--workers", asked.workers, "give at least 1.")
@@ -106,13 +106,17 @@ def run(request: Request, asked: Asked) -> None:
         _show(folder, result)
 
 
-def _start(request: Request, asked: Asked) -> tuple[RunFolder, Scenario, Plan]:
+def _start(
+    request: Request, asked: CalibrateOptions
+) -> tuple[RunFolder, Scenario, CalibrationPlan]:
     if asked.fit_only:
         raise BadInput("--fit-only", "true", "name the folder to fit by --resume.")
     scenario = simulated(request.scenario())
     data = data_of(scenario)
     alike = fingerprint(scenario, data.sha256)
-    plan = _plan(scenario, request, asked, Plan("", Grid(), "", data.sha256, data.classes, alike))
+    plan = _plan(
+        scenario, request, asked, CalibrationPlan("", Grid(), "", data.sha256, data.classes, alike)
+    )
     _try_out(scenario, plan)
     folder = request.folder(scenario, f"{scenario.preset}-calibrate")
     keep_scenario(folder, scenario)
@@ -120,7 +124,9 @@ def _start(request: Request, asked: Asked) -> tuple[RunFolder, Scenario, Plan]:
     return folder, scenario, plan
 
 
-def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Scenario, Plan]:
+def _reopen(
+    resume: str, request: Request, asked: CalibrateOptions
+) -> tuple[RunFolder, Scenario, CalibrationPlan]:
     path = Path(resume)
     if request.file or request.preset or request.settings or request.out or request.overwrite:
         remedy = "beside it give only --sigmas, --betas, --seeds and --name."
@@ -134,7 +140,7 @@ def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Sce
     try:
         held = json.loads((path / PLAN).read_text(encoding="utf-8"))
         grid = Grid(tuple(held["sigmas"]), tuple(held["betas"]), int(held["seeds"]))
-        before = Plan(
+        before = CalibrationPlan(
             str(held["name"]), grid, str(held["command"]), str(held["data"]),
             int(held.get("labels", 0)), str(held["fingerprint"]),
         )  # fmt: skip
@@ -149,7 +155,9 @@ def _reopen(resume: str, request: Request, asked: Asked) -> tuple[RunFolder, Sce
     return RunFolder(path), scenario, plan
 
 
-def _plan(scenario: Scenario, request: Request, asked: Asked, before: Plan) -> Plan:
+def _plan(
+    scenario: Scenario, request: Request, asked: CalibrateOptions, before: CalibrationPlan
+) -> CalibrationPlan:
     """The plan that the options make out of the one that was, or of the nameless default."""
     grid = before.grid
     if asked.sigmas is not None:
@@ -175,7 +183,7 @@ def _plan(scenario: Scenario, request: Request, asked: Asked, before: Plan) -> P
     return replace(before, name=name, grid=grid, command=command)
 
 
-def _try_out(scenario: Scenario, plan: Plan) -> None:
+def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
     """Find bad input before anything is written or measured."""
     sigma_max = scenario.game.sigma_max
     for sigma in plan.grid.sigmas:
@@ -186,7 +194,7 @@ def _try_out(scenario: Scenario, plan: Plan) -> None:
 def _measure(
     folder: RunFolder,
     scenario: Scenario,
-    plan: Plan,
+    plan: CalibrationPlan,
     points: Points,
     workers: int | None,
     problems: list[str],
@@ -230,7 +238,11 @@ def _measure(
 
 
 def _finish(
-    folder: RunFolder, scenario: Scenario, plan: Plan, points: Sequence[Point], missing: int
+    folder: RunFolder,
+    scenario: Scenario,
+    plan: CalibrationPlan,
+    points: Sequence[Point],
+    missing: int,
 ) -> Calibration:
     """Fit, draw and write what has been measured, and say how the run stands."""
     wanted = len(plan.grid)

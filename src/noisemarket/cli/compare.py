@@ -8,7 +8,7 @@ from noisemarket.cli.common import Request, console, keep_scenario, progress, st
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.mechanisms import MECHANISMS, mechanism
 from noisemarket.negotiation import Negotiation, negotiate, task
-from noisemarket.report.comparison import comparison_rows, comparison_table, write_comparison
+from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
 
 

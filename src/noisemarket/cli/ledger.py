@@ -85,7 +85,7 @@ def verify_command(
 ) -> None:
     """Check every hash, signature, state and payment; name the first entry that is wrong."""
     from noisemarket.cli.common import console, progress
-    from noisemarket.ledger.errors import LedgerBroken
+    from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.verification import verify
 
@@ -167,7 +167,7 @@ def statement(
 def _reading(where: str) -> Iterator[Ledger]:
     """The ledger asked for, which must be there; what is damaged is said in a sentence."""
     from noisemarket.ledger.database import LEDGER_FILE
-    from noisemarket.ledger.errors import LedgerError
+    from noisemarket.ledger.ledger_errors import LedgerError
     from noisemarket.ledger.store import open_ledger
 
     if "://" not in where:

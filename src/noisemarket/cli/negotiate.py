@@ -10,10 +10,10 @@ from noisemarket.cli.common import Request, console, keep_scenario, progress, st
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import mechanism
-from noisemarket.mechanisms.base import Agreement, Mechanism
-from noisemarket.mechanisms.base import Progress as Done
+from noisemarket.mechanisms.mechanism import Agreement, Mechanism
+from noisemarket.mechanisms.mechanism import Progress as Done
 from noisemarket.negotiation import Negotiation, task
-from noisemarket.report.negotiation import summary_table, write_run
+from noisemarket.report.negotiation_report import summary_table, write_run
 from noisemarket.report.style import name_of
 from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
 from noisemarket.runfolder import RunFolder, write_whole

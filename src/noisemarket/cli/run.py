@@ -21,15 +21,15 @@ from noisemarket.cli.common import (
     stoppable,
 )
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.training import RoundResult
-from noisemarket.market import Outcome, check
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.market import MarketOutcome, check
 from noisemarket.market import run as market
 from noisemarket.market.baselines import NO_DP, UNIFORM, baseline
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.folder import JOB, SCENARIO
 from noisemarket.market.summary import summary
-from noisemarket.mechanisms.base import Progress
-from noisemarket.report.market import draw_market, market_table
+from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.report.market_report import draw_market, market_table
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 
@@ -78,7 +78,7 @@ def run(
         folder.note(engine=engine)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
-        outcome, compared = Outcome(), {}
+        outcome, compared = MarketOutcome(), {}
         try:
             if engine == FLOWER:
                 at_work = _over_flower(folder, scenario, outcome, stop, bar, tls)
@@ -130,7 +130,7 @@ def _reopen(
 def _embedded(
     scenario: Scenario,
     folder: RunFolder,
-    outcome: Outcome,
+    outcome: MarketOutcome,
     stop: Stop,
     workers: int | None,
     threads: int | None,
@@ -145,7 +145,7 @@ def _embedded(
 
 
 def _over_flower(
-    folder: RunFolder, scenario: Scenario, outcome: Outcome, stop: Stop, bar: Bar, tls: bool
+    folder: RunFolder, scenario: Scenario, outcome: MarketOutcome, stop: Stop, bar: Bar, tls: bool
 ) -> Market:
     from noisemarket.flower.local import LocalMarket
 
@@ -197,7 +197,7 @@ def _round(name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID) 
 def _baselines(
     folder: RunFolder,
     scenario: Scenario,
-    outcome: Outcome,
+    outcome: MarketOutcome,
     stop: Stop,
     bar: Bar,
     workers: int | None,
@@ -222,7 +222,7 @@ def _baselines(
 
 def _finish(
     folder: RunFolder,
-    outcome: Outcome,
+    outcome: MarketOutcome,
     compared: dict[str, tuple[RoundResult, ...]],
     result: dict[str, Any],
 ) -> list[Path]:

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario, load_scenario
-from noisemarket.scenario.model import ChangeSection
+from noisemarket.scenario.schema import ChangeSection
 
 
 def show(file: str | None, preset: str | None, settings: list[str] | None) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.training import (
+from noisemarket.federated.rounds import (
     Checkpoint,
     RoundResult,
     State,
@@ -19,7 +19,7 @@ from noisemarket.federated.training import (
 )
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.report.training import draw_training, training_table
+from noisemarket.report.training_report import draw_training, training_table
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
 from noisemarket.training import (

@@ -40,7 +40,7 @@ class Shared:
 
 
 @dataclass(frozen=True)
-class Brief:
+class WorkerConfig:
     """What a worker is told once."""
 
     model: ModelMaker
@@ -89,9 +89,9 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _brief(told: bytes) -> Brief:
+def _brief(told: bytes) -> WorkerConfig:
     try:
-        brief: Brief = pickle.loads(told)
+        brief: WorkerConfig = pickle.loads(told)
     except (AttributeError, ImportError) as problem:
         raise NoisemarketError(
             f"{problem}; workers import the model, so put it into a file and import it from there"
@@ -105,7 +105,7 @@ def _said(problem: Exception) -> str:
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
-def _set_up(brief: Brief) -> Callable[[str, int, int], Any]:
+def _set_up(brief: WorkerConfig) -> Callable[[str, int, int], Any]:
     torch.set_num_threads(1)
     torch.manual_seed(brief.seed)  # parameters that are not trained are alike in every worker
     opened = {name: shared.open() for name, shared in brief.arrays.items()}

@@ -17,7 +17,7 @@ from noisemarket.flower.client import terms_of
 from noisemarket.flower.mod import CLIPPED, reach
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger import entries
-from noisemarket.ledger.contracts import PRO_RATA, Contract, moment, nonce_of
+from noisemarket.ledger.contract import PRO_RATA, Contract, moment, nonce_of
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.deals import Deal

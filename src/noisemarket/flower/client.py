@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from noisemarket.federated.model import FlatModel
     from noisemarket.federated.protections import Protection
-    from noisemarket.ledger.contracts import Contract
+    from noisemarket.ledger.contract import Contract
     from noisemarket.privacy.noise import NoiseSource
 
 Models = Callable[[Mapping[str, Any]], "nn.Module"]
@@ -178,7 +178,7 @@ class _Training:
     def __init__(self, owner: OwnerFolder, terms: Terms, models: Models) -> None:
         import torch
 
-        from noisemarket.federated.local import seeded
+        from noisemarket.federated.local_engine import seeded
         from noisemarket.federated.protections import PROTECTIONS, Records
 
         torch.set_num_threads(1)

@@ -31,9 +31,9 @@ from noisemarket.flower.owner import OwnerFolder, Refused
 from noisemarket.flower.played import Invitation, Record
 from noisemarket.flower.private import write_private
 from noisemarket.game.sides import OwnerSide
+from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
-from noisemarket.learning.post import OwnerByPost, Reply, Sheet
-from noisemarket.ledger.contracts import Contract, moment, nonce_of
+from noisemarket.ledger.contract import Contract, moment, nonce_of
 from noisemarket.ledger.keys import OWNER, PRIVATE, KeyPair, SignedContract, sealed
 from noisemarket.ledger.money import to_micro
 
@@ -87,7 +87,7 @@ class Desk:
 
     # The game
 
-    def answer(self, invitation: Invitation, sheet: Sheet) -> Reply:
+    def answer(self, invitation: Invitation, sheet: QuoteBatch) -> OfferBatch:
         """Play a sheet, and keep player and reply before the reply goes out."""
         self._welcome(invitation)
         table = invitation.table
@@ -115,7 +115,7 @@ class Desk:
             raise Refused("noise from a seed hides nothing")
         self._cap()
 
-    def _player(self, invitation: Invitation, record: Record) -> OwnerByPost:
+    def _player(self, invitation: Invitation, record: Record) -> OwnerPlayer:
         private = self._private()
         try:
             numbers = {name: float(private[name]) for name in SECRETS}

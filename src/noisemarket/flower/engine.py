@@ -15,7 +15,7 @@ import numpy as np
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.local import first_weights, seeded
+from noisemarket.federated.local_engine import first_weights, seeded
 from noisemarket.federated.protections import Upload
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from noisemarket.flower.client import WEIGHTS, tensor

@@ -15,7 +15,7 @@ from noisemarket.flower.market import FlowerOwners
 from noisemarket.flower.nodes import checked_at_once
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import MICRO
-from noisemarket.market import Outcome, run
+from noisemarket.market import MarketOutcome, run
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, note, to_line
 from noisemarket.market.events import (
     Accused,
@@ -29,7 +29,7 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.folder import MarketFolder
-from noisemarket.mechanisms.base import Progress
+from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 def market_over_flower(
     grid: Grid, config: Mapping[str, Any], show: Callable[[str], None] = print
-) -> Outcome:
+) -> MarketOutcome:
     """Run the market that an app's run config names.
 
     ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where the curator's
@@ -73,7 +73,7 @@ def hold_market(
     insecure: bool = False,
     at_once: int = 0,
     **bounds: float,
-) -> Outcome:
+) -> MarketOutcome:
     """Run a scenario's market with the owners of a grid, in a folder.
 
     The curator's key is in the folder ``curator``, by default one of this job alone.
@@ -81,7 +81,7 @@ def hold_market(
     folder = MarketFolder(path)
     folder.prepare()
     key = KeyPair.obtain(curator or folder.curator)
-    outcome = Outcome()
+    outcome = MarketOutcome()
     owners = FlowerOwners(grid, scenario, folder, key, insecure=insecure, at_once=at_once, **bounds)
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 

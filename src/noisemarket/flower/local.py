@@ -17,7 +17,7 @@ import numpy as np
 
 from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
-from noisemarket.federated.training import Checkpoint
+from noisemarket.federated.rounds import Checkpoint
 from noisemarket.flower.app import write_app
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd
 from noisemarket.flower.market import FlowerOwners
@@ -27,7 +27,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import to_micro
-from noisemarket.market import Outcome
+from noisemarket.market import MarketOutcome
 from noisemarket.market.deals import Deal, Deals
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, Tail, from_line
 from noisemarket.market.events import (
@@ -43,8 +43,8 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
 from noisemarket.market.parties import keep_secrets, owner_folder
-from noisemarket.mechanisms.base import Progress, same_for_all
-from noisemarket.mechanisms.by_post import agreement
+from noisemarket.mechanisms.by_message import agreement
+from noisemarket.mechanisms.mechanism import Progress, same_for_all
 from noisemarket.negotiation import Negotiation
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
@@ -113,7 +113,7 @@ class LocalMarket:
         self,
         scenario: Scenario,
         folder: Path,
-        outcome: Outcome | None = None,
+        outcome: MarketOutcome | None = None,
         *,
         secure: bool = True,
         watch: Callable[[Progress], None] = lambda progress: None,
@@ -123,7 +123,7 @@ class LocalMarket:
     ) -> None:
         FlowerOwners.check(scenario)
         self._scenario, self._folder = scenario, MarketFolder(folder.resolve())
-        self.outcome = outcome or Outcome()
+        self.outcome = outcome or MarketOutcome()
         self._secure, self._watch, self._stop, self._show = secure, watch, stop, show
         self._bounds = bounds
         self._environment = scenario.environment()

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine
-from noisemarket.federated.training import save_arrays
+from noisemarket.federated.rounds import save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.desk import SETTLEMENT, settlement_of
 from noisemarket.flower.engine import FlowerEngine
@@ -30,16 +30,16 @@ from noisemarket.flower.nodes import Nodes
 from noisemarket.flower.played import Invitation
 from noisemarket.flower.server import model_settings
 from noisemarket.game.environment import Environment
-from noisemarket.learning.players import Table
-from noisemarket.learning.post import CuratorByPost, Reply
+from noisemarket.learning.messages import CuratorPlayer, OfferBatch
+from noisemarket.learning.players import GameRules
 from noisemarket.ledger.keys import OWNER, KeyPair, SignedContract, holds
 from noisemarket.market.deals import Deals
-from noisemarket.market.folder import JOURNAL, JobCard, MarketFolder
+from noisemarket.market.folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.owners import Offer, Owners
 from noisemarket.mechanisms import mechanism
-from noisemarket.mechanisms.base import Progress, same_for_all
-from noisemarket.mechanisms.by_post import agreement, curator_of, table_of
+from noisemarket.mechanisms.by_message import agreement, curator_of, table_of
 from noisemarket.mechanisms.learned import Learned
+from noisemarket.mechanisms.mechanism import Progress, same_for_all
 from noisemarket.negotiation import Negotiation, task
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
@@ -142,7 +142,7 @@ class FlowerOwners(Owners):
 
     def negotiate(
         self,
-        card: JobCard,
+        card: JobManifest,
         curator_key: str,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
@@ -183,7 +183,7 @@ class FlowerOwners(Owners):
     def _post(
         self,
         places: Sequence[int],
-        players: Mapping[int, CuratorByPost],
+        players: Mapping[int, CuratorPlayer],
         invitations: Sequence[Invitation],
         kept: _Letters,
     ) -> list[int]:
@@ -293,7 +293,7 @@ class FlowerOwners(Owners):
 
     # Asking
 
-    def _begin(self, environment: Environment, card: JobCard) -> None:
+    def _begin(self, environment: Environment, card: JobManifest) -> None:
         self._names = [str(name) for name in environment.population.names]
         self._job = card.job
         self._line = Nodes(
@@ -350,7 +350,7 @@ class _Letters:
     """All replies that came, on disk: enough to have the curator's players where they were."""
 
     def __init__(
-        self, path: Path, table: Table, names: Sequence[str], payoffs: NDArray[np.float64]
+        self, path: Path, table: GameRules, names: Sequence[str], payoffs: NDArray[np.float64]
     ) -> None:
         self._path = path
         game = json.dumps([table.to_dict(), list(names)], sort_keys=True)
@@ -368,7 +368,7 @@ class _Letters:
         if not same:
             raise BadInput("letters", str(path), "are of another game: restore its scenario.")
 
-    def replay(self, place: int, player: CuratorByPost) -> None:
+    def replay(self, place: int, player: CuratorPlayer) -> None:
         """Have a player learn from what came before."""
         offers = self._replies.get(f"offers.{place}", np.zeros(0, np.int64))
         signed = self._replies.get(f"signed.{place}", np.zeros(0, bool))
@@ -376,9 +376,9 @@ class _Letters:
             length = min(self._letter, self._iterations - player.played)
             part = slice(player.played, player.played + length)
             player.sheet(length)
-            player.take(Reply(player.played, offers[part], signed[part]))
+            player.take(OfferBatch(player.played, offers[part], signed[part]))
 
-    def add(self, place: int, reply: Reply) -> None:
+    def add(self, place: int, reply: OfferBatch) -> None:
         """Take in one more reply."""
         for name, more in (("offers", reply.offers), ("signed", reply.signed)):
             before = self._replies.get(f"{name}.{place}", more[:0])

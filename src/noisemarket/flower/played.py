@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.flower.owner import Refused
 from noisemarket.flower.private import write_private
-from noisemarket.learning.players import Table
-from noisemarket.learning.post import OwnerByPost, Reply, Sheet
+from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
+from noisemarket.learning.players import GameRules
 
 _STATE = "state."
 _HEX = frozenset("0123456789abcdef")
@@ -34,7 +34,7 @@ class Invitation:
     job: str
     curator_key: str
     key: int
-    table: Table
+    table: GameRules
     work: Mapping[str, Any]
 
     def to_json(self) -> str:
@@ -47,7 +47,7 @@ class Invitation:
         """From what ``to_json`` gave, each part checked."""
         try:
             values: dict[str, Any] = json.loads(text)
-            made = cls(**{**values, "table": Table.from_dict(values["table"])})
+            made = cls(**{**values, "table": GameRules.from_dict(values["table"])})
             job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
             sound = isinstance(job, str) and isinstance(work, dict)
             sound = sound and isinstance(curator, str) and len(curator) == 64
@@ -99,7 +99,7 @@ class Record:
                 kept["signed"],
             )
 
-    def reply_to(self, sheet: Sheet) -> Reply | None:
+    def reply_to(self, sheet: QuoteBatch) -> OfferBatch | None:
         """What this very sheet was answered before."""
         if sheet.first not in self.firsts:
             return None
@@ -107,9 +107,9 @@ class Record:
         if self.digests[number] != _digest(sheet):
             raise Refused("another letter was answered in its place")
         part = slice(sheet.first, sheet.first + len(sheet))
-        return Reply(sheet.first, self.offers[part], self.signed[part])
+        return OfferBatch(sheet.first, self.offers[part], self.signed[part])
 
-    def then(self, sheet: Sheet, reply: Reply, player: OwnerByPost) -> Record:
+    def then(self, sheet: QuoteBatch, reply: OfferBatch, player: OwnerPlayer) -> Record:
         """With one more answer."""
         return Record(
             self.invitation,
@@ -135,6 +135,6 @@ class Record:
         write_private(place, memory.getvalue())
 
 
-def _digest(sheet: Sheet) -> str:
+def _digest(sheet: QuoteBatch) -> str:
     content = np.concatenate([sheet.quotes.astype(np.int64), sheet.signs.astype(np.int64)], axis=1)
     return hashlib.sha256(b"%d,%d," % (sheet.first, len(sheet)) + content.tobytes()).hexdigest()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.training import (
+from noisemarket.federated.rounds import (
     Checkpoint,
     Inspect,
     RoundResult,

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.training import Checkpoint, State, aggregate, screen
+from noisemarket.federated.rounds import Checkpoint, State, aggregate, screen
 from noisemarket.flower.api import (
     Array,
     ArrayRecord,
@@ -31,12 +31,12 @@ from noisemarket.flower.api import (
 )
 from noisemarket.flower.mod import CLIPPED
 from noisemarket.flower.nodes import Nodes
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signed_ids
 from noisemarket.ledger.settlement import Settlement, Verdict, settle
 from noisemarket.ledger.store import Ledger
-from noisemarket.market.compliance import Watch
-from noisemarket.market.rounds import entries_of_round, verdicts
+from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.verdicts import entries_of_round, verdicts
 
 try:
     from flwr.serverapp import Grid
@@ -203,7 +203,9 @@ class ContractedFedAvg(Strategy):
         for number, done in enumerate(state.extra["rounds"], start=1):
             self._record(number, done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
-        watch = Watch(self.contracts, alarm, self.rounds, self._accuse, state.extra["watch"])
+        watch = UploadInspector(
+            self.contracts, alarm, self.rounds, self._accuse, state.extra["watch"]
+        )
         line = Nodes(grid, self._names, self._job, timeout=timeout, insecure=self._insecure)
         return _Running(model, state, watch, line)
 
@@ -250,7 +252,7 @@ class _Running:
 
     model: _Model
     state: State
-    watch: Watch
+    watch: UploadInspector
     line: Nodes
     asked: dict[int, int] = field(default_factory=dict)
 

@@ -22,8 +22,8 @@ from noisemarket.errors import BadInput
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from noisemarket.flower.owner import Refused
 from noisemarket.flower.played import Invitation
-from noisemarket.learning.post import Reply, Sheet
-from noisemarket.ledger.contracts import Contract
+from noisemarket.learning.messages import OfferBatch, QuoteBatch
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 
 KEY, LETTER, OFFER = "query.key", "query.letter", "query.offer"
@@ -43,7 +43,7 @@ def with_config(**values: Any) -> RecordDict:
     return RecordDict({"config": ConfigRecord(values)})
 
 
-def letter(invitation: Invitation, sheet: Sheet) -> RecordDict:
+def letter(invitation: Invitation, sheet: QuoteBatch) -> RecordDict:
     """A sheet, and the game that it belongs to."""
     return RecordDict(
         {
@@ -53,7 +53,7 @@ def letter(invitation: Invitation, sheet: Sheet) -> RecordDict:
     )
 
 
-def read_letter(message: Message) -> tuple[Invitation, Sheet]:
+def read_letter(message: Message) -> tuple[Invitation, QuoteBatch]:
     """What a curator's letter says."""
     config = config_of(message)
     quotes, signs = _read(message, "quotes", 2), _read(message, "signs", 2)
@@ -62,10 +62,10 @@ def read_letter(message: Message) -> tuple[Invitation, Sheet]:
         raise Refused("the letter cannot be read")
     if quotes is None or signs is None or quotes.shape != signs.shape or not len(quotes):
         raise Refused("the letter cannot be read")
-    return Invitation.from_json(invitation), Sheet(first, quotes, signs.astype(bool))
+    return Invitation.from_json(invitation), QuoteBatch(first, quotes, signs.astype(bool))
 
 
-def reply(made: Reply) -> RecordDict:
+def reply(made: OfferBatch) -> RecordDict:
     """An owner's reply."""
     return RecordDict(
         {
@@ -75,7 +75,7 @@ def reply(made: Reply) -> RecordDict:
     )
 
 
-def read_reply(message: Message | None) -> Reply | None:
+def read_reply(message: Message | None) -> OfferBatch | None:
     """What an owner's reply says; None if it cannot be read."""
     if message is None:
         return None
@@ -83,7 +83,7 @@ def read_reply(message: Message | None) -> Reply | None:
     offers, signed = _read(message, "offers", 1), _read(message, "signed", 1)
     if type(first) is not int or offers is None or signed is None or offers.shape != signed.shape:
         return None
-    return Reply(first, offers, signed.astype(bool))
+    return OfferBatch(first, offers, signed.astype(bool))
 
 
 def offer(contract: Contract, plan: Mapping[str, Any]) -> RecordDict:

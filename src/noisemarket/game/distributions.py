@@ -37,7 +37,7 @@ class Constant:
 
 
 @dataclass(frozen=True)
-class Uniform:
+class UniformDistribution:
     """Evenly between ``low`` and ``high``."""
 
     low: float
@@ -132,7 +132,7 @@ class Distributions:
 
     BY_NAME: ClassVar[dict[str, type[Distribution]]] = {
         "constant": Constant,
-        "uniform": Uniform,
+        "uniform": UniformDistribution,
         "log_uniform": LogUniform,
         "normal": Normal,
         "lognormal": LogNormal,

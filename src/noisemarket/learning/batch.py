@@ -18,7 +18,7 @@ from noisemarket.learning.compiled.simd import GROUP
 from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.lanes import LANES
-from noisemarket.learning.play import History, play_pair
+from noisemarket.learning.play import PlayHistory, play_pair
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import rule
 
@@ -30,7 +30,7 @@ COMPILED = {"wolf_phc": CLIMBING, "phc": CLIMBING, "q_learning": EXPLORING, "gre
 
 
 @dataclass(frozen=True)
-class Brief:
+class PlayConfig:
     """How to play: the rule and its numbers, how long, how finely to trace.
 
     ``letter`` above 1 plays by post (``post``), with that many interactions in a letter.
@@ -72,7 +72,9 @@ class Batch:
     curator_policies: FloatArray
 
 
-def first_values(kind: type[Rule], games: Games, brief: Brief) -> tuple[FloatArray, FloatArray]:
+def first_values(
+    kind: type[Rule], games: Games, brief: PlayConfig
+) -> tuple[FloatArray, FloatArray]:
     """Both sides' first Q-values: tables over (state, action), one per pair.
 
     A side that starts from ``optimism`` times the best payoff it can conceive tries every action
@@ -90,7 +92,7 @@ def first_values(kind: type[Rule], games: Games, brief: Brief) -> tuple[FloatArr
 
 
 def play_batch(
-    brief: Brief, phases: Sequence[Games], starts: Sequence[int], keys: NDArray[np.uint64]
+    brief: PlayConfig, phases: Sequence[Games], starts: Sequence[int], keys: NDArray[np.uint64]
 ) -> Batch:
     """Play the games of some owners; phase i holds from iteration ``starts[i]`` on."""
     kind = rule(brief.rule)
@@ -114,7 +116,7 @@ def _check_tables(games: Games) -> None:
             raise BadInput("payoffs", largest, f"let no payoff exceed {LARGEST_REWARD:g}.")
 
 
-def _empty(brief: Brief, games: Games) -> Batch:
+def _empty(brief: PlayConfig, games: Games) -> Batch:
     pairs, savings, payments = games.owner_rewards.shape
     kept = pairs if brief.keep_policies else 0
     return Batch(
@@ -128,7 +130,7 @@ def _empty(brief: Brief, games: Games) -> Batch:
 
 
 def _play_compiled(
-    brief: Brief,
+    brief: PlayConfig,
     phases: Sequence[Games],
     bounds: IntArray,
     keys: NDArray[np.uint64],
@@ -171,7 +173,7 @@ def _play_compiled(
     return out
 
 
-def _window(brief: Brief, bounds: IntArray) -> int:
+def _window(brief: PlayConfig, bounds: IntArray) -> int:
     """Iterations that a contract is read from: none from before the last change."""
     return int(min(brief.window, bounds[-1] - bounds[-2]))
 
@@ -184,7 +186,7 @@ def _aligned(length: int) -> FloatArray:
 
 
 def _play_plainly(
-    brief: Brief,
+    brief: PlayConfig,
     phases: Sequence[Games],
     bounds: IntArray,
     keys: NDArray[np.uint64],
@@ -213,10 +215,10 @@ def _play_plainly(
 def _record(
     out: Batch,
     n: int,
-    history: History,
+    history: PlayHistory,
     agreed: NDArray[np.bool_],
     bounds: IntArray,
-    brief: Brief,
+    brief: PlayConfig,
 ) -> None:
     """Enter one pair's history into a batch, as the compiled loop does while it plays."""
     j, k = history.offers, history.quotes

@@ -13,7 +13,7 @@ from noisemarket.learning.rule import Rule
 
 
 @dataclass(frozen=True)
-class History:
+class PlayHistory:
     """What was played: level numbers and rewards, one entry an iteration."""
 
     offers: NDArray[np.int64]
@@ -31,7 +31,7 @@ def play_pair(
     *,
     sees_offer: bool,
     stream: Stream,
-) -> History:
+) -> PlayHistory:
     """Let two rules play ``starts[-1]`` iterations.
 
     The reward tables are ``(phases, savings, payments)``; phase i lasts from iteration
@@ -60,4 +60,4 @@ def play_pair(
         owner.learn(quote, offer, float(owner_got[t]), new_quote, t)
         quote = new_quote
         offers[t], quotes[t] = offer, quote
-    return History(offers, quotes, owner_got, curator_got)
+    return PlayHistory(offers, quotes, owner_got, curator_got)

@@ -1,6 +1,6 @@
 """The two players of a game by post, each made from its own side and from what both may know.
 
-``Table`` is public: both sides sit at it. The owner's player is made from the owner's side alone,
+``GameRules`` is public: both sides know it. The owner's player is made from the owner's side alone,
 the curator's from the curator's; nothing here has both, but for a simulation that plays them all.
 """
 
@@ -17,7 +17,7 @@ from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
 from noisemarket.learning.draws import GOLDEN, Stream, mix
-from noisemarket.learning.post import CuratorByPost, OwnerByPost
+from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
 from noisemarket.learning.rule import Settings
 from noisemarket.learning.rules import rule
 
@@ -25,7 +25,7 @@ _MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True)
-class Table:
+class GameRules:
     """What is public about a game by post: the grids, the protocol, and how both sides learn.
 
     ``optimism`` is the owner's: its first Q-value in its best conceivable payoffs. ``letter`` is
@@ -51,7 +51,7 @@ class Table:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Table:
+    def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
         """From what ``to_dict`` gave, checked: it may have come from another machine."""
         try:
             table = cls(
@@ -83,34 +83,34 @@ def seeds(play_seed: int) -> tuple[int, int]:
     return mix(play_seed ^ GOLDEN), mix((play_seed + 1) ^ GOLDEN)
 
 
-def owner_player(table: Table, side: OwnerSide, place: int, seed: int, key: int) -> OwnerByPost:
+def owner_player(table: GameRules, side: OwnerSide, place: int, seed: int, key: int) -> OwnerPlayer:
     """The player of one owner of a side; ``key`` names its stream of random numbers."""
     worth = side.gains() if table.sees_offer else side.payoffs()
     worth, signs = _one(table, worth, side.signs(), place)
     kind, hopes = rule(table.rule), worth.T[None]
     first = kind.first_values(hopes, table.optimism * hopes.max(axis=(1, 2), keepdims=True))
-    return OwnerByPost(
+    return OwnerPlayer(
         kind(first[0], table.settings), worth, signs, Stream(seed, key),
         sees_offer=table.sees_offer, window=table.window,
     )  # fmt: skip
 
 
 def curator_player(
-    table: Table, side: CuratorSide, place: int, seed: int, key: int, optimism: float
-) -> CuratorByPost:
+    table: GameRules, side: CuratorSide, place: int, seed: int, key: int, optimism: float
+) -> CuratorPlayer:
     """The curator's player against one owner of a side."""
     worth = side.gains() if table.sees_offer else side.payoffs()
     worth, signs = _one(table, worth, side.signs(), place)
     kind, hopes = rule(table.rule), worth[None]
     first = kind.first_values(hopes, optimism * hopes.max(axis=(1, 2), keepdims=True))
-    return CuratorByPost(
+    return CuratorPlayer(
         kind(first[0], table.settings), worth, signs, Stream(seed, key),
         sees_offer=table.sees_offer, window=table.window,
     )  # fmt: skip
 
 
 def _one(
-    table: Table, worth: FloatArray, signs: BoolArray, place: int
+    table: GameRules, worth: FloatArray, signs: BoolArray, place: int
 ) -> tuple[FloatArray, BoolArray]:
     """One owner's tables. Where every outcome binds, nobody is asked to sign."""
     given = signs[place] if table.sees_offer else np.ones(signs[place].shape, dtype=bool)

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.ledger.errors import LedgerError
+from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.migrations import HEAD
 
 LEDGER_FILE = "ledger.sqlite"

@@ -10,9 +10,9 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical, plain_number
-from noisemarket.ledger.contracts import Contract
-from noisemarket.ledger.errors import LedgerError
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.money import checked
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"

@@ -15,7 +15,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import parse, read_number
-from noisemarket.ledger.contracts import Contract, is_key, moment, owed
+from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
     BROKEN,
     CLOSED_ONCE,
@@ -30,18 +30,18 @@ from noisemarket.ledger.entries import (
     SIGNED,
     VERIFIED,
 )
-from noisemarket.ledger.errors import BadSignature
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 
 
-class Senseless(Exception):
+class InvalidEntry(Exception):
     """An entry that cannot follow what came before; says why, to go on after its number."""
 
 
-class TooDear(Senseless):
+class TooDear(InvalidEntry):
     """An entry that would pass the job's budget."""
 
 
@@ -68,7 +68,7 @@ class _Open:
         self.kept = False
 
 
-class History:
+class JobHistory:
     """One job, as far as it has been told."""
 
     def __init__(self, job: str) -> None:
@@ -95,20 +95,20 @@ class History:
         *,
         check_signatures: bool = True,
     ) -> None:
-        """Take in the next entry; raise Senseless if it cannot be."""
+        """Take in the next entry; raise InvalidEntry if it cannot be."""
         try:
             content = parse(body)
             if not isinstance(content, dict):
                 raise ValueError
         except (ValueError, TypeError):
-            raise Senseless("has a body that is no canonical JSON object.") from None
+            raise InvalidEntry("has a body that is no canonical JSON object.") from None
         try:
             time = moment("recorded_at", recorded_at)
             self._tell(kind, contract, once, content, time, check_signatures)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise Senseless(f"does not say what a {kind!r} entry says ({problem}).") from None
+            raise InvalidEntry(f"does not say what a {kind!r} entry says ({problem}).") from None
         except BadInput as problem:
-            raise Senseless(f"says what cannot be: {problem}") from None
+            raise InvalidEntry(f"says what cannot be: {problem}") from None
 
     def _tell(
         self,
@@ -123,20 +123,20 @@ class History:
             self._opened(contract, once, content)
             return
         if not self.stage:
-            raise Senseless("belongs to a job that was not opened, or is settled.")
+            raise InvalidEntry("belongs to a job that was not opened, or is settled.")
         if self.stage == SETTLED:
-            raise Senseless("comes after its job was settled.")
+            raise InvalidEntry("comes after its job was settled.")
         if kind == SETTLED:
             self._settled(contract, once, content)
             return
         if not isinstance(contract, str):
-            raise Senseless("names no contract.")
+            raise InvalidEntry("names no contract.")
         if kind == OFFERED:
             self._offered(contract, once, content)
             return
         held = self.open.get(contract)
         if held is None:
-            raise Senseless("is about a contract that was not offered, or is closed.")
+            raise InvalidEntry("is about a contract that was not offered, or is closed.")
         if kind == SIGNED:
             _expect(once, f"{SIGNED}:{contract}")
             self._signed(held, content, time, check_signatures)
@@ -150,20 +150,20 @@ class History:
             self._closed(held, kind, content)
             del self.open[contract]
         else:
-            raise Senseless("is of no known kind.")
+            raise InvalidEntry("is of no known kind.")
 
     def _opened(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
         if self.stage:
-            raise Senseless("opens a job a second time.")
+            raise InvalidEntry("opens a job a second time.")
         if contract is not None:
-            raise Senseless("opens a job and names a contract.")
+            raise InvalidEntry("opens a job and names a contract.")
         _expect(once, OPENED)
         _keys(content, {"budget", "curator_key", "owner_keys", "about"})
         owner_keys = content["owner_keys"]
         if owner_keys is not None and not isinstance(owner_keys, dict):
-            raise Senseless("has owner keys that are no table.")
+            raise InvalidEntry("has owner keys that are no table.")
         if not is_key(content["curator_key"]):
-            raise Senseless("has a curator's key that is no public key.")
+            raise InvalidEntry("has a curator's key that is no public key.")
         self.budget = checked(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
@@ -173,16 +173,16 @@ class History:
         _keys(content, {"contract"})
         document = Contract.from_dict(content["contract"])
         if document.id != contract:
-            raise Senseless("holds another contract than it names.")
+            raise InvalidEntry("holds another contract than it names.")
         if document.job != self.job:
-            raise Senseless(f"holds a contract of another job, {document.job}.")
+            raise InvalidEntry(f"holds a contract of another job, {document.job}.")
         if contract in self.open:
-            raise Senseless("offers a contract a second time.")
+            raise InvalidEntry("offers a contract a second time.")
         if document.curator_key != self.curator_key:
-            raise Senseless("holds a contract with a curator's key that is not the job's.")
+            raise InvalidEntry("holds a contract with a curator's key that is not the job's.")
         keys = self.owner_keys
         if keys is not None and keys.get(document.owner) != document.owner_key:
-            raise Senseless("holds a contract with an owner's key that is not that owner's.")
+            raise InvalidEntry("holds a contract with an owner's key that is not that owner's.")
         self.open[contract] = _Open(document)
         self.contracts += 1
 
@@ -192,14 +192,14 @@ class History:
         _keys(content, {"owner_signature", "curator_signature"})
         document = held.contract
         if held.stage != OFFERED or document is None:
-            raise Senseless("signs a contract a second time.")
+            raise InvalidEntry("signs a contract a second time.")
         if check_signatures:
             try:
                 SignedContract(document, **content).verify(document.owner_key, self.curator_key)
             except BadSignature as problem:
-                raise Senseless(f"has a signature that does not hold: {problem}") from None
+                raise InvalidEntry(f"has a signature that does not hold: {problem}") from None
         if time > moment("expires_at", document.expires_at):
-            raise Senseless(f"signs a contract that expired at {document.expires_at}.")
+            raise InvalidEntry(f"signs a contract that expired at {document.expires_at}.")
         if self.committed + self.paid + document.payment > self.budget:
             raise TooDear("signs a contract that the job's budget cannot pay.")
         self.committed += document.payment
@@ -208,20 +208,20 @@ class History:
 
     def _closed(self, held: _Open, kind: str, content: dict[str, Any]) -> None:
         if held.stage != VERIFIED:
-            raise Senseless(f"closes a contract that is {held.stage}, not {VERIFIED}.")
+            raise InvalidEntry(f"closes a contract that is {held.stage}, not {VERIFIED}.")
         amount = 0
         if kind == PAID:
             _keys(content, {"amount"})
             amount = checked(content["amount"], "amount")
             if not held.kept:
-                raise Senseless("pays for a contract that was found broken.")
+                raise InvalidEntry("pays for a contract that was found broken.")
             if amount != (due := owed(*held.terms, delivered=held.delivered)):
-                raise Senseless(f"pays {amount} micro-units where the contract says {due}.")
+                raise InvalidEntry(f"pays {amount} micro-units where the contract says {due}.")
             self.contracts_paid += 1
         else:
             _keys(content, {"evidence"})
             if held.kept:
-                raise Senseless("breaks a contract that was found kept.")
+                raise InvalidEntry("breaks a contract that was found kept.")
             self.contracts_broken += 1
         self.committed -= held.terms[0]
         self.signed -= 1
@@ -232,16 +232,16 @@ class History:
     def _settled(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
         _expect(once, SETTLED)
         if contract is not None:
-            raise Senseless("settles a job and names a contract.")
+            raise InvalidEntry("settles a job and names a contract.")
         if self.signed:
-            raise Senseless(f"settles a job with contracts still open: {self.signed}.")
+            raise InvalidEntry(f"settles a job with contracts still open: {self.signed}.")
         said = {
             "total": self.paid,
             "contracts_paid": self.contracts_paid,
             "contracts_broken": self.contracts_broken,
         }
         if content != said:
-            raise Senseless("settles a job for another sum than was paid.")
+            raise InvalidEntry("settles a job for another sum than was paid.")
         self.stage = SETTLED
         self.open.clear()
 
@@ -250,25 +250,27 @@ def _round(
     held: _Open, kind: str, contract: str, once: str | None, content: dict[str, Any]
 ) -> None:
     if held.stage != SIGNED:
-        raise Senseless(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
+        raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
     number = content["round"]
     if isinstance(number, bool) or not isinstance(number, int):
-        raise Senseless("has a round that is no whole number.")
+        raise InvalidEntry("has a round that is no whole number.")
     if not 1 <= number <= held.rounds:
-        raise Senseless(f"has round {number} of a contract of {held.rounds} rounds.")
+        raise InvalidEntry(f"has round {number} of a contract of {held.rounds} rounds.")
     _expect(once, f"round:{contract}:{number}")
     rho = read_number(content["rho"])
     if not rho >= 0.0:
-        raise Senseless("has a negative rho.")
+        raise InvalidEntry("has a negative rho.")
     if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
-        raise Senseless(f"has rho {rho:g} where the contract says {held.rho_per_round:g} a round.")
+        raise InvalidEntry(
+            f"has rho {rho:g} where the contract says {held.rho_per_round:g} a round."
+        )
     if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
-        raise Senseless("gives no reason.")
+        raise InvalidEntry("gives no reason.")
     if held.seen >> number & 1:
-        raise Senseless(f"has round {number} a second time.")
+        raise InvalidEntry(f"has round {number} a second time.")
     if held.rho + rho > held.rho_cap * (1.0 + _ROUNDING):
         total, cap = held.rho + rho, held.rho_cap
-        raise Senseless(f"takes rho to {total:g}, above the contract's cap of {cap:g}.")
+        raise InvalidEntry(f"takes rho to {total:g}, above the contract's cap of {cap:g}.")
     held.seen |= 1 << number
     held.rho += rho
     held.delivered += kind == DELIVERED
@@ -277,11 +279,11 @@ def _round(
 def _verified(held: _Open, content: dict[str, Any]) -> None:
     _keys(content, {"kept", "delivered", "evidence"})
     if held.stage != SIGNED:
-        raise Senseless(f"verifies a contract that is {held.stage}, not {SIGNED}.")
+        raise InvalidEntry(f"verifies a contract that is {held.stage}, not {SIGNED}.")
     if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
-        raise Senseless("does not say whether the contract was kept.")
+        raise InvalidEntry("does not say whether the contract was kept.")
     if content["delivered"] != held.delivered:
-        raise Senseless(
+        raise InvalidEntry(
             f"counts {content['delivered']} rounds as delivered where there are {held.delivered}."
         )
     held.stage, held.kept = VERIFIED, content["kept"]
@@ -289,9 +291,9 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
 
 def _expect(once: str | None, key: str) -> None:
     if once != key:
-        raise Senseless("has not the key that lets it happen only once.")
+        raise InvalidEntry("has not the key that lets it happen only once.")
 
 
 def _keys(content: dict[str, Any], expected: set[str]) -> None:
     if set(content) != expected:
-        raise Senseless(f"does not say exactly: {', '.join(sorted(expected))}.")
+        raise InvalidEntry(f"does not say exactly: {', '.join(sorted(expected))}.")

@@ -20,8 +20,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.contracts import Contract
-from noisemarket.ledger.errors import BadSignature
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.ledger_errors import BadSignature
 
 KEY_FILE = "signing-key.pem"
 PRIVATE = "private.json"

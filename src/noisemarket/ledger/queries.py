@@ -11,7 +11,7 @@ from sqlalchemy import func, select
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import read_number
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import (
     BROKEN,
     DELIVERED,
@@ -25,7 +25,7 @@ from noisemarket.ledger.entries import (
     VERIFIED,
     Entry,
 )
-from noisemarket.ledger.errors import LedgerError
+from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.migrations import ENTRIES
 from noisemarket.ledger.store import Ledger
 

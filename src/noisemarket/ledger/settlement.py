@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import NewEntry, broken, paid, settled, verified
 from noisemarket.ledger.queries import documents, signed_ids
 from noisemarket.ledger.store import Ledger

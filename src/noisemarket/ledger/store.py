@@ -14,8 +14,8 @@ from sqlalchemy import Connection, insert, select, update
 from noisemarket.errors import BadInput
 from noisemarket.ledger.database import Database
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, entry_hash
-from noisemarket.ledger.errors import LedgerConflict, LedgerError, OverBudget
-from noisemarket.ledger.history import History, Senseless, TooDear
+from noisemarket.ledger.history import InvalidEntry, JobHistory, TooDear
+from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
 from noisemarket.ledger.migrations import (
     ENTRIES,
     HEAD,
@@ -76,7 +76,7 @@ class Ledger:
     def __init__(self, database: Database, clock: Callable[[], str] = now) -> None:
         self._database = database
         self._clock = clock
-        self._histories: dict[str, tuple[int, History]] = {}
+        self._histories: dict[str, tuple[int, JobHistory]] = {}
 
     @property
     def name(self) -> str:
@@ -193,7 +193,7 @@ class Ledger:
         """Hold an entry against its job's history, which is first brought up to date."""
         told, history = self._histories.get(entry.job, (0, None))
         if history is None:
-            history = History(entry.job)
+            history = JobHistory(entry.job)
         if told < count:
             rows = connection.execute(
                 select(*_ROW[2:7])
@@ -204,12 +204,12 @@ class Ledger:
             try:
                 for kind, contract, once, body, time in rows:
                     history.tell(kind, contract, once, body, time, check_signatures=False)
-            except Senseless:
+            except InvalidEntry:
                 raise LedgerError(f"ledger {self.name} is damaged: verify it.") from None
         self._histories[entry.job] = (count, history)
         try:
             history.tell(entry.kind, entry.contract, entry.once, entry.body, at)
-        except Senseless as problem:
+        except InvalidEntry as problem:
             error = OverBudget if isinstance(problem, TooDear) else LedgerConflict
             raise error(
                 f"an entry ({_short(entry)}) of job {entry.job} {problem} Nothing was written."

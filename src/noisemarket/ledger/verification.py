@@ -1,7 +1,7 @@
 """Reads the whole ledger again and believes none of it.
 
 Every hash is computed anew, every signature checked, every job's history told from its beginning.
-Entries are read in pages and forgotten; what is kept is what ``History`` keeps of open contracts
+Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of open contracts
 and open jobs, and the curators' keys. Time is linear in the length of the ledger, and memory does
 not grow with it.
 """
@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.contracts import is_key
+from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import FIRST, OFFERED, OPENED, SETTLED, Entry, Head, entry_hash
-from noisemarket.ledger.errors import LedgerBroken
-from noisemarket.ledger.history import History, Senseless
+from noisemarket.ledger.history import InvalidEntry, JobHistory
+from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.migrations import ENTRIES, HEAD
 from noisemarket.ledger.store import Ledger
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedLedger:
     """What a sound ledger holds. Note ``head`` elsewhere: it pins everything up to here."""
 
     entries: int
@@ -44,7 +44,7 @@ def verify(
     watch: Callable[[int, int], None] | None = None,
     *,
     curator_keys: Collection[str] = (),
-) -> Verified:
+) -> VerifiedLedger:
     """Check everything; raise LedgerBroken at the first entry that is wrong.
 
     ``expected_head`` was noted elsewhere, as ``count:hash`` or the hash alone: the ledger may have
@@ -82,7 +82,7 @@ def verify(
         said = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
         raise LedgerBroken(None, f"does not hold {said}: entries were cut off or replaced.")
     _nothing_beside(ledger)
-    return Verified(
+    return VerifiedLedger(
         entries=seq,
         head=Head(seq, last),
         jobs=tally.jobs,
@@ -101,18 +101,18 @@ class _Tally:
     def __init__(self, trusted: frozenset[str]) -> None:
         self._trusted = trusted
         self.curator_keys: dict[str, None] = {}  # in the order of their first job
-        self.open: dict[str, History] = {}
+        self.open: dict[str, JobHistory] = {}
         self.jobs = self.jobs_settled = 0
         self.contracts = self.contracts_paid = self.contracts_broken = self.paid = 0
 
     def tell(self, entry: Entry) -> None:
         history = self.open.get(entry.job)
         if history is None:
-            history = History(entry.job)
+            history = JobHistory(entry.job)
         before = (history.contracts, history.contracts_paid, history.contracts_broken, history.paid)
         try:
             history.tell(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
-        except Senseless as problem:
+        except InvalidEntry as problem:
             raise LedgerBroken(entry.seq, f"({_short(entry)}) {problem}") from None
         self.contracts += history.contracts - before[0]
         self.contracts_paid += history.contracts_paid - before[1]

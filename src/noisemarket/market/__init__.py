@@ -5,6 +5,6 @@
 
 from __future__ import annotations
 
-from noisemarket.market.run import Outcome, check, run
+from noisemarket.market.job import MarketOutcome, check, run
 
-__all__ = ["Outcome", "check", "run"]
+__all__ = ["MarketOutcome", "check", "run"]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from noisemarket.federated.training import Checkpoint, RoundResult
+from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order, Training, carry_out

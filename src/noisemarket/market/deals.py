@@ -8,7 +8,7 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.money import to_micro
-from noisemarket.mechanisms.base import Contracts
+from noisemarket.mechanisms.mechanism import Contracts
 
 
 @dataclass(frozen=True)

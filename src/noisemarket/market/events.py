@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.rounds import RoundResult
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ LOCK = ".lock"
 
 
 @dataclass(frozen=True)
-class JobCard:
+class JobManifest:
     """What is fixed when a job is opened, and must be the same when it is resumed."""
 
     job: str
@@ -50,22 +50,22 @@ class MarketFolder:
         self.path = path
         self.curator, self.owners = path / "curator", path / "owners"
 
-    def card(self, ledger: str = "", valid_hours: float = 24.0) -> JobCard:
+    def card(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
         """The job's card, made on the first call."""
         place = self.path / JOB
         if place.exists():
             try:
-                return JobCard(**json.loads(place.read_text(encoding="utf-8")))
+                return JobManifest(**json.loads(place.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):
                 raise BadInput("--resume", str(place), "cannot be read: start anew.") from None
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
-        card = JobCard(secrets.token_hex(16), opened, expires, ledger)
+        card = JobManifest(secrets.token_hex(16), opened, expires, ledger)
         RunFolder(self.path).write_json(JOB, asdict(card))
         return card
 
-    def ledger(self, card: JobCard) -> str:
+    def ledger(self, card: JobManifest) -> str:
         """Where the job's ledger is: a URL, or a file in the folder."""
         return card.ledger or str(self.path / LEDGER)
 

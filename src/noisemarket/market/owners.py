@@ -13,12 +13,12 @@ from pathlib import Path
 
 from noisemarket.federated.engine import Engine, Job
 from noisemarket.game.environment import Environment
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.market.deals import Deals
-from noisemarket.market.folder import JOURNAL, JobCard, MarketFolder
-from noisemarket.market.parties import Owner, Terms, owner_folder, terms_of
-from noisemarket.mechanisms.base import Progress
+from noisemarket.market.folder import JOURNAL, JobManifest, MarketFolder
+from noisemarket.market.parties import JobTerms, Owner, owner_folder, terms_of
+from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.negotiation import Negotiation, negotiate
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
@@ -51,7 +51,7 @@ class Owners(ABC):
     @abstractmethod
     def negotiate(
         self,
-        card: JobCard,
+        card: JobManifest,
         curator_key: str,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
@@ -102,7 +102,7 @@ class LocalOwners(Owners):
         self._scenario, self._folder = scenario, folder
         self._engine, self._threads = engine, threads
         self._owners: list[Owner] = []
-        self._terms: Terms | None = None
+        self._terms: JobTerms | None = None
         self._curator_key = ""
 
     @property
@@ -111,7 +111,7 @@ class LocalOwners(Owners):
 
     def negotiate(
         self,
-        card: JobCard,
+        card: JobManifest,
         curator_key: str,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],

@@ -14,11 +14,11 @@ from urllib.parse import quote
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.protections import DPSGD, Protection
-from noisemarket.ledger.contracts import Contract, moment, nonce_of
-from noisemarket.ledger.errors import BadSignature
+from noisemarket.ledger.contract import Contract, moment, nonce_of
 from noisemarket.ledger.keys import CURATOR, OWNER, PRIVATE, KeyPair, SignedContract
+from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.market.deals import Deal
-from noisemarket.market.folder import JobCard
+from noisemarket.market.folder import JobManifest
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement, protected
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.runfolder import write_whole
@@ -27,7 +27,7 @@ from noisemarket.training import protection_of
 
 
 @dataclass(frozen=True)
-class Terms:
+class JobTerms:
     """What is the same in all contracts of a job."""
 
     job: str
@@ -40,10 +40,10 @@ class Terms:
     expires_at: str
 
 
-def terms_of(scenario: Scenario, card: JobCard) -> Terms:
+def terms_of(scenario: Scenario, card: JobManifest) -> JobTerms:
     """The terms of a scenario's job."""
     market = scenario.market
-    return Terms(
+    return JobTerms(
         job=card.job,
         rounds=scenario.training.rounds,
         protection=protection_of(scenario),
@@ -65,7 +65,7 @@ def contract_of(
     owner_key: str,
     curator_key: str,
     budget: PrivacyBudget,
-    terms: Terms,
+    terms: JobTerms,
     records: int,
 ) -> Contract:
     """The contract that follows from a deal and the terms: what a curator offers, and what an owner
@@ -121,7 +121,7 @@ class Curator:
         return self._key.public_hex
 
     def offer(
-        self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: Terms, records: int
+        self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: JobTerms, records: int
     ) -> Contract:
         """A contract on these terms; the same whenever it is asked for, so a job can resume."""
         return contract_of(deal, owner_key, self.public_key, budget, terms, records)
@@ -150,7 +150,9 @@ class Owner:
         """What others know it by."""
         return self._key.public_hex
 
-    def accept(self, contract: Contract, budget: PrivacyBudget, terms: Terms, records: int) -> str:
+    def accept(
+        self, contract: Contract, budget: PrivacyBudget, terms: JobTerms, records: int
+    ) -> str:
         """Sign a contract, if it is to the letter the one that was agreed; refuse any other."""
         agreed = contract_of(
             self.deal, self.public_key, self._curator_key, budget, terms, records

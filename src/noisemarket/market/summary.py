@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.run import Outcome
+from noisemarket.market.job import MarketOutcome
 
 
 def deployed(result: RoundResult | None) -> float | None:
@@ -21,7 +21,7 @@ def deployed(result: RoundResult | None) -> float | None:
 
 
 def summary(
-    outcome: Outcome, baselines: Mapping[str, RoundResult | None] | None = None
+    outcome: MarketOutcome, baselines: Mapping[str, RoundResult | None] | None = None
 ) -> dict[str, Any]:
     """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
     deals, negotiation = outcome.deals, outcome.negotiation

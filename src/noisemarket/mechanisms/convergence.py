@@ -9,7 +9,7 @@ import numpy as np
 
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray
-from noisemarket.mechanisms.base import Trace
+from noisemarket.mechanisms.mechanism import Trace
 from noisemarket.mechanisms.tally import Tally
 
 BAND = 0.02

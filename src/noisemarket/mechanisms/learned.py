@@ -14,19 +14,19 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.learning.batch import COMPILED, Batch, Brief, play_batch
+from noisemarket.learning.batch import COMPILED, Batch, PlayConfig, play_batch
 from noisemarket.learning.compiled.loop import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
-from noisemarket.learning.crew import batches, work_through
-from noisemarket.mechanisms.base import (
+from noisemarket.learning.threads import batches, work_through
+from noisemarket.mechanisms.by_message import play_by_post
+from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
     Mechanism,
     Progress,
-    Task,
+    RunOptions,
     Trace,
     same_for_all,
 )
-from noisemarket.mechanisms.by_post import play_by_post
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -48,7 +48,7 @@ class Learned(Mechanism):
     def __init__(self, rule: str) -> None:
         self.rule = rule
 
-    def run(self, environment: Environment, task: Task) -> Agreement:
+    def run(self, environment: Environment, task: RunOptions) -> Agreement:
         owners = len(environment)
         brief = replace(task.brief, rule=self.rule, keep_policies=task.exploitability)
         if brief.letter > 1:
@@ -89,7 +89,7 @@ class Learned(Mechanism):
         )
 
     @staticmethod
-    def _play(environment: Environment, brief: Brief, some: slice) -> _Part:
+    def _play(environment: Environment, brief: PlayConfig, some: slice) -> _Part:
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
         batch = play_batch(brief, phases, starts, environment.population.key[some])
@@ -119,7 +119,7 @@ class _Totals:
     floating-point sums do not depend on who was faster.
     """
 
-    def __init__(self, brief: Brief) -> None:
+    def __init__(self, brief: PlayConfig) -> None:
         self._brief = brief
         self._counts = np.zeros((brief.blocks, 5), np.int64)
         self._payoffs = np.zeros((brief.blocks, 2))

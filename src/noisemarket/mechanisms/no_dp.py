@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.base import Contracts, Direct, Task, same_for_all
+from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, same_for_all
 
 
 class NoDP(Direct):
@@ -11,5 +11,5 @@ class NoDP(Direct):
 
     knows = "nothing"
 
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         return same_for_all(len(environment), environment.levels.saving_levels, 0)

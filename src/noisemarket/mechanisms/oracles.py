@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import equilibrium, first_best
-from noisemarket.mechanisms.base import Contracts, Direct, Task, by_slices
+from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, by_slices
 
 
 class FirstBest(Direct):
@@ -12,7 +12,7 @@ class FirstBest(Direct):
 
     knows = "everything"
 
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         return by_slices(environment, lambda some: first_best(environment.games(some=some)))
 
 
@@ -21,5 +21,5 @@ class Equilibrium(Direct):
 
     knows = "everything"
 
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         return by_slices(environment, lambda some: equilibrium(environment.games(some=some)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.base import Contracts, Direct, Task
+from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions
 from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
 
 
@@ -18,11 +18,11 @@ class PainFL(Direct):
 
     knows = "how costs and data are spread among these owners"
 
-    def check(self, environment: Environment, task: Task) -> None:
+    def check(self, environment: Environment, task: RunOptions) -> None:
         super().check(environment, task)
         self.menu(environment, task.menu_types)
 
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         now = environment.phases[-1]
         reservation = now.privacy_cost * (1.0 + now.markup)
         menu = self.menu(environment, task.menu_types)

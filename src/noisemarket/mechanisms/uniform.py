@@ -1,15 +1,15 @@
-"""Uniform DP: nobody trades, everybody adds all the noise."""
+"""UniformDP DP: nobody trades, everybody adds all the noise."""
 
 from __future__ import annotations
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.base import Contracts, Direct, Task, same_for_all
+from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, same_for_all
 
 
-class Uniform(Direct):
+class UniformDP(Direct):
     """Saving 0 and payment 0 for all: where the market starts from."""
 
     knows = "nothing"
 
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         return same_for_all(len(environment), 0, 0)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.base import Contracts, Trace
+from noisemarket.mechanisms.mechanism import Contracts, Trace
 
 CONTRACT_COLUMNS = ("owner", "privacy_cost", "beta", "saving", "sigma", "payment", "signed")
 

@@ -11,8 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario.model import Scenario, Section
 from noisemarket.scenario.presets import PRESETS, SYMBOLS
+from noisemarket.scenario.schema import Scenario, Section
 from noisemarket.scenario.surface_file import anchored
 from noisemarket.scenario.toml import toml_text
 

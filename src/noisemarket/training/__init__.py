@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noisemarket.training.contracts import one_sigma, read_contracts
 from noisemarket.training.orders import Order, fingerprint, order, protection_of
-from noisemarket.training.run import Training, carry_out, train
+from noisemarket.training.session import Training, carry_out, train
+from noisemarket.training.sigmas import one_sigma, read_contracts
 
 __all__ = [
     "Order",

@@ -17,18 +17,18 @@ from numpy.typing import ArrayLike
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.engine import Job, digest
-from noisemarket.federated.local import check_sendable, first_weights
+from noisemarket.federated.local_engine import check_sendable, first_weights
 from noisemarket.federated.model import CNN, ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
-from noisemarket.federated.training import Plan, State
+from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.model import TrainingSection
+from noisemarket.scenario.schema import TrainingSection
 
 if TYPE_CHECKING:
     from torch import nn
@@ -40,7 +40,7 @@ class Order:
     have any, their names."""
 
     job: Job
-    plan: Plan
+    plan: TrainingPlan
     budgets: tuple[PrivacyBudget, ...]
     fingerprint: str
     names: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ def order(
     shares = partition.sizes.astype(float) if training.weighting == "data_size" else np.ones(owners)
     rate = training.server_rate
     factor = server_rate(sigma, shares) if rate == "auto" else float(rate)
-    plan = Plan(training.rounds, shares, training.averaging, training.decay, factor)
+    plan = TrainingPlan(training.rounds, shares, training.averaging, training.decay, factor)
     names = tuple(map(str, environment.population.names))
     return Order(job, plan, budgets, fingerprint(scenario, environment, sigma, own), names)
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections.base import Protection, Records, Upload
+from noisemarket.federated.protections.protection import Protection, Records, Upload
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
 

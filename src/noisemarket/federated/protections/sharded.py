@@ -9,8 +9,8 @@ import torch
 
 from noisemarket.federated.clipping import ABSURD, SAFE
 from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections.base import Protection, Records, Upload
-from noisemarket.federated.together import shard_updates
+from noisemarket.federated.protections.protection import Protection, Records, Upload
+from noisemarket.federated.shard_training import shard_updates
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from noisemarket.audit.result import AuditResult, Control, Finding
+from noisemarket.audit.findings import AuditResult, Control, Finding
 from noisemarket.report.style import figure, label, save
 from noisemarket.runfolder import RunFolder
 

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.report.partition import draw_partition, holdings
+from noisemarket.report.partition_report import draw_partition, holdings
 from noisemarket.report.style import figure, label, save
 from noisemarket.runfolder import RunFolder
 

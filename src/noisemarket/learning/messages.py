@@ -32,7 +32,7 @@ _RULE = "rule."
 
 
 @dataclass(frozen=True)
-class Sheet:
+class QuoteBatch:
     """The curator's answers to come, ``(interactions, states)``: quotes, and what it would sign."""
 
     first: int
@@ -44,7 +44,7 @@ class Sheet:
 
 
 @dataclass(frozen=True)
-class Reply:
+class OfferBatch:
     """What the owner offered in each interaction, and where both signed."""
 
     first: int
@@ -56,7 +56,7 @@ class Reply:
 
 
 @dataclass(frozen=True)
-class Deals:
+class RecentDeals:
     """The last interactions of a pair: offers, quotes and where both signed."""
 
     offers: Moves
@@ -64,13 +64,13 @@ class Deals:
     signed: BoolArray
 
     @classmethod
-    def none(cls) -> Deals:
+    def none(cls) -> RecentDeals:
         """Before anything was played."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
-    def then(self, offers: Moves, quotes: Moves, signed: BoolArray, window: int) -> Deals:
+    def then(self, offers: Moves, quotes: Moves, signed: BoolArray, window: int) -> RecentDeals:
         """With further ones behind, the last ``window`` of all."""
-        return Deals(
+        return RecentDeals(
             np.concatenate([self.offers, offers])[-window:],
             np.concatenate([self.quotes, quotes])[-window:],
             np.concatenate([self.signed, signed])[-window:],
@@ -95,10 +95,10 @@ class _Player:
         self._rule, self._stream = rule, stream
         self._sees_offer, self._window = sees_offer, window
         self.played = 0
-        self.deals = Deals.none()
+        self.deals = RecentDeals.none()
 
 
-class OwnerByPost(_Player):
+class OwnerPlayer(_Player):
     """The owner's player: it alone knows the owner's rewards and where the owner signs.
 
     ``rewards`` is what each (saving, payment) is worth if signed; unsigned, nothing changes hands
@@ -119,7 +119,7 @@ class OwnerByPost(_Player):
         self._rewards, self._signs = rewards, signs
         self._offer = self._quote = 0
 
-    def answer(self, sheet: Sheet) -> Reply:
+    def answer(self, sheet: QuoteBatch) -> OfferBatch:
         """Play a sheet through, learning on the way."""
         savings, payments = self._rewards.shape
         fits = sheet.quotes.shape == sheet.signs.shape == (len(sheet), savings)
@@ -139,7 +139,7 @@ class OwnerByPost(_Player):
             offers[i], quotes[i], signed[i] = offer, quote, both
             self.played += 1
         self.deals = self.deals.then(offers, quotes, signed.astype(bool), self._window)
-        return Reply(sheet.first, offers, signed.astype(bool))
+        return OfferBatch(sheet.first, offers, signed.astype(bool))
 
     def state(self) -> State:
         """Everything that changes, as arrays."""
@@ -162,11 +162,11 @@ class OwnerByPost(_Player):
         self.played = int(state["played"][0])
         self._stream.state = [int(word) for word in state["stream"]]
         moves = np.array(state["offers"], np.int64), np.array(state["quotes"], np.int64)
-        self.deals = Deals(*moves, np.array(state["signed"], bool))
+        self.deals = RecentDeals(*moves, np.array(state["signed"], bool))
         self._offer, self._quote = (int(move) for move in state["last"])
 
 
-class CuratorByPost(_Player):
+class CuratorPlayer(_Player):
     """The curator's player against one owner: it alone knows the curator's rewards."""
 
     def __init__(
@@ -181,11 +181,11 @@ class CuratorByPost(_Player):
     ) -> None:
         super().__init__(rule, stream, sees_offer=sees_offer, window=window)
         self._rewards, self._signs = rewards, signs
-        self._sheet: Sheet | None = None
+        self._sheet: QuoteBatch | None = None
         self._pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
         self._offer = 0
 
-    def sheet(self, interactions: int) -> Sheet:
+    def sheet(self, interactions: int) -> QuoteBatch:
         """Draw the answers to the next interactions. They stand until the reply is taken."""
         if self._sheet is not None:
             return self._sheet
@@ -196,10 +196,10 @@ class CuratorByPost(_Player):
             signs = self._signs[np.arange(savings)[None, :], quotes]
         else:
             signs = np.ones(quotes.shape, bool)
-        self._sheet = Sheet(self.played, quotes, signs)
+        self._sheet = QuoteBatch(self.played, quotes, signs)
         return self._sheet
 
-    def take(self, reply: Reply) -> None:
+    def take(self, reply: OfferBatch) -> None:
         """Learn from what the owner made of the sheet."""
         sheet = self._sheet
         if sheet is None or reply.first != sheet.first or len(reply) != len(sheet):

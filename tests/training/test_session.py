@@ -17,7 +17,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.data import MNIST_SCALING, Dataset
 from noisemarket.privacy import accountant
 from noisemarket.training import Training, order, train
-from noisemarket.training.contracts import given_sigma
+from noisemarket.training.sigmas import given_sigma
 
 
 class Net(nn.Module):

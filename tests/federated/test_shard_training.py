@@ -10,10 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from noisemarket.federated import together
+from noisemarket.federated import shard_training
 from noisemarket.federated.model import CNN, FlatModel
 from noisemarket.federated.protections import Records, Sharded
-from noisemarket.federated.together import one_by_one, shard_updates, side_by_side
+from noisemarket.federated.shard_training import one_by_one, shard_updates, side_by_side
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
 SIDE = 18
@@ -108,7 +108,7 @@ def test_the_same_as_one_after_the_other(name: str, sizes: list[int]) -> None:
     start = model.weights.clone()
     wanted = rows(one_by_one(model, start, shards, 3, 0.1))
     made = rows(shard_updates(model, start, shards, 3, 0.1))
-    assert model not in together._alone
+    assert model not in shard_training._alone
     assert made.shape == wanted.shape == (len(sizes), len(model))
     assert np.abs(wanted).max() > 1e-3
     np.testing.assert_allclose(in_order(made, wanted), wanted, atol=2e-6, rtol=1e-4)
@@ -127,7 +127,7 @@ def test_few_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, shards = flat(MODELS["stride"]), dealt([4] * 7 + [3] * 2)
     start = model.weights.clone()
     wanted = rows(shard_updates(model, start, shards, 2, 0.1))
-    monkeypatch.setattr(together, "_AT_ONCE", 3 * len(model))
+    monkeypatch.setattr(shard_training, "_AT_ONCE", 3 * len(model))
     groups = list(shard_updates(model, start, shards, 2, 0.1))
     assert [len(group) for group in groups] == [3, 3, 1, 2]
     np.testing.assert_allclose(rows(groups), wanted, atol=1e-6)
@@ -139,7 +139,7 @@ def test_a_model_that_cannot_is_trained_one_by_one() -> None:
     with pytest.raises(RuntimeError):
         side_by_side(model, start, shards[0][0][None], shards[0][1][None], 1, 0.1)
     made = rows(shard_updates(model, start, shards, 2, 0.1))
-    assert model in together._alone
+    assert model in shard_training._alone
     wanted = rows(one_by_one(model, start, shards, 2, 0.1))
     np.testing.assert_array_equal(made, wanted)
     again = rows(shard_updates(model, start, shards, 2, 0.1))  # known by now

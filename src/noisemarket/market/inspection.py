@@ -11,8 +11,8 @@ import numpy as np
 
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.ledger.contracts import Contract
-from noisemarket.privacy.compliance import (
+from noisemarket.ledger.contract import Contract
+from noisemarket.privacy.noise_check import (
     Evidence,
     alarm_rate,
     check_pool,
@@ -33,7 +33,7 @@ FAR_LONGER = "far longer than usual"
 _SLACK = 3.0  # standard deviations by which an update may be longer than it looks under its noise
 
 
-class Watch:
+class UploadInspector:
     """Judges every upload, alone and pooled with the owner's rounds before.
 
     It works on what the curator has: contracts and uploads. What it finds goes to ``report``, and

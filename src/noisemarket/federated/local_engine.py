@@ -25,7 +25,7 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.model import FlatModel, ModelMaker
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.worker import UNGUARDED, Brief, Shared, leave_unless_main, work
+from noisemarket.federated.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
 
 _TEST_BATCH = 1000
 _LOOK_EVERY = 0.2  # seconds between two looks at whether to stop
@@ -81,7 +81,7 @@ class LocalEngine(Engine):
             view[...] = array
             self._views[name] = view
             shared[name] = Shared(memory.name, array.shape, array.dtype.str)
-        brief = Brief(
+        brief = WorkerConfig(
             job.model, job.protection, job.seed, job.noise_source(), job.sigma,
             tuple(job.partition.indices), shared,
         )  # fmt: skip

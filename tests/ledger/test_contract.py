@@ -16,7 +16,7 @@ from tests.ledger.common import contract
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical, parse
-from noisemarket.ledger.contracts import ALL_ROUNDS, Contract
+from noisemarket.ledger.contract import ALL_ROUNDS, Contract
 from noisemarket.ledger.money import MICRO, MOST, checked, format_micro, to_micro
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)

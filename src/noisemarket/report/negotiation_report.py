@@ -9,8 +9,8 @@ import numpy as np
 from rich.table import Table
 
 from noisemarket.game.equilibrium import equilibrium
-from noisemarket.mechanisms.base import Contracts
 from noisemarket.mechanisms.convergence import Recovery
+from noisemarket.mechanisms.mechanism import Contracts
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.style import colour_of, figure, label, name_of, save

@@ -11,7 +11,7 @@ from rich.table import Table
 from noisemarket.mechanisms import mechanism
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.negotiation import Negotiation
-from noisemarket.report.negotiation import recovered
+from noisemarket.report.negotiation_report import recovered
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import csv_text
 from noisemarket.runfolder import RunFolder

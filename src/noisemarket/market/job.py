@@ -18,9 +18,9 @@ import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine, Weights
-from noisemarket.federated.local import LocalEngine
+from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.training import (
+from noisemarket.federated.rounds import (
     Checkpoint,
     RoundResult,
     State,
@@ -30,13 +30,12 @@ from noisemarket.federated.training import (
 )
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import entries
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import MOST, to_micro
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.compliance import Watch
 from noisemarket.market.deals import Deals, strike
 from noisemarket.market.events import (
     Accused,
@@ -52,12 +51,13 @@ from noisemarket.market.events import (
     Verified,
 )
 from noisemarket.market.faults import Fault, FaultyEngine
-from noisemarket.market.folder import CHECKPOINT, JOB, METRICS, MODEL, JobCard, MarketFolder
+from noisemarket.market.folder import CHECKPOINT, JOB, METRICS, MODEL, JobManifest, MarketFolder
+from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
 from noisemarket.market.parties import Curator, privacy_cap, terms_of
-from noisemarket.market.rounds import round_entries, verdicts
+from noisemarket.market.verdicts import round_entries, verdicts
 from noisemarket.mechanisms import mechanism
-from noisemarket.mechanisms.base import Progress
+from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.negotiation import Negotiation
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
@@ -70,7 +70,7 @@ AT_ONCE = 200
 
 
 @dataclass
-class Outcome:
+class MarketOutcome:
     """What a job has come to so far; ``run`` fills it in as it goes."""
 
     negotiation: Negotiation | None = None
@@ -94,7 +94,7 @@ def run(
     curator: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
-    outcome: Outcome | None = None,
+    outcome: MarketOutcome | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
@@ -109,7 +109,7 @@ def run(
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     owners = owners or LocalOwners(scenario, place, engine, threads)
     key = place.curator if curator is None else Path(curator)
-    return _Market(scenario, place, owners, key, outcome or Outcome(), stop).run(watch)
+    return _Market(scenario, place, owners, key, outcome or MarketOutcome(), stop).run(watch)
 
 
 def check(scenario: Scenario) -> None:
@@ -136,7 +136,7 @@ class _Market:
         folder: MarketFolder,
         owners: Owners,
         key: Path,
-        outcome: Outcome,
+        outcome: MarketOutcome,
         stop: Callable[[], bool] | None,
     ) -> None:
         self._scenario, self._folder, self._out = scenario, folder, outcome
@@ -174,7 +174,7 @@ class _Market:
             yield from closing
 
     def _negotiate(
-        self, card: JobCard, curator: Curator, watch: Callable[[Progress], None]
+        self, card: JobManifest, curator: Curator, watch: Callable[[Progress], None]
     ) -> tuple[Deals, Environment, Negotiated]:
         start = time.monotonic()
         done = self._owners.negotiate(card, curator.public_key, watch, self._stop)
@@ -195,7 +195,7 @@ class _Market:
         self._out.order = made = self._owners.ready(replace(made, budgets=budgets))
         return made
 
-    def _state(self, card: JobCard, made: Order, checkpoint: Checkpoint) -> State:
+    def _state(self, card: JobManifest, made: Order, checkpoint: Checkpoint) -> State:
         """Where training stands, if it is this job's."""
         state = checkpoint.load()
         if state is None:
@@ -212,7 +212,7 @@ class _Market:
     def _sign(
         self,
         ledger: Ledger,
-        card: JobCard,
+        card: JobManifest,
         made: Order,
         curator: Curator,
         deals: Deals,
@@ -271,7 +271,7 @@ class _Market:
         contracts: dict[int, Contract],
         state: State,
         checkpoint: Checkpoint,
-    ) -> Generator[Event, None, Watch]:
+    ) -> Generator[Event, None, UploadInspector]:
         """Train under contract from this state on, watching the uploads; gives the watch back."""
         findings: list[Accused] = []
 
@@ -279,7 +279,7 @@ class _Market:
             findings.append(Accused(contracts[owner].owner, number, reason, evidence))
 
         market, rounds = self._scenario.market, made.plan.rounds
-        watcher = Watch(contracts, market.false_alarm, rounds, report, state.extra)
+        watcher = UploadInspector(contracts, market.false_alarm, rounds, report, state.extra)
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = watcher.inspect(number, weights, uploads)
@@ -339,10 +339,10 @@ class _Market:
     def _settle(
         self,
         ledger: Ledger,
-        card: JobCard,
+        card: JobManifest,
         contracts: Mapping[int, Contract],
         state: State,
-        watcher: Watch,
+        watcher: UploadInspector,
     ) -> list[Event]:
         """Verify, pay, close, and tell the owners; gives what is to be told to others."""
         rounds = ((result.delivered, result.refused) for result in state.results)

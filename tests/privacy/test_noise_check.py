@@ -9,7 +9,7 @@ from scipy import stats
 from scipy.special import ndtri
 
 from noisemarket.errors import BadInput
-from noisemarket.privacy.compliance import (
+from noisemarket.privacy.noise_check import (
     LOW_SIGMA,
     Evidence,
     _verdict,

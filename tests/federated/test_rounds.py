@@ -15,11 +15,11 @@ from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
-from noisemarket.federated.training import (
+from noisemarket.federated.rounds import (
     Checkpoint,
-    Plan,
     RoundResult,
     State,
+    TrainingPlan,
     aggregate,
     read_result,
     screen,
@@ -83,8 +83,8 @@ def fresh() -> State:
     return State(0, np.zeros(SIZE), np.zeros(SIZE))
 
 
-def plan(rounds: int = 3, averaging: float = 0.0) -> Plan:
-    return Plan(rounds, np.ones(OWNERS), averaging)
+def plan(rounds: int = 3, averaging: float = 0.0) -> TrainingPlan:
+    return TrainingPlan(rounds, np.ones(OWNERS), averaging)
 
 
 class TestCharges:

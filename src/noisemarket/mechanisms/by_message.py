@@ -10,18 +10,24 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.learning.batch import Brief
-from noisemarket.learning.players import Table, curator_player, owner_player, seeds
-from noisemarket.learning.post import CuratorByPost, letters
-from noisemarket.mechanisms.base import Agreement, Contracts, Progress, Task, same_for_all
+from noisemarket.learning.batch import PlayConfig
+from noisemarket.learning.messages import CuratorPlayer, letters
+from noisemarket.learning.players import GameRules, curator_player, owner_player, seeds
+from noisemarket.mechanisms.mechanism import (
+    Agreement,
+    Contracts,
+    Progress,
+    RunOptions,
+    same_for_all,
+)
 
 
-def table_of(environment: Environment, brief: Brief, letter: int) -> Table:
+def table_of(environment: Environment, brief: PlayConfig, letter: int) -> GameRules:
     """What is public about a game: what a curator tells an owner before they play."""
     if len(environment.phases) > 1:
         remedy = "preferences that change are played face to face only: drop them, or letter = 1."
         raise BadInput("learning.letter", letter, remedy)
-    return Table(
+    return GameRules(
         levels=environment.levels,
         protocol=environment.protocol,
         rule=brief.rule,
@@ -33,7 +39,9 @@ def table_of(environment: Environment, brief: Brief, letter: int) -> Table:
     )
 
 
-def curator_of(table: Table, environment: Environment, brief: Brief, place: int) -> CuratorByPost:
+def curator_of(
+    table: GameRules, environment: Environment, brief: PlayConfig, place: int
+) -> CuratorPlayer:
     """The curator's player against one owner."""
     one = slice(place, place + 1)
     key = int(environment.population.key[place])
@@ -50,7 +58,7 @@ def agreement(deals: dict[int, tuple[int, int]], owners: int) -> Agreement:
     return Agreement(made, done)
 
 
-def play_by_post(environment: Environment, brief: Brief, task: Task) -> Agreement:
+def play_by_post(environment: Environment, brief: PlayConfig, task: RunOptions) -> Agreement:
     """Play all owners' games in this process, one after the other."""
     table, owners = table_of(environment, brief, brief.letter), len(environment)
     deals: dict[int, tuple[int, int]] = {}

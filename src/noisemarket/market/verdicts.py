@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger import entries
-from noisemarket.ledger.contracts import Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.settlement import Verdict
-from noisemarket.market.compliance import Watch
+from noisemarket.market.inspection import UploadInspector
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import OwnerId
 
@@ -59,7 +59,7 @@ def entries_of_round(
 def verdicts(
     contracts: Mapping[int, Contract],
     rounds: Iterable[tuple[Collection[int], Refusals]],
-    watch: Watch,
+    watch: UploadInspector,
 ) -> list[Verdict]:
     """What is found about each contract, from who delivered and who was refused in each round."""
     came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))

@@ -10,11 +10,11 @@ import numpy as np
 from rich.table import Table
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.training import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger.money import MICRO
-from noisemarket.market import Outcome
+from noisemarket.market import MarketOutcome
 from noisemarket.market.summary import deployed
-from noisemarket.report.partition import draw_partition, holdings
+from noisemarket.report.partition_report import draw_partition, holdings
 from noisemarket.report.style import COLOURS, figure, label, save
 from noisemarket.runfolder import RunFolder
 
@@ -53,7 +53,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
 
 
 def draw_market(
-    folder: RunFolder, outcome: Outcome, baselines: Mapping[str, Sequence[RoundResult]]
+    folder: RunFolder, outcome: MarketOutcome, baselines: Mapping[str, Sequence[RoundResult]]
 ) -> list[Path]:
     """Accuracy over the rounds beside both baselines; who sold what, and what it brought."""
     place = folder.path / "figures"
@@ -66,7 +66,9 @@ def draw_market(
 
 
 def _draw(
-    write: Callable[[str], Path], outcome: Outcome, baselines: Mapping[str, Sequence[RoundResult]]
+    write: Callable[[str], Path],
+    outcome: MarketOutcome,
+    baselines: Mapping[str, Sequence[RoundResult]],
 ) -> list[Path]:
     assert outcome.deals is not None
     assert outcome.order is not None

@@ -34,7 +34,7 @@ Present = Callable[[int], Collection[int]]
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """How long to train and how to aggregate.
 
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
@@ -102,7 +102,7 @@ def train(
     engine: Engine,
     job: Job,
     accountant: Accountant,
-    plan: Plan,
+    plan: TrainingPlan,
     state: State,
     checkpoint: Checkpoint | None = None,
     inspect: Inspect | None = None,
@@ -133,7 +133,7 @@ def _rounds(
     engine: Engine,
     job: Job,
     accountant: Accountant,
-    plan: Plan,
+    plan: TrainingPlan,
     state: State,
     checkpoint: Checkpoint | None,
     inspect: Inspect | None,

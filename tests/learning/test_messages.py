@@ -8,7 +8,14 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.learning.batch import first_values
 from noisemarket.learning.draws import Stream
-from noisemarket.learning.post import CuratorByPost, Deals, OwnerByPost, Reply, Sheet, letters
+from noisemarket.learning.messages import (
+    CuratorPlayer,
+    OfferBatch,
+    OwnerPlayer,
+    QuoteBatch,
+    RecentDeals,
+    letters,
+)
 from noisemarket.learning.rules import RULES, rule
 from noisemarket.negotiation import task
 from noisemarket.scenario import Scenario
@@ -16,7 +23,7 @@ from noisemarket.scenario import Scenario
 ITERATIONS = 600
 
 
-def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerByPost, CuratorByPost]:
+def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerPlayer, CuratorPlayer]:
     scenario = Scenario.from_preset(preset, owners=4, iterations=ITERATIONS)
     environment, brief = scenario.environment(), replace(task(scenario).brief, rule=name)
     games, kind = environment.games(), rule(name)
@@ -29,18 +36,18 @@ def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerByP
     if not sees:
         signs = (np.ones_like(signs[0]), np.ones_like(signs[1]))
     return (
-        OwnerByPost(
+        OwnerPlayer(
             kind(own[place], brief.settings),
             worth[0][place], signs[0][place], Stream(1, key), **common,  # type: ignore[arg-type]
         ),
-        CuratorByPost(
+        CuratorPlayer(
             kind(theirs[place], brief.settings),
             worth[1][place], signs[1][place], Stream(2, key), **common,  # type: ignore[arg-type]
         ),
     )  # fmt: skip
 
 
-def play(owner: OwnerByPost, curator: CuratorByPost, per_letter: int, until: int) -> None:
+def play(owner: OwnerPlayer, curator: CuratorPlayer, per_letter: int, until: int) -> None:
     while curator.played < until:
         count = min(per_letter, until - curator.played)
         curator.take(owner.answer(curator.sheet(count)))
@@ -112,12 +119,12 @@ def test_what_does_not_fit_the_game_is_refused_and_changes_nothing() -> None:
     before = owner.state()
     for quotes in (sheet.quotes[:, :-1], sheet.quotes + 1000, sheet.quotes - 1000):
         with pytest.raises(BadInput, match="does not fit"):
-            owner.answer(Sheet(0, quotes, sheet.signs))
+            owner.answer(QuoteBatch(0, quotes, sheet.signs))
     for offers in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
         with pytest.raises(BadInput, match="does not fit"):
-            curator.take(Reply(0, offers, np.ones(10, bool)))
+            curator.take(OfferBatch(0, offers, np.ones(10, bool)))
     with pytest.raises(BadInput, match="not an answer"):
-        curator.take(Reply(0, np.zeros(3, np.int64), np.ones(3, bool)))
+        curator.take(OfferBatch(0, np.zeros(3, np.int64), np.ones(3, bool)))
     assert all(np.array_equal(value, before[name]) for name, value in owner.state().items())
 
 
@@ -126,19 +133,19 @@ def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_offer() -> N
     sheet = curator.sheet(50)
     never = ~sheet.signs
     offers = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
-    curator.take(Reply(0, offers, np.ones(50, bool)))
+    curator.take(OfferBatch(0, offers, np.ones(50, bool)))
     assert np.array_equal(curator.deals.signed, sheet.signs[np.arange(50), offers])
     assert not curator.deals.signed.all()
 
 
 def test_usual_needs_half() -> None:
-    def deals(signed: list[bool]) -> Deals:
+    def deals(signed: list[bool]) -> RecentDeals:
         length = len(signed)
-        return Deals(np.full(length, 2), np.full(length, 3), np.array(signed))
+        return RecentDeals(np.full(length, 2), np.full(length, 3), np.array(signed))
 
     assert deals([True, False]).usual() == (2, 3)
     assert deals([True, False, False]).usual() == (0, 0)
-    assert Deals.none().usual() == (0, 0)
+    assert RecentDeals.none().usual() == (0, 0)
 
 
 def test_letters_add_up() -> None:

@@ -13,7 +13,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray, Outcomes
 from noisemarket.game.sides import BoolArray
-from noisemarket.learning.batch import Brief
+from noisemarket.learning.batch import PlayConfig
 
 
 @dataclass(frozen=True)
@@ -94,10 +94,10 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Task:
+class RunOptions:
     """How a mechanism is to be run: how to learn, how fine a menu, on how many threads."""
 
-    brief: Brief
+    brief: PlayConfig
     menu_types: int = 64
     threads: int = 1
     exploitability: bool = True
@@ -110,13 +110,13 @@ class Mechanism(ABC):
 
     knows: str = "nothing private"
 
-    def check(self, environment: Environment, task: Task) -> None:
+    def check(self, environment: Environment, task: RunOptions) -> None:
         """Refuse, before anything is written, an environment that the mechanism cannot serve."""
         if len(environment) == 0:
             raise BadInput("owners", 0, "give at least one owner.")
 
     @abstractmethod
-    def run(self, environment: Environment, task: Task) -> Agreement:
+    def run(self, environment: Environment, task: RunOptions) -> Agreement:
         """Make a contract (perhaps none) for every owner."""
 
 
@@ -124,10 +124,10 @@ class Direct(Mechanism):
     """A mechanism that needs no play: all contracts at once."""
 
     @abstractmethod
-    def contracts(self, environment: Environment, task: Task) -> Contracts:
+    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
         """The contracts in force."""
 
-    def run(self, environment: Environment, task: Task) -> Agreement:
+    def run(self, environment: Environment, task: RunOptions) -> Agreement:
         contracts = self.contracts(environment, task)
         owners = len(environment)
         task.watch(Progress(slice(0, owners), contracts, owners, owners))
