@@ -93,8 +93,8 @@ bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 bench-market: $(VENV)/.installed ## measure what the market costs on top of bare training
 	$(BIN)/python benchmarks/market.py $(ARGS)
 
-reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/reproduction
-	$(BIN)/noisemarket reproduce --out docs/reproduction --page docs/reproduction.md --overwrite $(ARGS)
+reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/explanation/reproduction
+	$(BIN)/noisemarket reproduce --out docs/explanation/reproduction --page docs/explanation/reproduction.md --overwrite $(ARGS)
 
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.

@@ -34,7 +34,7 @@ from noisemarket.scenario.schema import ChangeSection
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md")])
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 SUBCOMMANDS = {
     f"{group} {name}": command
@@ -51,7 +51,7 @@ def read(path: Path) -> str:
 
 def manual() -> str:
     """What a user reads, without the generated page."""
-    pages = [ROOT / "README.md", *DOCS.glob("*.md")]
+    pages = [ROOT / "README.md", *DOCS.glob("**/*.md")]
     return "\n".join(read(page) for page in pages if page.name != "reproduction.md")
 
 
@@ -86,7 +86,7 @@ def table_rows(page: Path, heading: str = "") -> dict[str, list[str]]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_is_documented(command: str) -> None:
     assert f"noisemarket {command}" in read(ROOT / "README.md")
-    assert re.search(rf"`noisemarket {command}\b", read(DOCS / "scenario.md"))
+    assert re.search(rf"`noisemarket {command}\b", read(DOCS / "reference" / "scenario.md"))
 
 
 OPTIONS = sorted(
@@ -103,7 +103,7 @@ OPTIONS = sorted(
 
 @pytest.mark.parametrize(("command", "option"), OPTIONS)
 def test_every_option_is_documented(command: str, option: str) -> None:
-    rows = table_rows(DOCS / "scenario.md", "Commands")
+    rows = table_rows(DOCS / "reference" / "scenario.md", "Commands")
     named = [name for name in rows if name.split()[0] == option]
     assert named, f"{command} {option} has no row in docs/scenario.md"
     of = rows[named[0]][0]
@@ -132,7 +132,7 @@ def test_no_option_is_made_up() -> None:
 @pytest.mark.parametrize("row", keys(), ids=lambda row: row[0])
 def test_every_key_is_documented_with_its_default(row: tuple[str, str, str, str]) -> None:
     key, default, symbol, _ = row
-    cells = table_rows(DOCS / "scenario.md", "Every key")[key]
+    cells = table_rows(DOCS / "reference" / "scenario.md", "Every key")[key]
     assert cells[1].strip("`") == symbol
     if re.fullmatch(r"[\d.]+|[a-z_]+", default):
         shown = default if default.isalpha() or "_" in default else f"{float(default):g}"
@@ -149,26 +149,26 @@ def test_no_key_is_made_up() -> None:
 
 @pytest.mark.parametrize("name", ChangeSection.model_fields)
 def test_every_key_of_a_change_is_documented(name: str) -> None:
-    assert f"changes.{name}" in table_rows(DOCS / "scenario.md", "Changes")
+    assert f"changes.{name}" in table_rows(DOCS / "reference" / "scenario.md", "Changes")
 
 
 @pytest.mark.parametrize("name", Distributions.BY_NAME)
 def test_every_distribution_is_documented(name: str) -> None:
-    (parameters,) = table_rows(DOCS / "scenario.md", "Distributions")[name]
+    (parameters,) = table_rows(DOCS / "reference" / "scenario.md", "Distributions")[name]
     for field in fields(Distributions.BY_NAME[name]):  # type: ignore[arg-type]
         assert f"`{field.name}`" in parameters
 
 
 @pytest.mark.parametrize("name", SETTLED)
 def test_every_mechanism_is_documented(name: str) -> None:
-    rows = table_rows(DOCS / "mechanisms.md", "The mechanisms")
+    rows = table_rows(DOCS / "explanation" / "mechanisms.md", "The mechanisms")
     assert rows[name][0] == MECHANISMS[name].knows
     assert name in table_rows(ROOT / "README.md", "Mechanisms")
 
 
 @pytest.mark.parametrize("name", COMPILED)
 def test_every_rule_is_documented(name: str) -> None:
-    assert name in table_rows(DOCS / "learning.md", "The rules")
+    assert name in table_rows(DOCS / "explanation" / "learning.md", "The rules")
 
 
 # What a run leaves behind
@@ -176,16 +176,16 @@ def test_every_rule_is_documented(name: str) -> None:
 
 def test_every_field_of_the_json_is_documented() -> None:
     summary = negotiate(Scenario.from_preset("market", owners=2), learner="uniform").summary()
-    described = section(DOCS / "scenario.md", "JSON")
+    described = section(DOCS / "reference" / "scenario.md", "JSON")
     inner = [field.name for kind in (Tally, Recovery) for field in fields(kind)]
     for key in [*summary, *inner, *COLUMNS]:
         assert f"`{key}`" in described, f"JSON key {key}"
     for field in fields(Tally):
-        assert field.name in table_rows(DOCS / "mechanisms.md", "What is measured")
+        assert field.name in table_rows(DOCS / "explanation" / "mechanisms.md", "What is measured")
 
 
 def test_every_column_is_documented() -> None:
-    page = read(DOCS / "scenario.md")
+    page = read(DOCS / "reference" / "scenario.md")
     for name in [*CONTRACT_COLUMNS, *(field.name for field in fields(Trace))]:
         assert f"`{name}`" in page, f"column {name}"
 
@@ -218,7 +218,11 @@ def test_the_readme_shows_the_example() -> None:
 
 
 def test_the_worked_rule_plays(monkeypatch: pytest.MonkeyPatch) -> None:
-    (text,) = (block for block in blocks(DOCS / "learning.md", "python") if "class Bolt" in block)
+    (text,) = (
+        block
+        for block in blocks(DOCS / "explanation" / "learning.md", "python")
+        if "class Bolt" in block
+    )
     names: dict[str, type[Rule]] = {}
     exec(compile(text, "boltzmann.py", "exec"), names)
     monkeypatch.setitem(RULES, "boltzmann", names["Boltzmann"])
@@ -326,5 +330,5 @@ def test_the_sweep_runs(
     monkeypatch.setattr(sys, "argv", given)
     runpy.run_path(str(EXAMPLES / "sweep.py"), run_name="__main__")
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header in read(DOCS / "learning.md")
+    assert header in read(DOCS / "explanation" / "learning.md")
     assert len(lines) == 21

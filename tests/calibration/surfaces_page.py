@@ -1,4 +1,4 @@
-"""What docs/calibration.md says of the surfaces that the package carries, read off their files.
+"""What docs/explanation/calibration.md says of the package's surfaces, read off their files.
 
 ``python -m tests.calibration.surfaces_page`` writes it anew after a calibration.
 """
@@ -15,7 +15,7 @@ from typing import Any
 from noisemarket.calibration.fit import poorly_determined
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "calibration.md"
+PAGE = ROOT / "docs" / "explanation" / "calibration.md"
 SURFACES = ROOT / "src" / "noisemarket" / "scenario" / "surfaces"
 BEGIN, END = "<!-- surfaces: read off their files -->\n", "<!-- surfaces: end -->\n"
 CONSTANTS = [("gamma", place) for place in range(5)] + [("zeta", place) for place in range(2)]

@@ -145,7 +145,7 @@ def test_the_ledger_is_at_hand(whole: Whole, capsys: pytest.CaptureFixture[str])
 
 
 def test_every_json_key_is_documented(whole: Whole) -> None:
-    page = (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
     described = page.partition("\n## JSON\n")[2].partition("\n## ")[0]
     part = described.partition("`run --json` prints")[2].partition("\n`compare --json`")[0]
     assert part
@@ -154,7 +154,7 @@ def test_every_json_key_is_documented(whole: Whole) -> None:
 
 
 def test_every_key_of_a_fault_is_documented() -> None:
-    page = (ROOT / "docs" / "scenario.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "scenario.md").read_text(encoding="utf-8")
     for name in FaultSection.model_fields:
         assert f"| `faults.{name}` |" in page
 

@@ -18,7 +18,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market import check
 from noisemarket.scenario import Scenario, load_scenario
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "flower.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "flower.md"
 COSTS = ((0.6, 0.1), (1.4, 0.0), (3.0, 0.3))
 HEAD = "owner,privacy_cost,data_size,beta,markup\n"
 PUBLIC = "owner,data_size,beta\nowner-0,20,1.0\nowner-1,20,1.0\nowner-2,20,1.0\n"

@@ -330,11 +330,11 @@ def test_every_json_key_is_documented(run: Run, tmp_path: Path) -> None:
     ]
     run("export", place, "--json", str(tmp_path / "out.json"))
     documents.append(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
-    page = (docs / "scenario.md").read_text(encoding="utf-8")
+    page = (docs / "reference" / "scenario.md").read_text(encoding="utf-8")
     described = page.partition("\n## The ledger\n")[2].partition("\n## ")[0]
     found = keys(documents)
     assert {"sound", "problem", "each_round", "previous", "budget_micro"} <= found
     assert {name for name in found if f"`{name}`" not in described} == set()
-    contracts = (docs / "ledger.md").read_text(encoding="utf-8")
+    contracts = (docs / "explanation" / "ledger.md").read_text(encoding="utf-8")
     assert {name for name in job.contracts[0].to_dict() if f"`{name}`" not in contracts} == set()
     assert {kind for kind in entries.KINDS if f"| `{kind}` |" not in contracts} == set()

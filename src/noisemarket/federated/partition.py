@@ -18,8 +18,8 @@ once, because the owners' wishes for a class never add up to the images there ar
 
 Every loop has a bound: nothing is drawn again until it fits. Where Newton's method stops early
 (few owners, beta far below 0.05) the last step makes all classes add up. The bias that is left,
-measured in docs/data.md, is the constraint's own: few owners cannot be as uneven as a small beta
-asks, and one owner holds everything.
+measured in docs/explanation/data.md, is the constraint's own: few owners cannot be as uneven as a
+small beta asks, and one owner holds everything.
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ the later the longer it is, so speeds are compared at three lengths.
 The paper shows two figures and states its results in words only. We play its game twice: as
 printed (`paper`: both sides move at once, first Q-values 0), and as its workflow means it
 (`market`: the owner offers, the curator quotes, both sign or nothing is traded; the privacy loss
-has its sign mended). Both play on the paper's printed loss surface. docs/paper.md says where and
-why the two differ.
+has its sign corrected). Both play on the paper's printed loss surface.
+docs/explanation/paper.md says where the two differ, and why.
 
 """
 
@@ -56,7 +56,7 @@ blind to the fact that an unpaid offer is never signed: it trades nothing, ever.
 **Played and signed.** Q-learning never stops exploring (10 % of its moves are random), so what it
 *plays* lags behind what it has *learned*. Contracts are read from each pair's usual deal, which
 leaves the exploration out; the figures show play. Which learner looks better depends on that choice
-and on the learning rate (docs/learning.md has the sweep).
+and on the learning rate (docs/explanation/learning.md has the sweep).
 
 **Adaptation.** The paper says that its learners adapt to changing preferences and shows no
 experiment. Here all privacy costs change at once, half-way through a run of twice the length.
