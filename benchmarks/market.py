@@ -24,7 +24,6 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import settlement, store
 from noisemarket.ledger.keys import KeyPair
@@ -34,6 +33,7 @@ from noisemarket.market.job import _Market
 from noisemarket.market.parties import Curator, Owner
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
+from noisemarket.training.local_engine import LocalEngine
 
 TRAINING, ACCOUNT, NEGOTIATION = "training and testing", "privacy account, checkpoints", "game"
 KEYS, SIGNING, CHECKS, LEDGER, REST = (

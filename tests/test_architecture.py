@@ -37,6 +37,7 @@ ROOMS_BELOW: dict[str, set[str]] = {
 ROOMS_BELOW["privacy"] = {"errors", "files"}
 ROOMS_BELOW["federated"] = {"cores", "errors", "files", "privacy", "registry"}
 ROOMS_BELOW["ledger"] = {"errors", "files", "registry"}
+ROOMS_BELOW["owner"] = {"errors", "federated", "files", "game", "learning", "ledger", "privacy"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
 ROOMS_BELOW["calibration"] = {*ROOMS_BELOW}
 ROOMS_BELOW["audit"] = {

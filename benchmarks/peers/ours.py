@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.federated.engine import Job
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.model import CNN, ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
 from noisemarket.federated.rounds import aggregate
+from noisemarket.training.local_engine import LocalEngine
 from peers import common
 
 

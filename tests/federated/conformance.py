@@ -30,7 +30,6 @@ import pytest
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
@@ -40,6 +39,7 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.training import Order
+from noisemarket.training.local_engine import LocalEngine
 
 SIZES = (5, 60, 30, 45)
 SIGMA = (0.1, 0.2, 0.0, 0.3)

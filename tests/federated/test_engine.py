@@ -23,12 +23,12 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated import engine as engines
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper, Protection, Sharded
 from noisemarket.federated.rounds import screen
 from noisemarket.privacy.noise import add_noise
+from noisemarket.training.local_engine import LocalEngine
 
 SIZES = (5, 120, 30, 45)  # uneven
 
@@ -291,7 +291,7 @@ import sys, time
 import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
-from noisemarket.federated.local_engine import LocalEngine
+from noisemarket.training.local_engine import LocalEngine
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded

@@ -378,9 +378,10 @@ class TestCheckpoint:
 
     def test_it_keeps_what_the_caller_puts_in(self, tmp_path: Path) -> None:
         checkpoint, state = Checkpoint(tmp_path / "c.npz", "abc"), fresh()
+        state.job = "a job"
 
         def inspect(number, weights, uploads):  # type: ignore[no-untyped-def]
-            state.extra = {"sums": [0.1, number], "who": "the market"}
+            state.inspector = {"sums": [0.1, number], "who": "the market"}
             return {2: "no contract"}
 
         rounds = train(
@@ -389,7 +390,10 @@ class TestCheckpoint:
         results = [next(rounds), next(rounds)]
         loaded = checkpoint.load()
         assert loaded is not None
-        assert loaded.extra == {"sums": [0.1, 1], "who": "the market"}
+        assert (loaded.job, loaded.inspector) == (
+            "a job",
+            {"sums": [0.1, 1], "who": "the market"},
+        )
         assert loaded.results == results
 
     def test_the_job_is_known_before_anything_is_charged(self, tmp_path: Path) -> None:

@@ -21,7 +21,6 @@ import pytest
 from tests.flower.market_common import write_pictures
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.rounds import State, train
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd, toml_lines
 from noisemarket.flower.guard import marked
@@ -33,6 +32,7 @@ from noisemarket.privacy.journal import read_journal
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import dump_scenario, load_scenario
 from noisemarket.training import Order, order, read_contracts
+from noisemarket.training.local_engine import LocalEngine
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 NAMES = ["0", "1", "2"]

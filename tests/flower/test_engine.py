@@ -17,8 +17,7 @@ from tests.flower.conftest import JOB, NAMES, Node, ProcessGrid, small
 from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.local_engine import seeded
-from noisemarket.federated.model import CNN
+from noisemarket.federated.model import CNN, seeded
 from noisemarket.flower.client import cnn, owner_app
 from noisemarket.flower.engine import FlowerEngine
 from noisemarket.flower.owner import OwnerFolder

@@ -15,12 +15,13 @@ from tests.flower.conftest import JOB, NAMES, make_order, small
 from torch import nn
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.local_engine import LocalEngine, first_weights
+from noisemarket.federated.model import first_weights
 from noisemarket.flower.client import owner_app
 from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
 from noisemarket.flower.server import deal
 from noisemarket.privacy.journal import read_journal
 from noisemarket.training import Order
+from noisemarket.training.local_engine import LocalEngine
 
 Config = dict[str, Any]
 

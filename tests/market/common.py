@@ -12,7 +12,7 @@ import torch
 from tests import tiny_images
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
-from noisemarket.federated.local_engine import seeded
+from noisemarket.federated.model import seeded
 from noisemarket.federated.protections import Records, Upload
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger

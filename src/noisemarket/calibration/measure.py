@@ -19,13 +19,13 @@ from noisemarket.calibration.grid import Setting
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.plain import finite
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population
 from noisemarket.training import Order, one_sigma, order
+from noisemarket.training.local_engine import LocalEngine
 
 
 def simulated(scenario: Scenario) -> Scenario:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from noisemarket.errors import BadInput, MissingExtra
 
 try:
@@ -141,6 +144,26 @@ class FlatModel:
         self.module.train()
         right = int((out.argmax(1) == labels).sum())
         return right, float(functional.cross_entropy(out, labels, reduction="sum"))
+
+
+def first_weights(model: ModelMaker, seed: int) -> NDArray[np.float64]:
+    """The parameters that a model starts from, flat."""
+    return seeded(model, seed).weights.numpy().astype(np.float64)
+
+
+def seeded(model: ModelMaker, seed: int) -> FlatModel:
+    """A model as every worker makes it, also where its parameters are drawn and not trained."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return FlatModel(model())
+
+
+def tensor(images: NDArray[np.float32]) -> torch.Tensor:
+    """Images that are ready for a model, laid out as its convolutions run fastest."""
+    ready = torch.from_numpy(images)
+    if ready.dim() == 4:
+        ready = ready.contiguous(memory_format=torch.channels_last)
+    return ready
 
 
 def shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:

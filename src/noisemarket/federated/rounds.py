@@ -83,19 +83,21 @@ class State:
     """Where training stands: the next round, the global model and the average of the models, and
     what the rounds so far came to.
 
-    ``extra`` is the caller's: plain values for JSON, which a checkpoint keeps and gives back.
+    ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
+    from: plain values for JSON.
     """
 
     round_number: int
     weights: Weights
     averaged: Weights
     results: list[RoundResult] = field(default_factory=list)
-    extra: Any = None
+    job: str = ""
+    inspector: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def first(cls, weights: Weights) -> State:
+    def first(cls, weights: Weights, job: str = "") -> State:
         """Before the first round."""
-        return cls(0, weights.copy(), weights.copy())
+        return cls(0, weights.copy(), weights.copy(), job=job)
 
 
 def train(
@@ -252,7 +254,7 @@ class Checkpoint:
             weights=state.weights,
             averaged=state.averaged,
             results=json.dumps([result.to_dict() for result in state.results]),
-            extra=json.dumps(state.extra),
+            extra=json.dumps({"job": state.job, **state.inspector}),
         )
 
     def load(self) -> State | None:
@@ -265,9 +267,11 @@ class Checkpoint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
                 results = [read_result(line) for line in json.loads(str(saved["results"]))]
                 number = int(saved["round_number"])
-                extra = json.loads(str(saved["extra"]))
-                return State(number, saved["weights"], saved["averaged"], results, extra)
-        except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
+                models = saved["weights"], saved["averaged"]
+                inspector = dict(json.loads(str(saved["extra"])))
+                job = str(inspector.pop("job", ""))
+                return State(number, *models, results, job, inspector)
+        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
 
 

@@ -36,7 +36,6 @@ from noisemarket.flower.owner import (
 )
 
 if TYPE_CHECKING:
-    import torch
     from torch import nn
 
     from noisemarket.federated.model import FlatModel
@@ -178,7 +177,7 @@ class _Training:
     def __init__(self, owner: OwnerFolder, terms: Terms, models: Models) -> None:
         import torch
 
-        from noisemarket.federated.local_engine import seeded
+        from noisemarket.federated.model import seeded, tensor
         from noisemarket.federated.protections import PROTECTIONS, Records
 
         torch.set_num_threads(1)
@@ -213,16 +212,6 @@ class _Training:
 
         neighbours = Neighbours.named(self.terms.neighbours)
         return self.protection.sensitivity(len(self.model), len(self.records), neighbours)
-
-
-def tensor(images: NDArray[np.float32]) -> torch.Tensor:
-    """Images that are ready for the model, laid out as its convolutions like them best."""
-    import torch
-
-    made = torch.from_numpy(images)
-    if made.dim() == 4:
-        made = made.contiguous(memory_format=torch.channels_last)
-    return made
 
 
 def _weights(message: Message) -> NDArray[np.float32]:

@@ -15,10 +15,10 @@ import numpy as np
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.local_engine import first_weights, seeded
+from noisemarket.federated.model import first_weights, seeded, tensor
 from noisemarket.federated.protections import Upload
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from noisemarket.flower.client import WEIGHTS, tensor
+from noisemarket.flower.client import WEIGHTS
 from noisemarket.flower.nodes import Nodes, Traffic
 
 if TYPE_CHECKING:

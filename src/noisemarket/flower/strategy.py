@@ -8,6 +8,7 @@ ones averaged, every round recorded, and at the end each contract is verified an
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from logging import getLogger
@@ -18,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
-from noisemarket.federated.engine import Weights
+from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.rounds import Checkpoint, State, aggregate, screen
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
 from noisemarket.flower.api import (
     Array,
     ArrayRecord,
@@ -45,6 +46,8 @@ except ModuleNotFoundError as missing:
     raise MissingExtra("The Flower strategy", "flower") from missing
 
 CHECKPOINT = "checkpoint.npz"
+NOT_TESTED = Score(math.nan, math.nan)
+"""The score of a round here: it is Flower that tests the global model, by ``evaluate_fn``."""
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 
@@ -163,12 +166,14 @@ class ContractedFedAvg(Strategy):
         good = {place: upload for place, upload in good.items() if place not in refused}
         moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))
         weights = model.weights(moved)
-        done = {"delivered": sorted(good), "refused": sorted(refused.items())}
-        rounds = [*at.state.extra["rounds"], done]
-        extra = {"watch": at.watch.state(), "rounds": rounds}
-        at.state = State(server_round, weights, weights, extra=extra)
+        done = RoundResult(
+            server_round, NOT_TESTED, None, 0.0, len(good), tuple(sorted(refused.items())),
+            tuple(sorted(good)),
+        )  # fmt: skip
+        results = [*at.state.results, done]
+        at.state = State(server_round, weights, weights, results, self._job, at.watch.state())
         self._checkpoint.save(at.state)
-        self._record(server_round, done)
+        self._record(done)
         return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
 
     def configure_evaluate(
@@ -196,16 +201,13 @@ class ContractedFedAvg(Strategy):
         model = _Model(arrays)
         first, state = model.weights(arrays), self._checkpoint.load()
         if state is None:
-            state = State.first(first)
-            state.extra = {"watch": None, "rounds": []}
+            state = State.first(first, self._job)
         if state.weights.shape != first.shape:
             raise BadInput("initial_arrays", first.size, "is not the model of this job's folder.")
-        for number, done in enumerate(state.extra["rounds"], start=1):
-            self._record(number, done)
+        for done in state.results:
+            self._record(done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
-        watch = UploadInspector(
-            self.contracts, alarm, self.rounds, self._accuse, state.extra["watch"]
-        )
+        watch = UploadInspector(self.contracts, alarm, self.rounds, self._accuse, state.inspector)
         line = Nodes(grid, self._names, self._job, timeout=timeout, insecure=self._insecure)
         return _Running(model, state, watch, line)
 
@@ -232,17 +234,15 @@ class ContractedFedAvg(Strategy):
     def _accuse(self, place: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
         _log(f"Owner {self._names[place]}, round {number}: {reason}; refused.")
 
-    def _record(self, number: int, done: Mapping[str, Any]) -> None:
+    def _record(self, done: RoundResult) -> None:
         """Put a round on the ledger. Who was asked for it has paid for it."""
-        delivered, refused = done["delivered"], done["refused"]
-        asked = {*delivered, *(place for place, _ in refused)}
-        costs = {place: self.contracts[place].rho_per_round for place in asked}
-        lines = entries_of_round(self.contracts, number, delivered, refused, costs)
+        costs = {place: self.contracts[place].rho_per_round for place in done.asked}
+        lines = entries_of_round(self.contracts, done.number, done.delivered, done.refused, costs)
         self._ledger.append(lines)
 
     def _verdicts(self, at: _Running) -> list[Verdict]:
         """What is found about each contract, from all its rounds."""
-        rounds = ((done["delivered"], done["refused"]) for done in at.state.extra["rounds"])
+        rounds = ((done.delivered, done.refused) for done in at.state.results)
         return verdicts(self.contracts, rounds, at.watch)
 
 

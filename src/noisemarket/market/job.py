@@ -18,7 +18,6 @@ import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine, Weights
-from noisemarket.federated.local_engine import LocalEngine
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import (
     Checkpoint,
@@ -64,6 +63,7 @@ from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order, order
+from noisemarket.training.local_engine import LocalEngine
 
 AT_ONCE = 200
 """Contracts that are signed before they are recorded together."""
@@ -199,9 +199,8 @@ class _Market:
         """Where training stands, if it is this job's."""
         state = checkpoint.load()
         if state is None:
-            state = made.start()
-            state.extra = {"job": card.job}
-        elif state.extra.get("job") != card.job:
+            state = made.start(card.job)
+        elif state.job != card.job:
             raise BadInput("checkpoint", str(checkpoint.path), f"is not of the job in {JOB}.")
         return state
 
@@ -279,11 +278,11 @@ class _Market:
             findings.append(Accused(contracts[owner].owner, number, reason, evidence))
 
         market, rounds = self._scenario.market, made.plan.rounds
-        watcher = UploadInspector(contracts, market.false_alarm, rounds, report, state.extra)
+        watcher = UploadInspector(contracts, market.false_alarm, rounds, report, state.inspector)
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = watcher.inspect(number, weights, uploads)
-            state.extra |= watcher.state()
+            state.inspector = watcher.state()
             return refused
 
         def present(number: int) -> Sequence[int]:

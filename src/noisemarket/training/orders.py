@@ -17,8 +17,7 @@ from numpy.typing import ArrayLike
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.engine import Job, digest
-from noisemarket.federated.local_engine import check_sendable, first_weights
-from noisemarket.federated.model import CNN, ModelMaker
+from noisemarket.federated.model import CNN, ModelMaker, first_weights
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
 from noisemarket.federated.rounds import State, TrainingPlan
@@ -29,6 +28,7 @@ from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.schema import TrainingSection
+from noisemarket.training.local_engine import check_sendable
 
 if TYPE_CHECKING:
     from torch import nn
@@ -45,9 +45,9 @@ class Order:
     fingerprint: str
     names: tuple[str, ...] = ()
 
-    def start(self) -> State:
-        """Where training starts."""
-        return State.first(first_weights(self.job.model, self.job.seed))
+    def start(self, job: str = "") -> State:
+        """Where training starts; ``job`` is its name in the market."""
+        return State.first(first_weights(self.job.model, self.job.seed), job)
 
     def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
         """What each owner has given up by this account, under its own name."""

@@ -13,8 +13,7 @@ from numpy.typing import ArrayLike
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.engine import Weights
-from noisemarket.federated.local_engine import LocalEngine, seeded
-from noisemarket.federated.model import ModelMaker
+from noisemarket.federated.model import ModelMaker, seeded
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import (
@@ -26,12 +25,13 @@ from noisemarket.federated.rounds import (
     check_charges,
 )
 from noisemarket.federated.rounds import train as rounds_of
-from noisemarket.federated.worker import leave_unless_main
+from noisemarket.owner.worker import leave_unless_main
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.plain import finite
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
+from noisemarket.training.local_engine import LocalEngine
 from noisemarket.training.orders import Order, given_partition, order
 from noisemarket.training.sigmas import given_sigma
 

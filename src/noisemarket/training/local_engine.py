@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.model import FlatModel, ModelMaker
+from noisemarket.federated.model import first_weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
+from noisemarket.owner.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
 
 _TEST_BATCH = 1000
 _LOOK_EVERY = 0.2  # seconds between two looks at whether to stop
@@ -244,20 +244,6 @@ def check_sendable(field: str, value: object) -> None:
             "cannot be sent to worker processes: give a class or function from the top level of a "
             "file, or functools.partial of one; no lambda and nothing defined inside a function.",
         ) from None
-
-
-def first_weights(model: ModelMaker, seed: int) -> Weights:
-    """The parameters that a model starts from, flat."""
-    return seeded(model, seed).weights.numpy().astype(np.float64)
-
-
-def seeded(model: ModelMaker, seed: int) -> FlatModel:
-    """A model as every worker makes it, also where its parameters are drawn and not trained."""
-    import torch  # only here: without it, the imports above say which extra is missing
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return FlatModel(model())
 
 
 @contextmanager

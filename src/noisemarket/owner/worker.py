@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import at_model
-from noisemarket.federated.model import FlatModel, ModelMaker
+from noisemarket.federated.model import FlatModel, ModelMaker, tensor
 from noisemarket.federated.protections import Protection, Records
 from noisemarket.privacy.noise import Diverged, NoiseSource
 
@@ -113,12 +113,6 @@ def _set_up(brief: WorkerConfig) -> Callable[[str, int, int], Any]:
 
     def view(name: str) -> NDArray[Any]:
         return opened[name][1]  # the memory beside it stays mapped as long as this function lives
-
-    def tensor(images: NDArray[np.float32]) -> torch.Tensor:
-        made = torch.from_numpy(images)
-        if made.dim() == 4:
-            made = made.contiguous(memory_format=torch.channels_last)
-        return made
 
     kept: dict[int, Records] = {}
 
