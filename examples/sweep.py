@@ -23,7 +23,7 @@ OPTIMISM = (0.0, 0.5, 1.0, 2.0)
 def outcome(learner: str, **settings: float) -> tuple[float, float, float]:
     """Share of owners that sign, and the curator's gain by contract and in the late play."""
     result = nm.negotiate(
-        nm.Scenario.from_preset("market", surface="printed", **settings), learner=learner
+        nm.Scenario.from_preset("market", surface="printed", **settings), mechanism=learner
     )
     assert result.agreement.trace is not None
     played = result.agreement.trace.curator_reward

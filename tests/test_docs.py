@@ -175,7 +175,7 @@ def test_every_rule_is_documented(name: str) -> None:
 
 
 def test_every_field_of_the_json_is_documented() -> None:
-    summary = negotiate(Scenario.from_preset("market", owners=2), learner="uniform").summary()
+    summary = negotiate(Scenario.from_preset("market", owners=2), mechanism="uniform").summary()
     described = section(DOCS / "reference" / "scenario.md", "JSON")
     inner = [field.name for kind in (Tally, Recovery) for field in fields(kind)]
     for key in [*summary, *inner, *COLUMNS]:
@@ -304,7 +304,7 @@ def test_the_readme_shows_what_negotiate_prints() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETTLED)
 def test_the_readme_has_the_figures_of_the_mechanisms(name: str) -> None:
-    result = negotiate(Scenario.from_preset("market"), learner=name).learned
+    result = negotiate(Scenario.from_preset("market"), mechanism=name).learned
     rows = table_rows(ROOT / "README.md", "Mechanisms")
     shown = [float(cell) for cell in rows[name][1:4]]
     expected = [result.mean_saving, result.mean_payment, result.curator_gain]
@@ -316,7 +316,7 @@ def test_the_readme_has_the_recoveries() -> None:
     lines = read(ROOT / "README.md").splitlines()
     scenario = load_scenario(EXAMPLES / "changing.toml")
     for learner, title in (("dypp", "DyPP"), ("phc", "plain"), ("q_learning", "Q-learning")):
-        result = negotiate(scenario, learner=learner)
+        result = negotiate(scenario, mechanism=learner)
         (row,) = (line for line in lines if re.match(rf"\| {title}.*never", line))
         cells = [recovered(recovery) for recovery in result.recoveries]
         assert f"| {' | '.join(cells)} | {result.learned.curator_gain:.3f} |" in row

@@ -2,7 +2,7 @@
 differential-privacy noise to the curator, by contract.
 
     import noisemarket as nm
-    result = nm.negotiate(nm.Scenario.from_preset("market", owners=50), learner="dypp")
+    result = nm.negotiate(nm.Scenario.from_preset("market", owners=50), mechanism="dypp")
     print(result.summary())
 
     trained = nm.train(nm.Scenario.from_preset("market"), sigma=0.1)  # needs the extra fl

@@ -12,7 +12,7 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
 from noisemarket.mechanisms.mechanism import Agreement, Progress, RunOptions
 from noisemarket.mechanisms.tally import Tally, tally
@@ -50,7 +50,7 @@ class Negotiation:
         key = (name, phase % len(self.environment.phases))
         if key not in self._exact:
             environment = self.environment.only(phase)
-            exact = mechanism(name).run(environment, task(self.scenario))
+            exact = find_mechanism(name).run(environment, task(self.scenario))
             self._exact[key] = tally(environment, exact.contracts, self.agreement.done)
         return self._exact[key]
 
@@ -83,7 +83,7 @@ class Negotiation:
         curator = _mean(self.agreement.curator_exploitability)
         return {
             "preset": self.scenario.preset,
-            "learner": self.scenario.learner,
+            "mechanism": self.scenario.mechanism,
             "owners": len(self.environment),
             "iterations": self.scenario.learning.iterations,
             "seed": self.scenario.seed,
@@ -108,6 +108,7 @@ class Negotiation:
 def negotiate(
     scenario: Scenario | None = None,
     *,
+    mechanism: str | None = None,
     learner: str | None = None,
     threads: int | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -115,13 +116,15 @@ def negotiate(
 ) -> Negotiation:
     """Play a scenario's game: ``negotiate(Scenario.from_preset("market")).summary()``.
 
-    ``learner`` overrides the scenario's. ``watch`` hears of every batch of owners that is done;
-    when ``stop`` returns True the run ends early and keeps what is finished.
+    ``mechanism`` (earlier: ``learner``) overrides the scenario's. ``watch`` hears of every batch
+    of owners that is done; when ``stop`` returns True the run ends early and keeps finished owners.
     """
     scenario = scenario or Scenario.from_preset("market")
-    if learner is not None:
-        scenario = scenario.model_copy(update={"learner": learner})
-    chosen = mechanism(scenario.learner)
+    if mechanism is not None and learner is not None:
+        raise BadInput("learner", learner, "is the earlier name of mechanism: give only one.")
+    name = mechanism or learner or scenario.mechanism
+    scenario = scenario.model_copy(update={"mechanism": name})
+    chosen = find_mechanism(name)
     environment = scenario.environment()
     agreement = chosen.run(environment, task(scenario, threads, watch, stop))
     return Negotiation(scenario, environment, agreement)

@@ -229,7 +229,7 @@ def test_a_finished_grid_is_only_fitted(
     assert list(read_surface(tmp_path / "r" / "own.toml").gamma) == summary["gamma"]
     with pytest.raises(SystemExit):
         main(["negotiate", "--set", "surface=r/own.toml", "--set", "owners=2", "--json",
-              "--learner", "uniform", "--out", "n"])  # fmt: skip
+              "--mechanism", "uniform", "--out", "n"])  # fmt: skip
     assert json.loads(capsys.readouterr().out)["mean_quality"] < 90
 
 

@@ -17,7 +17,7 @@ from noisemarket.scenario import load_scenario
 
 SMALL = ["--set", "owners=6", "--set", "iterations=400"]
 REQUIRED = {
-    "preset", "learner", "owners", "iterations", "seed", "mean_saving", "mean_payment",
+    "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",
     "mean_owner_payoff", "curator_gain", "signed_share", "converged_at", "equilibrium",
     "first_best", "exploitability",
 }  # fmt: skip
@@ -95,7 +95,9 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["negotiate", "--set", "nonsense=1"], "nonsense = 1: unknown key"),
         (["negotiate", "--set", "owners"], "key=value"),
         (["negotiate", "--set", "surface=moon"], "surface = moon"),
-        (["negotiate", "--learner", "nobody"], "learner = nobody"),
+        (["negotiate", "--mechanism", "nobody"], "mechanism = nobody"),
+        (["negotiate", "--learner", "nobody"], "mechanism = nobody"),
+        (["compare", "--learners", "dypp,dypp"], "--mechanisms"),
         (["negotiate", "--preset", "moon"], "preset = moon"),
         (["negotiate", "--threads", "0"], "--threads = 0"),
         (["negotiate", "--seed", "-3"], "seed = -3"),
@@ -104,7 +106,7 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["negotiate", "--contracts", "no/such/folder.csv"], "--contracts"),
         (["negotiate", "--set", 'privacy_cost={distribution="x"}'], "privacy_cost.distribution"),
         (["negotiate", "--set", "file=missing.csv"], "missing.csv"),
-        (["compare", "--learners", "dypp,dypp"], "--learners"),
+        (["compare", "--mechanisms", "dypp,dypp"], "--mechanisms"),
         (["reproduce", "--page", "no/such/page.md", "--out", "r"], "--page"),
         (["reproduce", "--seeds", "1", "--out", "r"], "--seeds"),
         (["negotiate", "--frobnicate"], "--frobnicate"),
@@ -234,7 +236,7 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
         "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
         '[[changes]]\nat = 3000\nwho = "curator"\nset = { quality_weight = 0.3 }\n'
     )
-    done = call("compare", "s.toml", "--learners", "dypp,q_learning", "--out", "r", "--json",
+    done = call("compare", "s.toml", "--mechanisms", "dypp,q_learning", "--out", "r", "--json",
                 cwd=tmp_path)  # fmt: skip
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["mechanisms"]

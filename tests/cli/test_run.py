@@ -303,7 +303,7 @@ def test_a_run_goes_on_with_its_engine(
         raise Interrupted("stopped.")
 
     monkeypatch.setattr(command_run, "_over_flower", stopped)
-    given = [*words(images, learner="dypp", iterations=400), "--engine", "flower", "--out", "r"]
+    given = [*words(images, mechanism="dypp", iterations=400), "--engine", "flower", "--out", "r"]
     for arguments in (given, ["run", "--resume", "r"], ["run", "--resume", "r"]):
         code, _, said = here(monkeypatch, capsys, *arguments)
         assert (code, "go on with --resume r" in said) == (130, True)
@@ -372,7 +372,7 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 
         (["--workers", "0"], "--workers"),
         (["--threads", "0"], "--threads"),
         (["--preset", "other"], "preset"),
-        (["--learner", "nobody"], "nobody"),
+        (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
         (["--set", 'faults=[{owner="nobody", kind="nan"}]'], "faults.owner = nobody"),
         (["--set", "owners=13"], "120 images suffice for 12 owners"),
@@ -418,7 +418,7 @@ def test_what_is_found_later_is_one_sentence_too(
         (["--resume", "damaged"], "cannot be read"),
         (["--resume", "run", "--set", "rounds=3"], "give no scenario, setting"),
         (["--resume", "run", "--seed", "3"], "give no scenario, setting"),
-        (["--resume", "run", "--learner", "dypp"], "give no scenario, setting"),
+        (["--resume", "run", "--mechanism", "dypp"], "give no scenario, setting"),
         (["--resume", "run", "--preset", "paper"], "give no scenario, setting"),
         (["--resume", "run", "--out", "x"], "give no scenario, setting"),
         (["--resume", "run", "--full"], "give no scenario, setting"),

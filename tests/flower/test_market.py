@@ -489,7 +489,7 @@ def test_an_owner_that_dies_in_training_is_missing_and_not_paid_in_full(tmp_path
 
 def test_what_cannot_be_played_by_messages_is_refused_first(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    scenario = make_scenario(folder, learner="equilibrium")
+    scenario = make_scenario(folder, mechanism="equilibrium")
     grid = ProcessGrid({})
     with pytest.raises(BadInput, match="not played by messages"):
         hold(grid, scenario, folder)

@@ -291,8 +291,8 @@ class TestARuleOfOnesOwn:
     def test_it_can_be_negotiated_with(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setitem(mechanisms.MECHANISMS, "exp3", Learned("exp3"))
         scenario = Scenario.from_preset("market", owners=2, J=3, K=2, iterations=100)
-        summary = negotiate(scenario, learner="exp3", threads=1).summary()
-        assert summary["learner"] == "exp3"
+        summary = negotiate(scenario, mechanism="exp3", threads=1).summary()
+        assert summary["mechanism"] == "exp3"
         assert summary["complete"] is True
 
     def test_it_passes_the_whole_suite(self) -> None:

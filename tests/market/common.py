@@ -32,7 +32,7 @@ def write_images(folder: Path, train: int = 120, test: int = 40) -> Path:
 def settings(images: Path, **more: Any) -> dict[str, Any]:
     """What makes the market small. The equilibrium needs no play, and has everybody trade."""
     return {
-        "learner": "equilibrium",
+        "mechanism": "equilibrium",
         "owners": OWNERS,
         "rounds": ROUNDS,
         "channels": (4, 8),

@@ -20,7 +20,7 @@ from noisemarket.game.outcomes import Outcomes
 from noisemarket.game.sides import SLACK
 from noisemarket.learning.batch import play_batch
 from noisemarket.learning.rules import RULES
-from noisemarket.mechanisms import MECHANISMS, mechanism
+from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Agreement, Progress, Trace
@@ -80,7 +80,7 @@ CASES = [
 def negotiated(scenario: str, name: str) -> Negotiation:
     preset, settings = SCENARIOS[scenario]
     scenario = Scenario.from_preset(preset, surface="printed", **settings)
-    return negotiate(scenario, learner=name, threads=2)
+    return negotiate(scenario, mechanism=name, threads=2)
 
 
 def curator_gains(result: Negotiation) -> FloatArray:
@@ -136,7 +136,7 @@ class TestEveryMechanism:
         seen: list[Progress] = []
         short = {**settings, "iterations": 20, "changes": []}
         result = negotiate(
-            Scenario.from_preset(preset, **short), learner=name, threads=2, watch=seen.append
+            Scenario.from_preset(preset, **short), mechanism=name, threads=2, watch=seen.append
         )
         told = np.zeros(len(result.environment), dtype=int)
         for progress in seen:
@@ -189,7 +189,7 @@ class TestEveryVoluntaryMechanismOfTheSignedMarket:
 def test_a_menu_that_makes_no_sense_is_refused(scenario: str, told: str) -> None:
     preset, settings = SCENARIOS[scenario]
     with pytest.raises(BadInput, match=told):
-        negotiate(Scenario.from_preset(preset, **settings), learner="pain_fl")
+        negotiate(Scenario.from_preset(preset, **settings), mechanism="pain_fl")
 
 
 @pytest.mark.parametrize("scenario", SIGNED)
@@ -229,7 +229,7 @@ class TestTheMarket:
     def test_everybody_trades_in_equilibrium(self) -> None:
         # The oracle's values are tested on their own; here, that the mechanism hands them through.
         scenario = Scenario.from_preset("market", surface="printed", owners=1, privacy_cost=1.0)
-        contracts = negotiate(scenario, learner="equilibrium").agreement.contracts
+        contracts = negotiate(scenario, mechanism="equilibrium").agreement.contracts
         assert (contracts.saving[0], contracts.payment[0]) == (7, 27)  # 0.35 for 13.5
         assert contracts.signed[0]
 
@@ -243,10 +243,12 @@ class TestTheMarket:
         assert {MECHANISMS[name].rule for name in LEARNED} == set(RULES)  # type: ignore[attr-defined]
 
     def test_an_unknown_mechanism_is_refused(self) -> None:
-        with pytest.raises(BadInput, match=r"learner = auction: choose one of: dypp, .*first_best"):
-            mechanism("auction")
+        with pytest.raises(
+            BadInput, match=r"mechanism = auction: choose one of: dypp, .*first_best"
+        ):
+            find_mechanism("auction")
         with pytest.raises(BadInput, match="auction"):
-            negotiate(Scenario.from_preset("market", owners=1), learner="auction")
+            negotiate(Scenario.from_preset("market", owners=1), mechanism="auction")
 
     def test_each_says_what_it_must_know(self) -> None:
         assert MECHANISMS["dypp"].knows == "nothing private"
@@ -277,9 +279,9 @@ class TestRelabelling:
         self, name: str, tmp_path: Path
     ) -> None:
         rows, order = OWNERS.splitlines()[1:], [3, 5, 0, 4, 2, 1]
-        one = negotiate(self.of_rows(tmp_path, rows), learner=name).agreement
+        one = negotiate(self.of_rows(tmp_path, rows), mechanism=name).agreement
         other = self.of_rows(tmp_path, [rows[i] for i in order])
-        moved = negotiate(other, learner=name).agreement
+        moved = negotiate(other, mechanism=name).agreement
         for part in ("saving", "payment", "signed"):
             expected = getattr(one.contracts, part)[order]
             np.testing.assert_array_equal(getattr(moved.contracts, part), expected)
@@ -292,7 +294,7 @@ class TestRelabelling:
     @pytest.mark.parametrize("name", [*LEARNED, "equilibrium", "first_best"])
     def test_newcomers_do_not_disturb_the_others(self, name: str) -> None:
         few, many = (
-            negotiate(Scenario.from_preset("market", owners=n, iterations=500), learner=name)
+            negotiate(Scenario.from_preset("market", owners=n, iterations=500), mechanism=name)
             for n in (5, 60)
         )
         for part in ("saving", "payment", "signed"):
@@ -305,7 +307,7 @@ class TestRelabelling:
 class TestEveryLearner:
     def test_its_trace_says_how_the_play_went(self, name: str) -> None:
         scenario = Scenario.from_preset("market", owners=9, iterations=330, trace_every=100)
-        agreement = negotiate(scenario, learner=name).agreement
+        agreement = negotiate(scenario, mechanism=name).agreement
         trace = agreement.trace
         assert trace is not None
         assert trace.iteration.tolist() == [100, 200, 300, 330]
@@ -326,7 +328,7 @@ class TestEveryLearner:
     def test_a_longer_negotiation_begins_like_a_shorter_one(self, name: str) -> None:
         short, long = (
             negotiate(
-                Scenario.from_preset("market", owners=7, iterations=length), learner=name
+                Scenario.from_preset("market", owners=7, iterations=length), mechanism=name
             ).agreement.trace
             for length in (400, 900)
         )
@@ -360,7 +362,7 @@ class TestEveryLearner:
     def test_stopped_at_once_it_has_done_nothing(self, name: str) -> None:
         result = negotiate(
             Scenario.from_preset("market", owners=40, iterations=50),
-            learner=name, threads=1, stop=lambda: True,
+            mechanism=name, threads=1, stop=lambda: True,
         )  # fmt: skip
         assert not result.agreement.complete
         assert not result.agreement.done.any()
@@ -371,10 +373,10 @@ class TestEveryLearner:
 
     def test_stopped_midway_it_keeps_what_is_finished(self, name: str) -> None:
         scenario = Scenario.from_preset("market", owners=64, iterations=300)
-        whole = negotiate(scenario, learner=name)
+        whole = negotiate(scenario, mechanism=name)
         finished: list[int] = []
         part = negotiate(
-            scenario, learner=name, threads=1,
+            scenario, mechanism=name, threads=1,
             watch=lambda progress: finished.append(progress.done),
             stop=lambda: len(finished) >= 3,
         )  # fmt: skip
@@ -548,7 +550,7 @@ def changed(learner: str, change: dict[str, Any], **settings: object) -> Negotia
         changes=[{"at": 4_000, **change}],
         **settings,
     )
-    return negotiate(scenario, learner=learner)
+    return negotiate(scenario, mechanism=learner)
 
 
 class TestChangingPreferences:
@@ -607,7 +609,7 @@ class TestChangingPreferences:
 
 
 REQUIRED = {
-    "preset", "learner", "owners", "iterations", "seed", "mean_saving", "mean_payment",
+    "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",
     "mean_owner_payoff", "curator_gain", "signed_share", "converged_at", "equilibrium",
     "first_best", "exploitability",
 }  # fmt: skip
@@ -625,7 +627,7 @@ class TestTheSummary:
             assert set(summary[exact]) >= FIGURES  # type: ignore[arg-type]
         again = json.loads(json.dumps(summary, allow_nan=False))
         assert again == summary
-        assert summary["learner"] == name
+        assert summary["mechanism"] == name
         assert summary["preset"] == result.scenario.preset
         assert summary["owners"] == len(result.environment)
         assert summary["complete"] is True
@@ -651,10 +653,16 @@ class TestTheSummary:
         assert set(one) >= {"iterations", "saving_before", "saving_after"}
 
     def test_the_learner_given_overrides_the_scenarios(self) -> None:
-        scenario = Scenario.from_preset("market", owners=2, iterations=20, learner="greedy")
-        assert negotiate(scenario).summary()["learner"] == "greedy"
-        assert negotiate(scenario, learner="uniform").summary()["learner"] == "uniform"
-        assert scenario.learner == "greedy"
+        scenario = Scenario.from_preset("market", owners=2, iterations=20, mechanism="greedy")
+        assert negotiate(scenario).summary()["mechanism"] == "greedy"
+        assert negotiate(scenario, mechanism="uniform").summary()["mechanism"] == "uniform"
+        assert scenario.mechanism == "greedy"
+
+    def test_the_earlier_name_of_the_argument(self) -> None:
+        scenario = Scenario.from_preset("market", owners=2)
+        assert negotiate(scenario, learner="uniform").scenario.mechanism == "uniform"
+        with pytest.raises(BadInput, match="give only one"):
+            negotiate(scenario, learner="uniform", mechanism="no_dp")
 
     def test_the_public_names_are_these(self) -> None:
         assert noisemarket.negotiate is negotiate
@@ -668,7 +676,7 @@ class TestTallies:
     def run(owners: int) -> tuple[Environment, Agreement]:
         scenario = Scenario.from_preset("market", owners=owners)
         environment = scenario.environment()
-        return environment, mechanism("first_best").run(environment, task(scenario))
+        return environment, find_mechanism("first_best").run(environment, task(scenario))
 
     def test_many_owners_are_counted_in_slices(self) -> None:
         environment, agreement = self.run(9_000)

@@ -16,6 +16,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.population import FIELDS, DataOwner
 from noisemarket.scenario import PRESETS, SYMBOLS, Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.presets import ALIASES
 
 HEADER = "privacy_cost,data_size,beta,markup"
 
@@ -108,6 +109,15 @@ class TestSettings:
         assert setting(f"{symbol}={value}") == setting(f"{field}={value}")
         assert setting(f"{symbol}={value}") != Scenario()
 
+    @pytest.mark.parametrize("alias", ALIASES)
+    def test_every_earlier_name_is_read_and_never_written(self, alias: str) -> None:
+        field = ALIASES[alias]
+        value = "greedy" if field == "mechanism" else "7"
+        scenario = setting(f"{alias}={value}")
+        assert scenario == setting(f"{field}={value}") != Scenario()
+        assert f"\n{field} = " in dump_scenario(scenario)
+        assert f"\n{alias} = " not in dump_scenario(scenario)
+
     def test_every_field_by_its_bare_name_and_by_its_path(self) -> None:
         for section in ("game", "population", "learning", "menu"):
             part = getattr(Scenario(), section)
@@ -132,8 +142,8 @@ class TestSettings:
         assert (setting("c=2").environment().population.privacy_cost == 2.0).all()
 
     def test_text_needs_no_quotes(self) -> None:
-        assert setting("learner=greedy").learner == "greedy"
-        assert setting('learner="greedy"').learner == "greedy"
+        assert setting("mechanism=greedy").mechanism == "greedy"
+        assert setting('mechanism="greedy"').mechanism == "greedy"
         assert setting("protocol=simultaneous").game.protocol == "simultaneous"
 
     def test_the_later_wins(self) -> None:
@@ -209,7 +219,7 @@ ROUND_TRIPS: dict[str, dict[str, object]] = {
     "tab": {"changes": [{"at": 3, "names": ["a\tb"]}]},
     "line break": {"changes": [{"at": 3, "names": ["a\nb"]}]},
     "control characters": {"changes": [{"at": 3, "names": ["\x00\x1f\x7f"]}]},
-    "everything": {"changes": CHANGES, "beta": CHOICE, "types": 3, "learner": "pain_fl"},
+    "everything": {"changes": CHANGES, "beta": CHOICE, "types": 3, "mechanism": "pain_fl"},
 }
 
 
@@ -253,7 +263,7 @@ class TestRoundTrip:
     def test_reading_by_hand(self, tmp_path: Path) -> None:
         file = tmp_path / "mine.toml"
         file.write_text(
-            'preset = "paper"\nlearner = "greedy"\nK = 8\n'
+            'preset = "paper"\nmechanism = "greedy"\nK = 8\n'
             "[game]\nsigma_max = 0.5\n"
             "[population]\nowners = 3\n[population.privacy_cost]\nhigh = 2.0\n"
             'distribution = "uniform"\nlow = 1.0\n'
@@ -265,6 +275,11 @@ class TestRoundTrip:
         assert (scenario.game.payment_levels, scenario.game.sigma_max) == (8, 0.5)
         assert scenario.environment().population.privacy_cost.max() <= 2.0
         assert scenario.changes[0].at == 4
+
+    def test_an_earlier_name_in_a_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "old.toml"
+        file.write_text('learner = "greedy"\nseed = 3\n')
+        assert load_scenario(file) == load_scenario(settings=["mechanism=greedy", "seed=3"])
 
     def test_the_papers_symbols_in_a_file(self, tmp_path: Path) -> None:
         file = tmp_path / "mine.toml"

@@ -29,6 +29,15 @@ Settings = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
 ]
+Mechanism = Annotated[
+    str | None,
+    typer.Option(
+        "--mechanism",
+        "--learner",
+        help="How contracts are agreed: dypp (default), q_learning, phc, greedy, pain_fl, uniform, "
+        "no_dp, equilibrium, first_best.",
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
 Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
@@ -55,9 +64,7 @@ def run(
     scenario: ScenarioFile = None,
     preset: Preset = None,
     settings: Settings = None,
-    learner: Annotated[
-        str | None, typer.Option(help="Mechanism that makes the contracts; by default dypp.")
-    ] = None,
+    mechanism: Mechanism = None,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
@@ -88,7 +95,7 @@ def run(
     from noisemarket.cli.common import Request
     from noisemarket.cli.run import run as market
 
-    request = Request(scenario, preset, settings, seed, learner, threads, out, overwrite, json)
+    request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
     market(request, resume, workers, full, baselines, engine, tls)
 
 
@@ -97,10 +104,7 @@ def negotiate(
     scenario: ScenarioFile = None,
     preset: Preset = None,
     settings: Settings = None,
-    learner: Annotated[
-        str | None,
-        typer.Option(help="dypp, q_learning, greedy, phc, pain_fl, uniform, no_dp, ..."),
-    ] = None,
+    mechanism: Mechanism = None,
     seed: Seed = None,
     contracts: Annotated[
         str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV.")
@@ -114,7 +118,7 @@ def negotiate(
     from noisemarket.cli.common import Request
     from noisemarket.cli.negotiate import run
 
-    request = Request(scenario, preset, settings, seed, learner, threads, out, overwrite, json)
+    request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
     run(request, contracts)
 
 
@@ -123,8 +127,13 @@ def compare(
     scenario: ScenarioFile = None,
     preset: Preset = None,
     settings: Settings = None,
-    learners: Annotated[
-        str | None, typer.Option(help="Mechanisms to compare, with commas; by default all.")
+    mechanisms: Annotated[
+        str | None,
+        typer.Option(
+            "--mechanisms",
+            "--learners",
+            help="Mechanisms to compare, separated by commas; by default all.",
+        ),
     ] = None,
     seed: Seed = None,
     out: Out = None,
@@ -137,7 +146,7 @@ def compare(
     from noisemarket.cli.compare import run
 
     request = Request(scenario, preset, settings, seed, None, threads, out, overwrite, json)
-    run(request, learners)
+    run(request, mechanisms)
 
 
 @app.command()

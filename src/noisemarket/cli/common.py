@@ -36,7 +36,7 @@ class Request:
     preset: str | None
     settings: list[str] | None
     seed: int | None
-    learner: str | None
+    mechanism: str | None
     threads: int | None
     out: str | None
     overwrite: bool
@@ -49,8 +49,8 @@ class Request:
         settings = list(self.settings or [])
         if self.seed is not None:
             settings.append(f"seed={self.seed}")
-        if self.learner is not None:
-            settings.append(f'learner="{self.learner}"')
+        if self.mechanism is not None:
+            settings.append(f'mechanism="{self.mechanism}"')
         return load_scenario(self.file, preset=self.preset, settings=settings)
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:

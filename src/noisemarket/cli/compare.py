@@ -6,24 +6,24 @@ import json
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.mechanisms import MECHANISMS, mechanism
+from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import Negotiation, negotiate, task
 from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
 
 
-def run(request: Request, learners: str | None) -> None:
+def run(request: Request, mechanisms: str | None) -> None:
     """Run every mechanism, then write the run folder and print the table."""
     scenario = request.scenario()
-    names = [name.strip() for name in learners.split(",")] if learners else list(MECHANISMS)
+    names = [name.strip() for name in mechanisms.split(",")] if mechanisms else list(MECHANISMS)
     if len(set(names)) != len(names):
-        raise BadInput("--learners", str(learners), "name each mechanism once.")
+        raise BadInput("--mechanisms", str(mechanisms), "name each mechanism once.")
     environment = scenario.environment()
     for name in names:
         try:
-            mechanism(name).check(environment, task(scenario))
+            find_mechanism(name).check(environment, task(scenario))
         except BadInput as bad:
-            remedy = f"{bad.remedy[:-1]}, or leave {name} out by --learners."
+            remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None
     folder = request.folder(scenario, f"{scenario.preset}-compare")
     with folder:
@@ -34,7 +34,7 @@ def run(request: Request, learners: str | None) -> None:
             for name in names:
                 bar.update(line, description=f"comparing, {name_of(name)}")
                 results[name] = negotiate(
-                    scenario, learner=name, threads=request.threads, stop=stop
+                    scenario, mechanism=name, threads=request.threads, stop=stop
                 )
                 bar.advance(line)
                 if stop():

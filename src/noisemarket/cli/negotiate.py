@@ -9,7 +9,7 @@ from pathlib import Path
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
 from noisemarket.mechanisms.mechanism import Progress as Done
 from noisemarket.negotiation import Negotiation, task
@@ -26,11 +26,11 @@ _FLUSH_SECONDS = 2.0
 def run(request: Request, contracts: str | None) -> None:
     """Play, then write the run folder and print the summary."""
     scenario = request.scenario()
-    chosen = mechanism(scenario.learner)
+    chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     chosen.check(environment, task(scenario))
     _check_writable(contracts)
-    folder = request.folder(scenario, f"{scenario.preset}-{scenario.learner}")
+    folder = request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}")
     with folder:
         keep_scenario(folder, scenario)
         agreement = _play(chosen, request, scenario, environment, folder)
@@ -76,7 +76,7 @@ def _play(
         flushed = time.monotonic()
 
     with stoppable() as stop, progress("owners") as bar:
-        line = bar.add_task(f"negotiating, {name_of(scenario.learner)}", total=len(environment))
+        line = bar.add_task(f"negotiating, {name_of(scenario.mechanism)}", total=len(environment))
 
         def watch(done: Done) -> None:
             bar.update(line, completed=done.done)

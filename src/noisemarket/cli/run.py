@@ -112,7 +112,7 @@ def _reopen(
 ) -> tuple[RunFolder, Scenario, str]:
     path = Path(resume)
     given = request.file or request.preset or request.settings or request.out
-    if given or request.seed is not None or request.learner or full:
+    if given or request.seed is not None or request.mechanism or full:
         raise BadInput("--resume", resume, "give no scenario, setting, --full or --out beside it.")
     if not (path / SCENARIO).is_file() or not (path / STATUS).is_file():
         raise BadInput("--resume", resume, f"is no run folder: it has no {SCENARIO}.")

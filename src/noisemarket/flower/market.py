@@ -36,7 +36,7 @@ from noisemarket.ledger.keys import OWNER, KeyPair, SignedContract, holds
 from noisemarket.market.deals import Deals
 from noisemarket.market.folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.owners import Offer, Owners
-from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.by_message import agreement, curator_of, table_of
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Progress, same_for_all
@@ -131,10 +131,10 @@ class FlowerOwners(Owners):
     @staticmethod
     def check(scenario: Scenario) -> str:
         """The rule by which a scenario's owners learn; refuses a scenario that has none."""
-        chosen = mechanism(scenario.learner)
+        chosen = find_mechanism(scenario.mechanism)
         if not isinstance(chosen, Learned):
             remedy = "is not played by messages: over Flower, choose dypp, q_learning, phc, greedy."
-            raise BadInput("learner", scenario.learner, remedy)
+            raise BadInput("mechanism", scenario.mechanism, remedy)
         if scenario.changes:
             remedy = "preferences cannot change on the way over Flower: drop [[changes]]."
             raise BadInput("changes", len(scenario.changes), remedy)

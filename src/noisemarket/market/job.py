@@ -55,7 +55,7 @@ from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.owners import EngineMaker, LocalOwners, Offer, Owners
 from noisemarket.market.parties import Curator, privacy_cap, terms_of
 from noisemarket.market.verdicts import round_entries, verdicts
-from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.negotiation import Negotiation
 from noisemarket.privacy.journal import JournalledAccountant
@@ -114,7 +114,7 @@ def run(
 
 def check(scenario: Scenario) -> None:
     """Refuse what could not be run: unknown names, too little data, a cap that allows no round."""
-    mechanism(scenario.learner)
+    find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     _check_faults(scenario, environment)
     order(scenario, environment, np.full(len(environment), scenario.game.sigma_max))

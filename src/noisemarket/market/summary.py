@@ -34,7 +34,7 @@ def summary(
     scenario = negotiation.scenario
     return {
         "preset": scenario.preset,
-        "learner": scenario.learner,
+        "mechanism": scenario.mechanism,
         "seed": scenario.seed,
         "owners": len(deals.deals),
         "rounds": len(outcome.results),

@@ -22,8 +22,8 @@ MECHANISMS: dict[str, Mechanism] = {
 }
 
 
-def mechanism(name: str) -> Mechanism:
+def find_mechanism(name: str) -> Mechanism:
     """The mechanism of that name."""
     if name not in MECHANISMS:
-        raise BadInput("learner", name, f"choose one of: {', '.join(MECHANISMS)}.")
+        raise BadInput("mechanism", name, f"choose one of: {', '.join(MECHANISMS)}.")
     return MECHANISMS[name]

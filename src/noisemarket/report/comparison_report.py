@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from noisemarket.mechanisms import mechanism
+from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.negotiation_report import recovered
@@ -46,7 +46,7 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
     rows = []
     for name, result in results.items():
         summary = result.outcome()
-        row: dict[str, object] = {"mechanism": name, "knows": mechanism(name).knows}
+        row: dict[str, object] = {"mechanism": name, "knows": find_mechanism(name).knows}
         row |= {column: summary[column] for column in COLUMNS[2:-1]}
         row["recovery"] = [vars(recovery) for recovery in result.recoveries]
         rows.append(row)

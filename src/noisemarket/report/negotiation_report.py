@@ -26,7 +26,7 @@ _DRAWN_OWNERS = 5000
 
 def summary_table(result: Negotiation) -> Table:
     """What was reached, beside the exact equilibrium and the first best."""
-    learner = name_of(result.scenario.learner)
+    learner = name_of(result.scenario.mechanism)
     table = Table(title=f"{learner} on the {result.scenario.preset} preset", title_justify="left")
     table.add_column("mean per owner")
     for head in (learner, "exact equilibrium", "first best"):
@@ -101,7 +101,7 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, with the exact answers as lines."""
     trace = result.agreement.trace
     assert trace is not None
-    learner = result.scenario.learner
+    learner = result.scenario.mechanism
     canvas, axes = figure(3)
     signed = result.scenario.game.protocol == "signed"
     gain = "gain over no trade" if signed else "payoff"
@@ -144,7 +144,7 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
 
 def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
-    environment, learner = result.environment, result.scenario.learner
+    environment, learner = result.environment, result.scenario.mechanism
     cost = environment.phases[-1].privacy_cost
     some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
     exact = Contracts.of(equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS))))

@@ -11,10 +11,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario.presets import PRESETS, SYMBOLS
+from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario, Section
 from noisemarket.scenario.surface_file import anchored
 from noisemarket.scenario.toml import toml_text
+
+_OTHER_NAMES = SYMBOLS | ALIASES
 
 
 def load_scenario(
@@ -26,7 +28,8 @@ def load_scenario(
     """The scenario of a file (or of a preset), with settings on top.
 
     ``settings`` are ``"key=value"`` strings as on the command line, or a mapping. A key is a
-    field's name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
+    field's name ("discount"), its full path ("learning.discount"), the paper's symbol ("K") or an
+    earlier name ("learner").
     """
     document: dict[str, Any] = {}
     if file is not None:
@@ -96,7 +99,7 @@ def _fields() -> dict[str, tuple[str, ...]]:
         if isinstance(kind, type) and issubclass(kind, Section):
             for inner in kind.model_fields:
                 paths[f"{name}.{inner}"] = paths[inner] = (name, inner)
-    return paths | {symbol: paths[field] for symbol, field in SYMBOLS.items()}
+    return paths | {name: paths[field] for name, field in _OTHER_NAMES.items()}
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:
@@ -111,7 +114,7 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     path = (*paths[found], *(rest.split(".") if rest else ()))
     if len(path) == 1 and isinstance(value, Mapping) and found in tree_sections():
         for inner, inner_value in value.items():
-            full = f"{found}.{SYMBOLS.get(inner, inner)}"
+            full = f"{found}.{_OTHER_NAMES.get(inner, inner)}"
             if full not in paths:
                 raise _unknown(full, inner_value, paths)
             _put(tree, full, inner_value)

@@ -38,3 +38,6 @@ SYMBOLS: dict[str, str] = {
     "c": "privacy_cost",
 }
 """The paper's symbols, understood wherever a setting is named."""
+
+ALIASES: dict[str, str] = {"learner": "mechanism"}
+"""Earlier names of fields: still read, never written."""

@@ -265,7 +265,7 @@ class Scenario(Section):
     preset: Literal["market", "paper"] = Field(
         "market", description="what the settings were laid over: market or paper"
     )
-    learner: str = Field("dypp", description="mechanism that makes the contracts")
+    mechanism: str = Field("dypp", description="how contracts are agreed")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()
