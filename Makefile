@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 ARGS ?=
+EXTRAS := dev,docs,cnn,flower,mixed,postgres
 
 # The interpreter that makes the environment: PYTHON if given, else the first that is new enough.
 PYTHON ?=
@@ -26,7 +27,8 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test lint format types bench bench-fl bench-flower bench-ledger bench-market reproduce constraints clean
+.PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-fl bench-flower \
+	bench-ledger bench-market reproduce constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -41,7 +43,7 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		"$$python" -m venv --clear "$(VENV)"; \
 	}
 	@$(PIP) install --upgrade pip
-	@$(PIP) install --editable '.[dev,fl,flower,postgres]' --constraint constraints.txt
+	@$(PIP) install --editable '.[$(EXTRAS)]' --constraint constraints.txt
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.installed
@@ -58,25 +60,49 @@ $(PEERS)/.installed: pyproject.toml
 	echo "Making $(PEERS) with $$python (once; takes two minutes) ..." && \
 	"$$python" -m venv --clear "$(PEERS)"
 	@$(PEERS_PIP) install --upgrade pip
-	@$(PEERS_PIP) install '$(TORCH)' --editable '.[fl,bench-fl]'
+	@$(PEERS_PIP) install '$(TORCH)' --editable '.[cnn,bench-fl]'
 	@touch $@
 
 demo: $(VENV)/.installed ## run the whole market on MNIST into runs/demo (a few minutes)
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
-test: $(VENV)/.installed ## run the tests
-	$(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder $(ARGS)
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+
+quick: $(VENV)/.installed ## run the tests that need no process, no training and no compiled code (a minute)
+	$(PYTEST) --quick --durations 10 $(ARGS)
+
+test: $(VENV)/.installed ## run all tests (seven minutes on two cores)
+	$(PYTEST) $(ARGS)
+
+coverage: $(VENV)/.installed ## run all tests and fail if they reach too little of the code
+	$(PYTEST) --cov --cov-report term $(ARGS)
 
 lint: $(VENV)/.installed ## check style and formatting
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 
-format: $(VENV)/.installed ## mend what the linter can mend, and format
+format: $(VENV)/.installed ## fix what the linter can fix, and format
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
 types: $(VENV)/.installed ## check types, strictly
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed ## build the documentation into site/; a broken link is an error
+	$(BIN)/mkdocs build --strict --quiet
+
+dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel in a fresh environment
+	rm -rf dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
+	$(BIN)/python -m venv "$$fresh/venv"; \
+	"$$fresh/venv/bin/python" -m pip --disable-pip-version-check --quiet install dist/*.whl --constraint constraints.txt; \
+	cd "$$fresh"; \
+	./venv/bin/noisemarket --version; \
+	./venv/bin/noisemarket negotiate --set owners=3 --set iterations=200 --out run
+
+hooks: $(VENV)/.installed ## run the linter and the type checker at every commit
+	$(BIN)/pre-commit install
 
 bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
 	$(BIN)/python benchmarks/game.py $(ARGS)
@@ -111,7 +137,7 @@ constraints: ## renew constraints.txt from a fresh install of all extras but ben
 	fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	"$$python" -m venv "$$fresh/venv"; pip="$$fresh/venv/bin/python -m pip --disable-pip-version-check"; \
 	$$pip install --quiet --upgrade pip; \
-	$$pip install --quiet '$(TORCH)' '.[dev,fl,flower,postgres,bench]'; \
+	$$pip install --quiet '$(TORCH)' '.[$(EXTRAS),bench]'; \
 	$$pip freeze --exclude noisemarket --exclude pip --exclude setuptools --exclude wheel | sed 's/^\(torch==[0-9.]*\)+.*/\1/' > "$$fresh/pins"; \
 	if grep -vE '^[A-Za-z0-9._-]+==[^ +]+$$' "$$fresh/pins"; then \
 		echo "Not plain name==version pins (above): constraints.txt is left as it was." >&2; exit 1; \
@@ -120,5 +146,5 @@ constraints: ## renew constraints.txt from a fresh install of all extras but ben
 	cp "$$fresh/new" constraints.txt
 
 clean: ## remove the environment, caches and built files (runs/ stays)
-	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist site
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

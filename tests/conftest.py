@@ -5,14 +5,26 @@ import hashlib
 import os
 import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
+if TYPE_CHECKING:
+    from tests.ledger.postgres import Server
+
+pytest_plugins = ["tests.quick"]
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "noisemarket"
+COMPILED = ("game", "learning")
+"""The folders with functions that Numba compiles, and with all that these call."""
+
 KEPT_CACHES = 8
+IN_CI = bool(os.environ.get("CI"))
 LONGEST = (
     "flower/test_market_processes.py",
     "flower/test_deployment.py",
@@ -25,13 +37,13 @@ LONGEST = (
 
 
 def _cache_of_sources() -> Path:
-    """The cache folder of the sources as they are now.
+    """The cache folder of the compiled sources as they are now.
 
     Numba renews a compiled function when its own file changes, not when a function that it calls
-    in another file does. A folder named by the hash of all sources can hold nothing stale.
+    in another file does. A folder named by the hash of all these files can hold nothing stale.
     """
     digest = hashlib.sha256()
-    for path in sorted(SOURCES.rglob("*.py")):
+    for path in sorted(path for name in COMPILED for path in (SOURCES / name).rglob("*.py")):
         digest.update(f"{path.relative_to(SOURCES).as_posix()}\0".encode())
         digest.update(path.read_bytes() + b"\0")
     return ROOT / ".cache" / "numba" / digest.hexdigest()[:16]
@@ -57,10 +69,63 @@ os.environ["MPLBACKEND"] = "Agg"
 # Compiling takes longer than any deadline; in CI the same examples run every time.
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("local", deadline=None)
-settings.load_profile("ci" if os.environ.get("CI") else "local")
+settings.load_profile("ci" if IN_CI else "local")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files first; all others as they were."""
     places = {ROOT / "tests" / name: place for place, name in enumerate(LONGEST)}
     items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
+
+
+# In CI every component is there: what would skip a test elsewhere is a failure there.
+
+
+def _failed_in_ci(report: Any) -> Any:
+    if IN_CI and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome, report.longrepr = "failed", f"skipped in CI: {report.longrepr}"
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Iterator[None]:
+    return _failed_in_ci((yield))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Iterator[None]:
+    return _failed_in_ci((yield))
+
+
+# One PostgreSQL server for all workers of pytest-xdist: the first that needs it starts it, and the
+# process that started the workers stops it.
+
+SHARED = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        config.stash[SHARED] = Path(tempfile.mkdtemp(prefix="nm-shared-"))
+    else:
+        config.stash[SHARED] = Path(config.workerinput["shared"])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["shared"] = str(node.config.stash[SHARED])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput") and SHARED in config.stash:
+        if (config.stash[SHARED] / "server").exists():
+            from tests.ledger.postgres import Server
+
+            Server.shared(config.stash[SHARED]).stop()
+        shutil.rmtree(config.stash[SHARED], ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server(pytestconfig: pytest.Config) -> "Server":
+    from tests.ledger.postgres import Server
+
+    return Server.shared(pytestconfig.stash[SHARED])

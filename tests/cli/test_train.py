@@ -481,7 +481,7 @@ def test_a_missing_torch_is_named_with_its_extra(tmp_path: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr.strip().splitlines() == [
-        "noisemarket: Training needs an extra: pip install 'noisemarket[fl]'."
+        "noisemarket: Training needs an extra: pip install 'noisemarket[cnn]'."
     ]
     assert list(tmp_path.iterdir()) == []
 

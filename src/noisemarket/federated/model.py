@@ -17,7 +17,7 @@ try:
 
     from noisemarket.federated.clipping import by_layers, by_vmap
 except ModuleNotFoundError as missing:
-    raise MissingExtra("Training", "fl") from missing
+    raise MissingExtra("Training", "cnn") from missing
 
 ModelMaker = Callable[[], nn.Module]
 Downsampling = Literal["pool", "stride"]
