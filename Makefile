@@ -88,7 +88,7 @@ format: $(VENV)/.installed ## fix what the linter can fix, and format
 types: $(VENV)/.installed ## check types, strictly
 	$(BIN)/mypy
 
-docs: $(VENV)/.installed ## build the documentation into site/; a broken link is an error
+docs: $(VENV)/.installed ## build the documentation into build/site; a broken link is an error
 	$(BIN)/mkdocs build --strict --quiet
 
 dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel in a fresh environment
@@ -146,5 +146,5 @@ constraints: ## renew constraints.txt from a fresh install of all extras but ben
 	cp "$$fresh/new" constraints.txt
 
 clean: ## remove the environment, caches and built files (runs/ stays)
-	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist site
+	rm -rf $(VENV) .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
