@@ -33,11 +33,11 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "runfolder": {"errors", "files"},
     "learning": {"errors", "game", "registry"},
     "mechanisms": {"errors", "game", "learning", "registry"},
-    "scenario": {"errors", "game", "learning", "registry"},
+    "privacy": {"errors", "files"},
+    "federated": {"cores", "errors", "files", "privacy", "registry"},
+    "scenario": {"errors", "federated", "game", "learning", "registry"},
     "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
 }
-ROOMS_BELOW["privacy"] = {"errors", "files"}
-ROOMS_BELOW["federated"] = {"cores", "errors", "files", "privacy", "registry"}
 ROOMS_BELOW["ledger"] = {"errors", "files", "registry"}
 ROOMS_BELOW["owner"] = {"errors", "federated", "files", "game", "learning", "ledger", "privacy"}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}

@@ -70,8 +70,8 @@ class Registry(Mapping[str, Part], Generic[Part]):
     def __len__(self) -> int:
         return len(self._builtin) + len(self._installed)
 
-    def find(self, name: str) -> Part:
-        """The part of that name.
+    def find(self, name: str, field: str | None = None) -> Part:
+        """The part of that name; ``field`` is what an error calls it, else the registry's kind.
 
         Raises:
             BadInput: there is none; the message lists all names.
@@ -80,4 +80,4 @@ class Registry(Mapping[str, Part], Generic[Part]):
             return self[name]
         except KeyError:
             choices = ", ".join(self)
-            raise BadInput(self._kind, name, f"choose one of: {choices}.") from None
+            raise BadInput(field or self._kind, name, f"choose one of: {choices}.") from None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
@@ -10,10 +11,12 @@ import pytest
 import torch
 from torch import nn
 
+from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN, FlatModel
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
+    Clipped,
     Paper,
     Protection,
     Records,
@@ -89,7 +92,7 @@ ADVERSARIAL = {
 
 def test_names() -> None:
     assert {name: kind.name for name, kind in PROTECTIONS.items()} == {
-        name: name for name in ("paper", "sharded", "dp_sgd")
+        name: name for name in ("paper", "sharded", "dp_sgd", "clipped")
     }
 
 
@@ -261,7 +264,23 @@ class TestSensitivities:
         assert DPSGD().passes(100) == 1.0
 
 
-EACH = [Paper(16, 0.1, 1), Sharded(8, 0.5, 1, 0.1), DPSGD(16, 0.1, 0.5)]
+def test_neighbours_in_words() -> None:
+    replace, zero = Neighbours.REPLACE_ONE, Neighbours.ZERO_OUT
+    said = {
+        Sharded().protects(replace),
+        Sharded().protects(zero),
+        DPSGD().protects(zero),
+        Sharded(1).protects(replace),
+        Sharded(1).protects(zero),
+    }
+    assert len(said) == 5
+    assert DPSGD().protects(replace) in said
+    assert {Clipped(1.0).protects(n) for n in Neighbours} <= said
+    assert "its shard" in Sharded().protects(zero)
+    assert all("whole data" in Sharded(1).protects(n) for n in Neighbours)
+
+
+EACH = [Paper(16, 0.1, 1), Sharded(8, 0.5, 1, 0.1), DPSGD(16, 0.1, 0.5), Clipped(0.5, 16, 0.1)]
 
 
 @pytest.mark.parametrize("protection", EACH, ids=lambda p: p.name)
@@ -317,3 +336,61 @@ def test_sharded_bounds_a_convolutional_model_too() -> None:
     reach = protection.sensitivity(len(model), 12, Neighbours.REPLACE_ONE)
     for end in ends[1:]:
         assert np.linalg.norm(end - ends[0]) <= reach
+
+
+class TestSettings:
+    KEYS = {  # noqa: RUF012
+        "privacy.clip": 0.5, "privacy.shards": 8, "privacy.shard_steps": 3,
+        "privacy.shard_rate": 0.2, "training.batch": 16, "training.local_rate": 0.1,
+        "training.local_epochs": 2,
+    }  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("name", "expected"),
+        [
+            ("paper", Paper(16, 0.1, 2)),
+            ("sharded", Sharded(8, 0.5, 3, 0.2)),
+            ("dp_sgd", DPSGD(16, 0.1, 0.5)),
+            ("clipped", Clipped(0.5, 16, 0.1, 2)),
+        ],
+    )
+    def test_are_read_from_a_scenario(self, name: str, expected: Protection) -> None:
+        assert PROTECTIONS.find(name).from_scenario(self.KEYS, {}) == expected
+
+    @pytest.mark.parametrize(
+        ("settings", "words"),
+        [
+            ({"clip": 2.0}, "privacy.settings.clip = 2.0: give it as privacy.clip instead"),
+            ({"other": 1}, "privacy.settings.other = 1: is not a setting of sharded, which has"),
+        ],
+    )
+    def test_of_a_table_must_be_its_own(self, settings: dict[str, object], words: str) -> None:
+        with pytest.raises(BadInput, match=words):
+            Sharded.from_scenario(self.KEYS, settings)
+
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: Sharded(shards=0),
+            lambda: Sharded(shards=2.5),  # type: ignore[arg-type]
+            lambda: Sharded(steps=True),
+            lambda: DPSGD(batch=-1),
+            lambda: DPSGD(clip=math.nan),
+            lambda: Paper(rate=0.0),
+            lambda: Paper(epochs=10**400),
+            lambda: Clipped(math.inf),
+        ],
+    )
+    def test_must_be_positive(self, make: Callable[[], Protection]) -> None:
+        with pytest.raises(BadInput, match=r"give a (positive|whole) number"):
+            make()
+
+    def test_that_are_needed_must_be_given(self) -> None:
+        with pytest.raises(BadInput, match=r"settings.clip = None: clipped needs it"):
+            Clipped.from_contract({"batch": 4})
+
+    def test_only_clipped_protects_what_others_trained(self) -> None:
+        update = np.full(100, 3.0)
+        assert np.linalg.norm(Clipped(0.5).protect(update, 0.0, SecureNoise())) < 0.5 + 1e-6
+        with pytest.raises(BadInput, match="sharded: protects inside the training"):
+            Sharded().protect(update, 0.0, SecureNoise())

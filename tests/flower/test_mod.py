@@ -12,7 +12,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.conftest import JOB, Node, ProcessGrid
 
-from noisemarket.flower.mod import CLIPPED, clipped, contract_mod
+from noisemarket.federated.protections.clipped import clipped
+from noisemarket.flower.mod import contract_mod
 from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
 from noisemarket.privacy.journal import read_journal
 
@@ -48,7 +49,7 @@ def own_app(step: float) -> ClientApp:
 
 
 def folder(path: Path, sigma: float = 0.5, **changes: Any) -> dict[str, Any]:
-    terms = {"protection": CLIPPED, "settings": {"clip": CLIP}, "noise": "simulated", "seed": 3}
+    terms = {"protection": "clipped", "settings": {"clip": CLIP}, "noise": "simulated", "seed": 3}
     OwnerFolder("anna", path).agree(Terms(JOB, "anna", 0, sigma, **terms | changes))
     return {"owner": "anna", "owner-folder": str(path)}
 
@@ -144,7 +145,7 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     nodes = {}
     for number, name in enumerate(("anna", "bob"), start=1):
         path = tmp_path / name
-        terms = Terms(JOB, name, number, 0.0, CLIPPED, {"clip": CLIP}, noise="simulated")
+        terms = Terms(JOB, name, number, 0.0, "clipped", {"clip": CLIP}, noise="simulated")
         OwnerFolder(name, path).agree(terms)
         nodes[number] = Node(own_app(5.0), {"owner": name, "owner-folder": str(path)})
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=2)

@@ -292,7 +292,7 @@ def test_what_it_cannot_do_it_says(tmp_path: Path) -> None:
     [
         ({"owner": "bob"}, "with anna and its key"),
         ({"protection": "sharded"}, "clipped"),
-        ({"clip": None}, "positive clip"),
+        ({"clip": None}, "settings.clip = None: clipped needs it"),
         ({"rho_per_round": 1.0}, "that a round costs"),
         ({"rho_cap": 1e9}, "more than its rounds cost"),
         ({"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"},

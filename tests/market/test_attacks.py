@@ -216,7 +216,8 @@ def watch_of(
     _, outcome = played(scenario(images, rounds=1, owners=owners), folder)
     with open_ledger(folder, create=False) as ledger:
         agreed = {place: one.contract for place, one in enumerate(contracts(ledger))}
-    other = {"protection": protection, "clip": None} if protection else {}
+    other = {"protection": protection, "clip": None, "shards": None, "settings": {}}
+    other = other if protection else {}
     if sigma:
         agreed = {
             place: replace(agreed[place], sigma=one, **other)  # type: ignore[arg-type]

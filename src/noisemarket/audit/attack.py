@@ -26,7 +26,6 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN, FlatModel, ModelMaker
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import LARGEST, NoiseSource, SecureNoise
-from noisemarket.privacy.statement import protected
 from noisemarket.privacy.zcdp import Neighbours
 
 FloatArray = NDArray[np.float64]
@@ -108,7 +107,7 @@ class Prepared:
                         squares = float(seen.squares[part - 1])
                         checks.append(_noise_check("network", layer, squares, degrees, alpha))
         alarms = [chance(f.mu, f.mu, trials, alpha) if self.claimed else 0.0 for f in findings]
-        hidden = protected(protection.name, Neighbours.REPLACE_ONE, protection.whole_owner)
+        hidden = protection.protects(Neighbours.REPLACE_ONE)
         return AuditResult(
             protection=protection.name,
             bug=protection.bug if isinstance(protection, Buggy) else None,

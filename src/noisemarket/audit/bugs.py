@@ -85,6 +85,9 @@ class Buggy(Protection):
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return self.right.sensitivity(dimension, records, neighbours)
 
+    def protects(self, neighbours: Neighbours) -> str:
+        return self.right.protects(neighbours)
+
     def passes(self, records: int) -> float:
         return self.right.passes(records)
 

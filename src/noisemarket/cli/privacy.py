@@ -11,16 +11,13 @@ from rich.table import Table
 
 from noisemarket.cli.common import console
 from noisemarket.errors import BadInput
-from noisemarket.privacy.noise import rounding_reach
+from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.privacy.plain import finite
-from noisemarket.privacy.statement import protected
 from noisemarket.privacy.zcdp import (
     MOST,
     Neighbours,
-    dp_sgd_sensitivity,
     gaussian_epsilon,
     gaussian_rho,
-    sharded_sensitivity,
     sigma_for_epsilon,
     zcdp_epsilon,
     zcdp_epsilon_classic,
@@ -28,13 +25,6 @@ from noisemarket.privacy.zcdp import (
 
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 """The rows of the table, besides those asked for."""
-
-PROTECTIONS = ("sharded", "dp_sgd", "paper")
-
-_NOTHING = (
-    "Nothing is guaranteed: protection paper adds noise once to a freely trained model, and "
-    "nothing bounds what one record can change in it. Use sharded or dp_sgd."
-)
 
 Row = dict[str, float | None]
 
@@ -56,50 +46,17 @@ class Question:
     learning_rate: float | None
     parameters: int
 
-    def settings(self) -> dict[str, float]:
-        """The settings that this protection has, with their defaults; refuses those of others."""
-        of = {
-            "shards": ("sharded", self.shards, 64),
-            "batch": ("dp_sgd", self.batch, 64),
-            "steps": ("dp_sgd", self.steps, 10),
-            "learning_rate": ("dp_sgd", self.learning_rate, 0.05),
-        }
-        if self.protection not in PROTECTIONS:
-            raise BadInput(
-                "--protection", self.protection, f"choose one of: {', '.join(PROTECTIONS)}."
-            )
-        for name, (owner, given, _) in of.items():
-            if given is not None and owner != self.protection:
+    def options(self, kind: type[Protection]) -> dict[str, float]:
+        """What counts for this kind of protection, with its defaults; refuses what does not."""
+        options = dict(kind.account_options)
+        for name in ("clip", "shards", "batch", "steps", "learning_rate"):
+            value = getattr(self, name)
+            if name in options and value is not None:
+                options[name] = value
+            elif value is not None and name != "clip":
                 option = f"--{name.replace('_', '-')}"
-                raise BadInput(option, given, f"is a setting of {owner}, not {self.protection}.")
-        return {
-            name: default if given is None else given
-            for name, (owner, given, default) in of.items()
-            if owner == self.protection
-        }
-
-    def sensitivity(self) -> float:
-        """What one neighbour can change in a round's upload, against sigma; infinite if unbound."""
-        neighbours, settings = Neighbours.named(self.neighbours), self.settings()
-        if not self.clip > 0.0:
-            raise BadInput("--clip", self.clip, "give a positive number.")
-        if not 0 <= self.parameters <= MOST:
-            remedy = f"give 0 or the size of the model, up to {MOST:,}."
-            raise BadInput("--parameters", self.parameters, remedy)
-        if self.protection == "paper":
-            return math.inf
-        rounding = rounding_reach(self.parameters)
-        if self.protection == "sharded":
-            shards = int(settings["shards"])
-            moved = sharded_sensitivity(self.clip, shards, neighbours, rounding)
-        else:
-            batch, steps = int(settings["batch"]), int(settings["steps"])
-            rate = settings["learning_rate"]
-            moved = dp_sgd_sensitivity(self.clip, batch, steps, rate, neighbours, rounding)
-        if not 0.0 < moved < math.inf:
-            remedy = f"gives a sensitivity of {moved:g}, with which nothing can be reckoned."
-            raise BadInput("--clip", self.clip, remedy)
-        return moved
+                raise BadInput(option, value, f"is not a setting of {self.protection}.")
+        return options
 
 
 def run(question: Question, as_json: bool) -> None:
@@ -113,7 +70,18 @@ def run(question: Question, as_json: bool) -> None:
 
 def answer(question: Question) -> dict[str, Any]:
     """All that is known, as plain values; what is infinite is null."""
-    sensitivity = question.sensitivity()
+    kind = PROTECTIONS.find(question.protection, "--protection")
+    options, neighbours = question.options(kind), Neighbours.named(question.neighbours)
+    if not question.clip > 0.0:
+        raise BadInput("--clip", question.clip, "give a positive number.")
+    if not 0 <= question.parameters <= MOST:
+        remedy = f"give 0 or the size of the model, up to {MOST:,}."
+        raise BadInput("--parameters", question.parameters, remedy)
+    protection, records = kind.from_account(options)
+    sensitivity = protection.sensitivity(question.parameters, records, neighbours)
+    if options and not 0.0 < sensitivity < math.inf:
+        remedy = f"gives a sensitivity of {sensitivity:g}, which is out of range."
+        raise BadInput("--clip", question.clip, remedy)
     if not 1 <= question.rounds <= MOST:
         raise BadInput("--rounds", question.rounds, f"give a number from 1 to {MOST:,}.")
     bounded = math.isfinite(sensitivity)
@@ -121,25 +89,21 @@ def answer(question: Question) -> dict[str, Any]:
     needed = None
     if question.epsilon is not None:
         if not bounded:
-            raise BadInput(
-                "--epsilon", question.epsilon, "paper guarantees none: choose sharded or dp_sgd."
-            )
+            remedy = f"{protection.name} guarantees none: choose sharded or dp_sgd."
+            raise BadInput("--epsilon", question.epsilon, remedy)
         sigma = sigma_for_epsilon(sensitivity, question.epsilon, question.delta, question.rounds)
         needed = _row(question, sensitivity, sigma)
         if needed["epsilon"] is None:
-            remedy = f"takes a sigma of {sigma:g}, too small to reckon with: give a smaller one."
+            remedy = f"takes a sigma of {sigma:g}, too small to compute with: give a smaller one."
             raise BadInput("--epsilon", question.epsilon, remedy)
     guaranteed = bounded and (asked is None or asked["epsilon"] is not None)
-    settings = question.settings()
-    whole_owner = settings.get("shards") == 1
-    neighbours = Neighbours.named(question.neighbours)
     return {
         "protection": question.protection,
         "neighbours": str(neighbours),
-        "protects": protected(question.protection, neighbours, whole_owner) if guaranteed else None,
+        "protects": protection.protects(neighbours) if guaranteed else None,
         "guaranteed": guaranteed,
-        "clip": question.clip if bounded else None,
-        **settings,
+        "clip": None,
+        **options,
         "parameters": question.parameters,
         "rounds": question.rounds,
         "delta": question.delta,
@@ -166,8 +130,11 @@ def _row(question: Question, sensitivity: float, sigma: float) -> Row:
 
 def _print(document: dict[str, Any]) -> None:
     out = console()
-    if document["protection"] == "paper":
-        out.print(_NOTHING)
+    if document["sensitivity"] is None:
+        out.print(
+            f"Nothing is guaranteed: nothing bounds what one record can change in an upload under "
+            f"protection {document['protection']}. Use sharded or dp_sgd."
+        )
         return
     asked, needed = document["at_sigma"], document["for_epsilon"]
     if document["protects"] is not None:

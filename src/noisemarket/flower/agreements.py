@@ -12,16 +12,15 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PROTECTIONS, Clipped
 from noisemarket.flower.api import ArrayRecord
 from noisemarket.flower.client import terms_of
-from noisemarket.flower.mod import CLIPPED, reach
 from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import PRO_RATA, Contract, moment, nonce_of
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.deals import Deal
-from noisemarket.privacy.statement import protected
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 
@@ -50,7 +49,8 @@ def draw_up(
 ) -> Contract:
     """The curator's offer to one owner. ``deal`` says who, under which noise and for how much."""
     relation = Neighbours.named(neighbours)
-    rho = gaussian_rho(reach(clip, parameters, relation), deal.sigma)
+    protection = Clipped(clip)
+    rho = gaussian_rho(protection.sensitivity(parameters, 1, relation), deal.sigma)
     now = datetime.now(UTC)
     offered, expires = (
         when.isoformat(timespec="milliseconds")
@@ -64,7 +64,7 @@ def draw_up(
         saving=deal.saving,
         sigma=deal.sigma,
         payment=deal.payment,
-        protection=CLIPPED,
+        protection=protection.name,
         clip=clip,
         rounds=rounds,
         rho_per_round=rho,
@@ -72,8 +72,8 @@ def draw_up(
         epsilon=gaussian_epsilon(rounds * rho, delta),
         delta=delta,
         neighbours=neighbours,
-        protects=protected(CLIPPED, relation, whole_owner=True),
-        whole_owner=True,
+        protects=protection.protects(relation),
+        whole_owner=protection.whole_owner,
         simulated=simulated,
         missed_rounds=missed_rounds,
         minimum_share=minimum_share,
@@ -103,12 +103,13 @@ def sign(
     key = KeyPair.obtain(owner.path)
     if (contract.owner, contract.owner_key) != (owner.name, key.public_hex):
         raise BadInput("contract", contract.owner, f"is not one with {owner.name} and its key.")
-    if contract.protection != CLIPPED or not contract.clip or not contract.whole_owner:
-        raise BadInput("contract", contract.protection, f"needs {CLIPPED!r} and a positive clip.")
+    protection = PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
+    if not protection.any_training or contract.whole_owner != protection.whole_owner:
+        raise BadInput("contract", contract.protection, "needs protection clipped.")
     if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
         raise BadInput("contract", contract.expires_at, "has expired: ask for a new one.")
     relation = Neighbours.named(contract.neighbours)
-    rho = gaussian_rho(reach(contract.clip, parameters, relation), contract.sigma)
+    rho = gaussian_rho(protection.sensitivity(parameters, 1, relation), contract.sigma)
     if not math.isclose(contract.rho_per_round, rho, rel_tol=1e-9):
         remedy = f"is not the {rho:g} that a round costs a model of {parameters} parameters."
         raise BadInput("rho_per_round", contract.rho_per_round, remedy)

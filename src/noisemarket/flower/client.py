@@ -183,7 +183,9 @@ class _Training:
         torch.set_num_threads(1)
         self.owner, self.terms = owner, terms
         self.model: FlatModel = seeded(partial(models, terms.model), terms.seed)
-        self.protection: Protection = PROTECTIONS[terms.protection](**terms.settings)
+        self.protection: Protection = PROTECTIONS.find(terms.protection).from_settings(
+            terms.settings
+        )
         images, labels = owner.records()
         self.records = Records(tensor(images), torch.from_numpy(labels))
 
@@ -202,7 +204,7 @@ class _Training:
             return {WEIGHTS: made}
 
         release = self.owner.once(terms, round_number, {WEIGHTS: start}, make)
-        budget = terms.budget(self.reach(), whole_owner=protection.whole_owner)
+        budget = terms.budget(protection, len(self.model), len(self.records))
         self.owner.charge(terms, budget, round_number, release)
         return release[WEIGHTS]
 

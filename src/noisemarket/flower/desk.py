@@ -26,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.files import exclusive
 from noisemarket.flower.owner import OwnerFolder, Refused
 from noisemarket.flower.played import Invitation, Record
@@ -48,8 +49,8 @@ SETTLEMENT = "settlement"
 
 def work_of(contract: Contract) -> dict[str, Any]:
     """What a contract says beyond the trade, in the form of an invitation."""
-    settings = {**contract.settings, "clip": contract.clip, "shards": contract.shards}
-    settings = {k: v for k, v in settings.items() if v is not None and k != "reach"}
+    stated = contract.protection_settings
+    settings = PROTECTIONS.find(contract.protection).settings_in(stated)
     return {
         "rounds": contract.rounds,
         "protection": contract.protection,

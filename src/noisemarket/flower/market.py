@@ -71,7 +71,7 @@ def work(scenario: Scenario) -> dict[str, Any]:
     return {
         "rounds": scenario.training.rounds,
         "protection": protection.name,
-        "settings": dict(asdict(protection)),  # type: ignore[call-overload]
+        "settings": protection.settings(),
         "neighbours": privacy.neighbours,
         "delta": privacy.delta,
         "simulated": privacy.noise == "simulated",

@@ -9,7 +9,6 @@ hide one record among many at less noise, the protection must sit inside the tra
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.flower.api import (
     Array,
     ArrayRecord,
@@ -33,13 +33,7 @@ from noisemarket.flower.owner import (
     discreet,
     task_of,
 )
-from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
-from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
-
-CLIPPED = "clipped"
-"""The protection of this mod, as terms and statements call it; its setting is ``clip``."""
-
-_SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
+from noisemarket.privacy.noise import NoiseSource
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -60,9 +54,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         def protected(message: Message, context: Context) -> Message:
             task, owner = task_of(message), OwnerFolder.of(context)
             terms = agreed(owner, task)
-            clip = float(terms.settings.get("clip", 0.0))
-            if terms.protection != CLIPPED or not 0.0 < clip < math.inf:
-                raise BadInput("terms", terms.protection, f"need {CLIPPED!r} and a positive clip.")
+            protection = PROTECTIONS.find(terms.protection).from_settings(terms.settings)
             start = _numbers(arrays_of(message))
 
             def make(noise: NoiseSource) -> dict[str, NDArray[Any]]:
@@ -74,13 +66,12 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                     remedy = "is no ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
                 moved = _numbers(trained)
-                update = clipped(_update(start, moved), clip)
-                return _moved(start, moved, add_noise(update, terms.sigma, noise))
+                released = protection.protect(_update(start, moved), terms.sigma, noise)
+                return _moved(start, moved, released)
 
             released = owner.once(terms, task.round_number, start, make)
             size = sum(array.size for array in released.values() if array.dtype.kind == "f")
-            far = reach(clip, size, Neighbours.named(terms.neighbours))
-            budget = terms.budget(far, whole_owner=True)
+            budget = terms.budget(protection, size, records=1)
             owner.charge(terms, budget, task.round_number, released)
             return Message(
                 RecordDict(
@@ -95,22 +86,6 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         return protected(message, context)
 
     return mod
-
-
-def reach(clip: float, parameters: int, neighbours: Neighbours) -> float:
-    """What the noise has to hide: how far the owner's data can move a model of this size."""
-    return sharded_sensitivity(clip, 1, neighbours, rounding_reach(parameters))
-
-
-def clipped(update: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
-    """The update, cut to norm ``clip``; one that is not finite counts for nothing."""
-    scale = float(np.abs(update).max(initial=0.0))
-    if not math.isfinite(scale) or scale == 0.0:
-        return np.zeros_like(update)
-    length = scale * math.sqrt(float(np.square(update / scale).sum()))
-    if not math.isfinite(length):
-        return np.zeros_like(update)
-    return update if length <= clip * _SAFE else update * (clip * _SAFE / length)
 
 
 def _numbers(record: ArrayRecord) -> dict[str, NDArray[Any]]:

@@ -35,6 +35,7 @@ from noisemarket.flower.api import ArrayRecord, ConfigRecord, Context, Error, Me
 from noisemarket.flower.private import is_open, private_folder, write_private
 
 if TYPE_CHECKING:
+    from noisemarket.federated.protections import Protection
     from noisemarket.privacy.noise import NoiseSource
     from noisemarket.privacy.statement import PrivacyBudget
 
@@ -86,18 +87,16 @@ class Terms:
         if self.noise not in ("secure", "simulated"):
             raise BadInput("noise", self.noise, "give secure or simulated.")
 
-    def budget(self, sensitivity: float, *, whole_owner: bool) -> PrivacyBudget:
+    def budget(self, protection: Protection, dimension: int, records: int) -> PrivacyBudget:
         """What the accountant holds the owner to."""
-        from noisemarket.privacy.statement import PrivacyBudget
         from noisemarket.privacy.zcdp import Neighbours
 
-        return PrivacyBudget(
-            owner=self.owner,
-            protection=self.protection,
-            sigma=self.sigma,
-            sensitivity=sensitivity,
+        return protection.budget(
+            self.owner,
+            self.sigma,
+            dimension=dimension,
+            records=records,
             neighbours=Neighbours.named(self.neighbours),
-            whole_owner=whole_owner,
             delta=self.delta,
             rho_cap=self.rho_cap,
             simulated=self.noise == "simulated",

@@ -68,9 +68,6 @@ def deal(
     """Write a folder for each owner, with its share of the data and its terms, and give the set-up
     of its SuperNode. For simulations and tests: real owners bring their own data."""
     job = order.job
-    fields = getattr(job.protection, "__dataclass_fields__", None)
-    if fields is None:
-        raise BadInput("protection", job.protection.name, "cannot be written into terms.")
     setups = []
     for index, (name, budget) in enumerate(zip(names, order.budgets, strict=True)):
         owner = OwnerFolder(name, root / name)
@@ -84,7 +81,7 @@ def deal(
                 index=index,
                 sigma=float(job.sigma[index]),
                 protection=job.protection.name,
-                settings={field: getattr(job.protection, field) for field in fields},
+                settings=job.protection.settings(),
                 model=model,
                 neighbours=str(budget.neighbours),
                 delta=budget.delta,

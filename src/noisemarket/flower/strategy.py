@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.federated.engine import Score, Weights
-from noisemarket.federated.protections import Upload
+from noisemarket.federated.protections import PROTECTIONS, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
 from noisemarket.flower.api import (
     Array,
@@ -30,7 +30,6 @@ from noisemarket.flower.api import (
     MetricRecord,
     RecordDict,
 )
-from noisemarket.flower.mod import CLIPPED
 from noisemarket.flower.nodes import Nodes
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signed_ids
@@ -318,8 +317,8 @@ def _rounds(job: str, contracts: Sequence[Contract]) -> int:
     if not contracts:
         raise BadInput("job", job, "has no signed contract on this ledger.")
     for contract in contracts:
-        if contract.protection != CLIPPED:
-            remedy = f"is not {CLIPPED!r}, that of contract_mod: draw the contracts up for it."
+        if not PROTECTIONS.find(contract.protection).any_training:
+            remedy = "needs its own training: draw the contracts up for clipped."
             raise BadInput("protection", contract.protection, remedy)
     rounds = {contract.rounds for contract in contracts}
     if len(rounds) > 1:

@@ -127,6 +127,12 @@ class Contract:
             raise BadInput("contract", str(problem), 'give a number or "inf".') from None
         return cls(**{**values, **numbers})
 
+    @property
+    def protection_settings(self) -> dict[str, Any]:
+        """All that the contract states about its protection, with clip and shards."""
+        stated = {**self.settings, "clip": self.clip, "shards": self.shards}
+        return {name: value for name, value in stated.items() if value is not None}
+
     def bytes(self) -> Bytes:
         """The document itself: canonical JSON in UTF-8."""
         return self._bytes

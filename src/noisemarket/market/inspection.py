@@ -7,37 +7,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-import numpy as np
-
 from noisemarket.federated.engine import Weights
-from noisemarket.federated.protections import Upload
+from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.ledger.contract import Contract
-from noisemarket.privacy.noise_check import (
-    Evidence,
-    alarm_rate,
-    check_pool,
-    check_steps,
-    check_upload,
-)
-
-FAR = 3.0
-"""Where nothing bounds an update (``paper``), one that is so many times longer than the usual one
-of its round is refused: a single owner must not move the model at will."""
-
-ABSURD = 1.0
-"""Nor may it be longer than this for each parameter, root mean square, however few there are to
-compare it with: trained networks hardly have weights of that size."""
-
-FAR_LONGER = "far longer than usual"
-
-_SLACK = 3.0  # standard deviations by which an update may be longer than it looks under its noise
+from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
 
 
 class UploadInspector:
     """Judges every upload, alone and pooled with the owner's rounds before.
 
     It works on what the curator has: contracts and uploads. What it finds goes to ``report``, and
-    ``state`` is plain JSON, so that a job that was killed goes on watching where it stood.
+    ``state`` is plain JSON, so that a job that was killed goes on watching where it stood. Without
+    a ``protection``, it is the one that each contract names.
     """
 
     def __init__(
@@ -47,8 +28,14 @@ class UploadInspector:
         rounds: int,
         report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
         state: dict[str, Any] | None = None,
+        protection: Protection | None = None,
     ) -> None:
         self._contracts = contracts
+        self._protections = {
+            owner: protection
+            or PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
+            for owner, contract in contracts.items()
+        }
         self._rate = alarm_rate(false_alarm, max(1, len(contracts)), rounds)
         self._report = report
         self._pools: dict[int, Evidence] = {}
@@ -86,7 +73,7 @@ class UploadInspector:
         longest = self._longest(uploads)
         for owner, upload in sorted(uploads.items()):
             self._tested[owner] = self._tested.get(owner, 0) + 1
-            found = self._judge(owner, upload, longest)
+            found = self._judge(owner, upload, longest[self._protections[owner].name])
             if found is not None:
                 what, evidence = found
                 refused[owner] = what
@@ -106,53 +93,33 @@ class UploadInspector:
             return seen
         return seen | _plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
 
-    def _longest(self, uploads: Mapping[int, Upload]) -> float:
-        """How long an update may be that its protection leaves free, as ``paper`` does.
-
-        By what the round's updates are at most, under their noise: owners have noise of their own.
-        """
-        free = [owner for owner in uploads if self._contracts[owner].protection == "paper"]
-        if not free:
-            return math.inf
-        bound = ABSURD * math.sqrt(uploads[free[0]].size)
-        if len(free) < 3:
-            return bound
-        squares = []
-        for owner in free:
-            size, variance = uploads[owner].size, self._contracts[owner].sigma ** 2
-            square = float(np.square(uploads[owner].astype(np.float64)).sum())
-            update = max(square - size * variance, 0.0)
-            unsure = math.sqrt(variance * (2.0 * size * variance + 4.0 * update))
-            squares.append(update + _SLACK * unsure)
-        usual = math.sqrt(float(np.median(squares)))
-        return min(bound, FAR * usual) if usual > 0.0 else bound
+    def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
+        """How long an update may be under each protection, judged by all uploads of the round."""
+        groups: dict[str, dict[int, Upload]] = {}
+        for owner, upload in uploads.items():
+            groups.setdefault(self._protections[owner].name, {})[owner] = upload
+        sigma = {owner: contract.sigma for owner, contract in self._contracts.items()}
+        return {
+            name: self._protections[next(iter(group))].usual_length(group, sigma)
+            for name, group in groups.items()
+        }
 
     def _judge(
         self, owner: int, upload: Upload, longest: float
     ) -> tuple[str, dict[str, Any]] | None:
-        contract = self._contracts[owner]
-        free = contract.protection == "paper"
-        if contract.protection == "dp_sgd":
-            reach = float(contract.settings["reach"])
-            seen = check_steps(upload, contract.sigma, reach, self._rate)
-        else:
-            clip = longest if free else float(contract.clip or math.inf)
-            seen = check_upload(upload, contract.sigma, clip, self._rate)
+        contract, protection = self._contracts[owner], self._protections[owner]
+        stated = contract.protection_settings
+        seen = protection.check_upload(upload, contract.sigma, self._rate, stated, longest)
         if seen.verdict != "as contracted":
-            return _said(seen, free), _shown(seen)
+            return protection.explain(seen), _shown(seen)
         if seen.method in ("clip", "reach"):
             return None
         before = self._pools.get(owner)
         pool = check_pool([seen] if before is None else [before, seen], self._rate)
         self._pools[owner] = pool
         if pool.verdict != "as contracted":
-            return f"{_said(pool, free)} over the rounds so far", _shown(pool)
+            return f"{protection.explain(pool)} over the rounds so far", _shown(pool)
         return None
-
-
-def _said(evidence: Evidence, free: bool) -> str:
-    """A verdict in words. Where nothing bounds an update, noise is not told from learning."""
-    return FAR_LONGER if free and evidence.verdict == "too much noise" else evidence.verdict
 
 
 def _shown(evidence: Evidence) -> dict[str, Any]:

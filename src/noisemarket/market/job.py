@@ -278,7 +278,9 @@ class _Market:
             findings.append(Accused(contracts[owner].owner, number, reason, evidence))
 
         market, rounds = self._scenario.market, made.plan.rounds
-        watcher = UploadInspector(contracts, market.false_alarm, rounds, report, state.inspector)
+        watcher = UploadInspector(
+            contracts, market.false_alarm, rounds, report, state.inspector, made.job.protection
+        )
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = watcher.inspect(number, weights, uploads)

@@ -6,20 +6,20 @@ import hashlib
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.protections import DPSGD, Protection
+from noisemarket.federated.protections import Protection
 from noisemarket.ledger.contract import Contract, moment, nonce_of
 from noisemarket.ledger.keys import CURATOR, OWNER, PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.market.deals import Deal
 from noisemarket.market.folder import JobManifest
-from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement, protected
+from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.runfolder import write_whole
 from noisemarket.scenario import Scenario
@@ -74,10 +74,8 @@ def contract_of(
     How many ``records`` the owner has counts where the protection's steps depend on it.
     """
     cap = privacy_cap(budget, terms.rounds)
-    settings = dict(asdict(terms.protection))  # type: ignore[call-overload]
+    settings = terms.protection.contract_settings(records)
     clip, shards = settings.pop("clip", None), settings.pop("shards", None)
-    if isinstance(terms.protection, DPSGD):
-        settings["reach"] = terms.protection.reach(records)
     return Contract(
         job=terms.job,
         owner=deal.owner,
@@ -96,8 +94,8 @@ def contract_of(
         epsilon=gaussian_epsilon(cap, budget.delta),
         delta=budget.delta,
         neighbours=str(budget.neighbours),
-        protects=protected(budget.protection, budget.neighbours, budget.whole_owner),
-        whole_owner=budget.whole_owner,
+        protects=budget.protects,
+        whole_owner=terms.protection.whole_owner,
         simulated=budget.simulated,
         missed_rounds=terms.missed_rounds,
         minimum_share=terms.minimum_share,

@@ -18,7 +18,7 @@ from dataclasses import astuple, dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement, protected
+from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
 _TOLERANCE = 1e-12  # relative: thirty times rho/30 may come out a rounding error above rho
@@ -138,7 +138,6 @@ class Accountant:
         """What this owner has given up so far."""
         budget, entries, total = self._budget(owner), self._entries(owner), self.spent(owner)
         bounded = math.isfinite(total + budget.rho_per_round)
-        hidden = protected(budget.protection, budget.neighbours, budget.whole_owner)
         return PrivacyStatement(
             owner=budget.owner,
             protection=budget.protection,
@@ -153,7 +152,7 @@ class Accountant:
             epsilon=gaussian_epsilon(total, budget.delta),
             epsilon_general=zcdp_epsilon(total, budget.delta),
             neighbours=budget.neighbours,
-            protects=hidden if bounded else None,
+            protects=budget.protects if bounded else None,
             guaranteed=bounded and not budget.simulated,
             simulated=budget.simulated,
         )

@@ -19,8 +19,8 @@ class PrivacyBudget:
     """What an owner's contract fixes before the job: the noise, what it hides, and the cap.
 
     ``sensitivity`` is the one to charge, under ``neighbours`` and with the rounding of the noise
-    grid; infinity where the protection bounds nothing. ``whole_owner`` says that the unit hidden is
-    not one record but all the owner's data, ``simulated`` that the noise comes from a seed.
+    grid; infinity where the protection bounds nothing. ``protects`` says in words what the noise
+    hides, ``simulated`` that it comes from a seed.
     """
 
     owner: OwnerId
@@ -28,7 +28,7 @@ class PrivacyBudget:
     sigma: float
     sensitivity: float
     neighbours: Neighbours = Neighbours.REPLACE_ONE
-    whole_owner: bool = False
+    protects: str = "one record"
     delta: float = 1e-5
     rho_cap: float = math.inf
     simulated: bool = False
@@ -121,19 +121,6 @@ class PrivacyStatement:
         if self.noise_multiplier == 0.0:
             return "no bound on what a record changes"
         return "what was released has too little noise"
-
-
-def protected(protection: str, neighbours: Neighbours, whole_owner: bool = False) -> str:
-    """In words, the change of the data that the noise hides."""
-    unit = "the owner's whole data" if whole_owner else "one record"
-    if neighbours is Neighbours.REPLACE_ONE:
-        return f"{unit}, replaced by any other"
-    if whole_owner:
-        return f"{unit}, its clipped update set to zero"
-    if protection == "sharded":
-        # Retraining the shard without the record is not covered: that can move it all the way.
-        return f"{unit}, zeroed out together with the clipped update of its shard"
-    return f"{unit}, its clipped gradient zeroed out"
 
 
 def _counted(number: int, noun: str) -> str:

@@ -44,6 +44,14 @@ def _ledger_url(value: str) -> str:
     return value
 
 
+def _protection(value: str) -> str:
+    from noisemarket.federated.protections import PROTECTIONS
+
+    PROTECTIONS.find(value)
+    return value
+
+
+ProtectionName = Annotated[str, AfterValidator(_protection)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
 Width = Annotated[int, Field(ge=1, le=10_000)]
@@ -182,8 +190,13 @@ class TrainingSection(Section):
 class PrivacySection(Section):
     """How updates are protected and accounted for."""
 
-    protection: Literal["paper", "sharded", "dp_sgd"] = Field(
-        "sharded", description="what an owner does to its update: paper, sharded or dp_sgd"
+    protection: ProtectionName = Field(
+        "sharded",
+        description="what an owner does to its update: paper, sharded, dp_sgd, clipped, or a name "
+        "that an installed package brings",
+    )
+    settings: dict[str, Any] = Field(
+        {}, description="settings of a protection from an installed package, by name"
     )
     clip: Positive = Field(1.0, description="norm to which an update or a gradient is cut")
     shards: int = Field(

@@ -19,7 +19,7 @@ from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.engine import Job, digest
 from noisemarket.federated.model import CNN, ModelMaker, first_weights
 from noisemarket.federated.partition import Partition, dirichlet_partition
-from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
+from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -92,13 +92,12 @@ def order(
     job = Job(data, partition, maker, protection, sigma, scenario.seed, privacy.noise)
     neighbours = Neighbours.named(privacy.neighbours)
     budgets = tuple(
-        PrivacyBudget(
-            owner=owner,
-            protection=protection.name,
-            sigma=float(sigma[owner]),
-            sensitivity=protection.sensitivity(first.size, int(size), neighbours),
+        protection.budget(
+            owner,
+            float(sigma[owner]),
+            dimension=first.size,
+            records=int(size),
             neighbours=neighbours,
-            whole_owner=protection.whole_owner,
             delta=privacy.delta,
             rho_cap=_cap(scenario),
             simulated=privacy.noise == "simulated",
@@ -133,10 +132,11 @@ def fingerprint(
     owners keep to themselves is no part of it: whoever has the checkpoint could guess at it.
     """
     population = environment.population
+    unset = None if scenario.privacy.settings else {"settings"}
     settings = {
         "seed": scenario.seed,
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
-        "privacy": scenario.privacy.model_dump(mode="json"),
+        "privacy": scenario.privacy.model_dump(mode="json", exclude=unset),
         "names": list(map(str, population.names)),
     }
     figures = (population.beta, population.data_size, sigma)
@@ -146,12 +146,10 @@ def fingerprint(
 
 def protection_of(scenario: Scenario) -> Protection:
     """The protection that a scenario asks for."""
-    training, privacy = scenario.training, scenario.privacy
-    if privacy.protection == "paper":
-        return Paper(training.batch, training.local_rate, training.local_epochs)
-    if privacy.protection == "dp_sgd":
-        return DPSGD(training.batch, training.local_rate, privacy.clip)
-    return Sharded(privacy.shards, privacy.clip, privacy.shard_steps, privacy.shard_rate)
+    sections = {"training": scenario.training, "privacy": scenario.privacy}
+    values = {f"{name}.{key}": value for name, part in sections.items() for key, value in part}
+    kind = PROTECTIONS.find(scenario.privacy.protection)
+    return kind.from_scenario(values, scenario.privacy.settings)
 
 
 def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Partition:

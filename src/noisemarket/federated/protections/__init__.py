@@ -1,12 +1,26 @@
-"""Protections by name."""
+"""Protections by name: those of this package, and those of the user's own packages."""
 
 from __future__ import annotations
 
+from noisemarket.federated.protections.clipped import Clipped
 from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
 from noisemarket.federated.protections.protection import Protection, Records, Upload
 from noisemarket.federated.protections.sharded import Sharded
+from noisemarket.registry import Registry
 
-PROTECTIONS: dict[str, type[Protection]] = {"paper": Paper, "sharded": Sharded, "dp_sgd": DPSGD}
 
-__all__ = ["DPSGD", "PROTECTIONS", "Paper", "Protection", "Records", "Sharded", "Upload"]
+def _check(part: object) -> None:
+    if not (isinstance(part, type) and issubclass(part, Protection)):
+        raise TypeError("is not a subclass of noisemarket.federated.protections.Protection")
+
+
+PROTECTIONS = Registry[type[Protection]](
+    "privacy.protection",
+    "noisemarket.protections",
+    {"paper": Paper, "sharded": Sharded, "dp_sgd": DPSGD, "clipped": Clipped},
+    _check,
+)
+"""All protections by name; packages add theirs as entry points of ``noisemarket.protections``."""
+
+__all__ = ["DPSGD", "PROTECTIONS", "Clipped", "Paper", "Protection", "Records", "Sharded", "Upload"]

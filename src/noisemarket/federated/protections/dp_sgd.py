@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import numpy as np
-import torch
 
-from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections.protection import Protection, Records, Upload
+from noisemarket.errors import BadInput
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Records,
+    Upload,
+    check_positive,
+)
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
 
 
 @dataclass(frozen=True)
@@ -20,12 +31,32 @@ class DPSGD(Protection):
 
     ``sigma`` is the total noise on the model: each of the T steps gets sigma / sqrt(T). Batches are
     disjoint, so a record moves one step only. Records beyond the last full batch sit a round out.
+
+    Args:
+        batch: records in a batch.
+        rate: step size.
+        clip: norm to which each example's gradient is cut.
+
+    Example:
+        >>> DPSGD(batch=64).step_count(records=600)
+        9
     """
 
     batch: int = 64
     rate: float = 0.05
     clip: float = 1.0
     name = "dp_sgd"
+    scenario_keys: ClassVar = {
+        "batch": "training.batch",
+        "rate": "training.local_rate",
+        "clip": "privacy.clip",
+    }
+    states_reach = True
+    noise_in_steps = True
+    account_options: ClassVar = {"clip": 1.0, "batch": 64, "steps": 10, "learning_rate": 0.05}
+
+    def __post_init__(self) -> None:
+        check_positive(self)
 
     def step_count(self, records: int) -> int:
         """How many steps, one for each full batch, an owner of so many records makes."""
@@ -40,6 +71,8 @@ class DPSGD(Protection):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
+        import torch
+
         steps = self.step_count(len(records))
         order = torch.from_numpy(rng.permutation(len(records)))
         model.weights.copy_(start)
@@ -62,8 +95,15 @@ class DPSGD(Protection):
         )
 
     def reach(self, records: int) -> float:
-        """The greatest length of an owner's upload without its noise."""
         return self.step_count(records) * self.rate * self.clip
+
+    @classmethod
+    def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
+        steps = int(options["steps"])
+        if steps < 1:
+            raise BadInput("steps", steps, "give at least 1.")
+        found = cls(int(options["batch"]), options["learning_rate"], options["clip"])
+        return found, steps * found.batch
 
     def passes(self, records: int) -> float:
         return 1.0

@@ -3,15 +3,38 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 
-from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections.protection import Protection, Records, Upload
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Records,
+    Upload,
+    check_positive,
+)
 from noisemarket.privacy.noise import NoiseSource, add_noise
+from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
+
+LONGER_THAN_USUAL = 3.0
+"""Nothing bounds an update. One that is so many times longer than the usual one of its round is
+refused: a single owner must not move the model at will."""
+
+LARGEST_RMS = 1.0
+"""Nor may it be longer than this for each parameter, root mean square, however few there are to
+compare it with: trained networks hardly have weights of that size."""
+
+FAR_LONGER = "far longer than usual"
+
+_SLACK = 3.0  # standard deviations by which an update may be longer than it looks under its noise
 
 
 @dataclass(frozen=True)
@@ -21,12 +44,29 @@ class Paper(Protection):
     The paper accounts for it by the sensitivity of a single clipped gradient. But a changed record
     changes the first step and, through it, every later one; and no gradient is clipped. So there is
     no bound, and the privacy statement says that nothing is guaranteed.
+
+    Args:
+        batch: records in a batch.
+        rate: step size of the owner's SGD.
+        epochs: passes over the owner's data in a round.
+
+    Example:
+        >>> Paper(batch=32, epochs=2).passes(records=600)
+        2.0
     """
 
     batch: int = 64
     rate: float = 0.05
     epochs: int = 1
     name = "paper"
+    scenario_keys: ClassVar = {
+        "batch": "training.batch",
+        "rate": "training.local_rate",
+        "epochs": "training.local_epochs",
+    }
+
+    def __post_init__(self) -> None:
+        check_positive(self)
 
     def upload(
         self,
@@ -37,17 +77,53 @@ class Paper(Protection):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        model.weights.copy_(start)
-        for _ in range(self.epochs):
-            order = torch.from_numpy(rng.permutation(len(records)))
-            images, labels = records.images[order], records.labels[order]
-            for at in range(0, len(records), self.batch):
-                part = slice(at, at + self.batch)
-                model.descend(images[part], labels[part], self.rate)
-        return add_noise((model.weights - start).numpy(), sigma, noise)
+        update = local_sgd(model, start, records, rng, self.batch, self.rate, self.epochs)
+        return add_noise(update, sigma, noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return math.inf
 
     def passes(self, records: int) -> float:
         return float(self.epochs)
+
+    def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
+        """By what the round's updates are at most, under their noise: owners have their own."""
+        bound = LARGEST_RMS * math.sqrt(next(iter(uploads.values())).size)
+        if len(uploads) < 3:
+            return bound
+        squares = []
+        for owner, upload in uploads.items():
+            size, variance = upload.size, sigma[owner] ** 2
+            square = float(np.square(upload.astype(np.float64)).sum())
+            update = max(square - size * variance, 0.0)
+            unsure = math.sqrt(variance * (2.0 * size * variance + 4.0 * update))
+            squares.append(update + _SLACK * unsure)
+        usual = math.sqrt(float(np.median(squares)))
+        return min(bound, LONGER_THAN_USUAL * usual) if usual > 0.0 else bound
+
+    def explain(self, evidence: Evidence) -> str:
+        """Where nothing bounds an update, too much noise cannot be told from learning."""
+        return FAR_LONGER if evidence.verdict == "too much noise" else evidence.verdict
+
+
+def local_sgd(
+    model: FlatModel,
+    start: torch.Tensor,
+    records: Records,
+    rng: np.random.Generator,
+    batch: int,
+    rate: float,
+    epochs: int,
+) -> Upload:
+    """What some epochs of mini-batch SGD make of ``start``, less ``start``."""
+    import torch
+
+    model.weights.copy_(start)
+    for _ in range(epochs):
+        order = torch.from_numpy(rng.permutation(len(records)))
+        images, labels = records.images[order], records.labels[order]
+        for at in range(0, len(records), batch):
+            part = slice(at, at + batch)
+            model.descend(images[part], labels[part], rate)
+    update: Upload = (model.weights - start).numpy()
+    return update

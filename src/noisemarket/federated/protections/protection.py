@@ -6,16 +6,27 @@ the paper's sigma: the scale of the noise on the uploaded model.
 
 from __future__ import annotations
 
+import dataclasses
+import math
+import numbers
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
-from noisemarket.federated.model import FlatModel
+from noisemarket.errors import BadInput
 from noisemarket.privacy.noise import NoiseSource
-from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
+from noisemarket.privacy.statement import OwnerId, PrivacyBudget
+from noisemarket.privacy.zcdp import MOST, Neighbours
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
 
 Upload = NDArray[np.float32]
 
@@ -32,14 +43,51 @@ class Records:
 
 
 class Protection(ABC):
-    """How an owner trains and what it adds, so that its upload costs a known amount of privacy."""
+    """How an owner trains and what it adds, so that its upload costs a known amount of privacy.
+
+    Subclasses are frozen dataclasses at the top level of a module, so that they can be sent to
+    worker processes. Their fields are their settings: numbers, texts, or lists of these. Three
+    methods are needed: ``upload``, ``sensitivity`` and ``passes``. The others have defaults for a
+    protection that adds its noise once, to an update without a stated bound.
+
+    Example:
+        A protection of a user's own package, registered as ``mine`` through an entry point of the
+        group ``noisemarket.protections``, and chosen by ``privacy.protection = "mine"``::
+
+            @dataclass(frozen=True)
+            class Mine(Protection):
+                clip: float = 1.0
+                strength: int = 3
+                name = "mine"
+                scenario_keys = {"clip": "privacy.clip"}
+
+        Here ``clip`` is read from the scenario's own key. ``strength`` has none, so it comes from
+        the table ``[privacy.settings]``.
+    """
 
     name: str
+
+    scenario_keys: ClassVar[Mapping[str, str]] = {}
+    """Settings that a scenario has a key for, such as ``{"clip": "privacy.clip"}``."""
+
+    noise_in_steps: ClassVar[bool] = False
+    """Whether noise goes on several steps, of which the later ones react to it."""
+
+    states_reach: ClassVar[bool] = False
+    """Whether ``reach`` depends on the number of records, so that contracts have to state it."""
+
+    account_options: ClassVar[Mapping[str, float]] = {}
+    """What the privacy cost depends on, with defaults: options of ``noisemarket privacy``."""
+
+    any_training: ClassVar[bool] = False
+    """Whether ``protect`` works on an update however it was trained."""
 
     @property
     def whole_owner(self) -> bool:
         """Whether the unit that is hidden is all the owner's data, not one record."""
         return False
+
+    # What it does
 
     @abstractmethod
     def upload(
@@ -51,15 +99,198 @@ class Protection(ABC):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        """Train from the global model ``start`` and return the protected update to it.
+        """Train on an owner's records and protect the result.
 
-        ``rng`` orders batches; it has nothing to do with the noise.
+        Args:
+            model: the model to train; its weights may be overwritten.
+            start: the global model's weights, flat; they must not be changed.
+            records: the owner's data.
+            sigma: the scale of the noise on the whole upload; 0 for none.
+            noise: where the noise comes from (``privacy.noise.add_noise``).
+            rng: orders batches; it has nothing to do with the noise.
+
+        Returns:
+            The protected update to ``start``, as ``float32``.
+
+        Raises:
+            Diverged: the update is not finite, so that no noise can hide it.
         """
 
-    @abstractmethod
-    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
-        """What to set sigma against: how far one record (or owner) can move the upload."""
+    def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
+        """Protect an update that something else has trained, such as a Flower app.
+
+        Raises:
+            BadInput: this protection has to do the training itself (not ``any_training``).
+        """
+        remedy = "protects inside the training: choose one for any training, such as clipped."
+        raise BadInput("protection", self.name, remedy)
 
     @abstractmethod
     def passes(self, records: int) -> float:
         """How often a round goes over the owner's data, for comparing costs."""
+
+    # What it costs
+
+    @abstractmethod
+    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
+        """How far one record (or owner) can move the upload: what sigma is set against.
+
+        Args:
+            dimension: the model's number of parameters.
+            records: how many records the owner has.
+            neighbours: what a record is replaced by.
+
+        Returns:
+            The bound in Euclidean norm, with the rounding of the noise grid; infinity for none.
+        """
+
+    def protects(self, neighbours: Neighbours) -> str:
+        """In words, the change of the data that the noise hides."""
+        unit = "the owner's whole data" if self.whole_owner else "one record"
+        if neighbours is Neighbours.REPLACE_ONE:
+            return f"{unit}, replaced by any other"
+        if self.whole_owner:
+            return f"{unit}, its clipped update set to zero"
+        return f"{unit}, its clipped gradient zeroed out"
+
+    def budget(
+        self,
+        owner: OwnerId,
+        sigma: float,
+        *,
+        dimension: int,
+        records: int,
+        neighbours: Neighbours,
+        delta: float,
+        rho_cap: float = math.inf,
+        simulated: bool = False,
+    ) -> PrivacyBudget:
+        """The privacy budget of an owner under this protection."""
+        return PrivacyBudget(
+            owner=owner,
+            protection=self.name,
+            sigma=sigma,
+            sensitivity=self.sensitivity(dimension, records, neighbours),
+            neighbours=neighbours,
+            protects=self.protects(neighbours),
+            delta=delta,
+            rho_cap=rho_cap,
+            simulated=simulated,
+        )
+
+    # How a curator checks it
+
+    def reach(self, records: int) -> float:
+        """The greatest length of an upload without its noise; infinity where nothing bounds it."""
+        return math.inf
+
+    def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
+        """How long an update of this round may be at most, judged by all uploads of the round.
+
+        For protections without ``reach``; infinity for no limit.
+        """
+        return math.inf
+
+    def check_upload(
+        self,
+        upload: Upload,
+        sigma: float,
+        rate: float,
+        stated: Mapping[str, Any],
+        longest: float = math.inf,
+    ) -> Evidence:
+        """Check whether the contracted noise is in an upload.
+
+        Args:
+            upload: what the owner sent.
+            sigma: the contracted noise.
+            rate: the false alarm rate of one side of the test (``noise_check.alarm_rate``).
+            stated: what the contract states (``contract_settings``).
+            longest: the ``usual_length`` of the round.
+        """
+        reach = float(stated["reach"]) if self.states_reach else self.reach(0)
+        check = check_steps if self.noise_in_steps else check_upload
+        return check(upload, sigma, min(reach, longest), rate)
+
+    def explain(self, evidence: Evidence) -> str:
+        """A verdict of ``check_upload`` in words."""
+        return evidence.verdict
+
+    # Its settings
+
+    def settings(self) -> dict[str, Any]:
+        """Its settings by name: numbers, texts, or lists of these."""
+        return {name: getattr(self, name) for name in _fields(type(self))}
+
+    def contract_settings(self, records: int) -> dict[str, Any]:
+        """What a contract with an owner of so many records states: settings and figures."""
+        figures = {"reach": self.reach(records)} if self.states_reach else {}
+        return {**self.settings(), **figures}
+
+    @classmethod
+    def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
+        """The protection with these settings; others keep their defaults.
+
+        Raises:
+            BadInput: a name is not a setting, or one that is needed is missing.
+        """
+        known = _fields(cls)
+        for name, value in settings.items():
+            if name not in known:
+                choices = ", ".join(known) or "no settings"
+                remedy = f"is not a setting of {cls.name}, which has {choices}."
+                raise BadInput(f"{field}.{name}", value, remedy)
+        for name, one in known.items():
+            without = one.default is one.default_factory is dataclasses.MISSING
+            if without and name not in settings:
+                raise BadInput(f"{field}.{name}", None, f"{cls.name} needs it: give a value.")
+        return cls(**settings)
+
+    @classmethod
+    def from_contract(cls, stated: Mapping[str, Any]) -> Self:
+        """The protection that a contract states; inverse of ``contract_settings``."""
+        return cls.from_settings(cls.settings_in(stated))
+
+    @classmethod
+    def settings_in(cls, stated: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings among all that a contract states."""
+        figures = ("reach",) if cls.states_reach else ()
+        return {name: value for name, value in stated.items() if name not in figures}
+
+    @classmethod
+    def from_scenario(cls, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
+        """The protection that a scenario asks for.
+
+        Args:
+            values: the scenario's values by key, such as ``privacy.clip``.
+            settings: its table ``[privacy.settings]``, for settings without a key.
+        """
+        table = "privacy.settings"
+        for name, key in cls.scenario_keys.items():
+            if name in settings:
+                raise BadInput(f"{table}.{name}", settings[name], f"give it as {key} instead.")
+        read = {name: values[key] for name, key in cls.scenario_keys.items()}
+        return cls.from_settings(read | dict(settings), table)
+
+    @classmethod
+    def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
+        """The protection and a number of records for ``account_options``."""
+        return cls.from_settings(options), 1
+
+
+def check_positive(protection: Protection) -> None:
+    """Refuse numbers that are not positive, and whole numbers beyond what can be accounted for."""
+    for field in dataclasses.fields(protection):  # type: ignore[arg-type]
+        value = getattr(protection, field.name)
+        if field.type == "int":
+            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+            if not whole or not 1 <= value <= MOST:
+                raise BadInput(field.name, value, f"give a whole number from 1 to {MOST:,}.")
+        elif not isinstance(value, int | float) or not 0.0 < value < math.inf:
+            raise BadInput(field.name, value, "give a positive number.")
+
+
+def _fields(kind: Any) -> dict[str, dataclasses.Field[Any]]:
+    if not dataclasses.is_dataclass(kind):
+        raise BadInput("protection", kind.__name__, "make it a dataclass: its fields are settings.")
+    return {field.name: field for field in dataclasses.fields(kind) if field.init}

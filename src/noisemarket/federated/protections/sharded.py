@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-import torch
 
-from noisemarket.federated.clipping import ABSURD, SAFE
-from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections.protection import Protection, Records, Upload
-from noisemarket.federated.shard_training import shard_updates
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Records,
+    Upload,
+    check_positive,
+)
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
 
 
 @dataclass(frozen=True)
@@ -22,9 +29,19 @@ class Sharded(Protection):
     A record stands in one shard, which may do with it whatever it likes in any number of steps: its
     share of the mean has norm at most ``clip / shards``. So the sensitivity is 2 clip / shards, and
     rho = 2 clip^2 / (shards^2 sigma^2) a round: the paper's formula with L = clip and X = shards.
-    Which record stands in which shard must not depend on the data; it is its place modulo the
+    Which record stands in which shard must not depend on the data; it is its index modulo the
     number of shards. One shard hides the owner's whole data. Owners with fewer records than shards
     leave shards empty: they count as zero updates, and the denominator stays.
+
+    Args:
+        shards: parts of an owner's data.
+        clip: norm to which each shard's update is cut.
+        steps: steps of SGD of each shard.
+        rate: their step size.
+
+    Example:
+        >>> Sharded(shards=64, clip=1.0).sensitivity(0, 600, Neighbours.REPLACE_ONE)
+        0.03125
     """
 
     shards: int = 64
@@ -32,6 +49,16 @@ class Sharded(Protection):
     steps: int = 2
     rate: float = 0.2
     name = "sharded"
+    scenario_keys: ClassVar = {
+        "shards": "privacy.shards",
+        "clip": "privacy.clip",
+        "steps": "privacy.shard_steps",
+        "rate": "privacy.shard_rate",
+    }
+    account_options: ClassVar = {"clip": 1.0, "shards": 64}
+
+    def __post_init__(self) -> None:
+        check_positive(self)
 
     @property
     def whole_owner(self) -> bool:
@@ -47,6 +74,11 @@ class Sharded(Protection):
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
+        import torch
+
+        from noisemarket.federated.clipping import ABSURD, SAFE
+        from noisemarket.federated.shard_training import shard_updates
+
         total = torch.zeros_like(start)
         shards = [
             (records.images[first :: self.shards], records.labels[first :: self.shards])
@@ -62,6 +94,15 @@ class Sharded(Protection):
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, self.shards, neighbours, rounding_reach(dimension))
+
+    def protects(self, neighbours: Neighbours) -> str:
+        if neighbours is Neighbours.ZERO_OUT and not self.whole_owner:
+            # Retraining the shard without the record is not covered: that can move it all the way.
+            return "one record, zeroed out together with the clipped update of its shard"
+        return super().protects(neighbours)
+
+    def reach(self, records: int) -> float:
+        return self.clip
 
     def passes(self, records: int) -> float:
         return float(self.steps)

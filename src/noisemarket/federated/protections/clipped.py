@@ -1,0 +1,104 @@
+"""Clipped updates: whatever the training does, the owner's whole data is hidden."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.federated.protections.paper import local_sgd
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Records,
+    Upload,
+    check_positive,
+)
+from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
+
+_SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
+
+
+@dataclass(frozen=True)
+class Clipped(Protection):
+    """Any training; then the whole update is cut to norm ``clip``, and noise is added once.
+
+    That hides the owner's whole data, whatever the training does with it, so ``protect`` also
+    serves a Flower app of one's own. To hide one record among many at less noise, the protection
+    must sit inside the training, as in ``Sharded`` and ``DPSGD``.
+
+    Args:
+        clip: norm to which the update is cut.
+        batch: records in a batch, where this protection does the training.
+        rate: step size of its SGD.
+        epochs: its passes over the owner's data in a round.
+
+    Example:
+        >>> Clipped(clip=0.5).whole_owner
+        True
+    """
+
+    clip: float
+    batch: int = 64
+    rate: float = 0.05
+    epochs: int = 1
+    name = "clipped"
+    scenario_keys: ClassVar = {
+        "clip": "privacy.clip",
+        "batch": "training.batch",
+        "rate": "training.local_rate",
+        "epochs": "training.local_epochs",
+    }
+    account_options: ClassVar = {"clip": 1.0}
+    any_training = True
+
+    def __post_init__(self) -> None:
+        check_positive(self)
+
+    @property
+    def whole_owner(self) -> bool:
+        """All the owner's data is hidden."""
+        return True
+
+    def upload(
+        self,
+        model: FlatModel,
+        start: torch.Tensor,
+        records: Records,
+        sigma: float,
+        noise: NoiseSource,
+        rng: np.random.Generator,
+    ) -> Upload:
+        update = local_sgd(model, start, records, rng, self.batch, self.rate, self.epochs)
+        return self.protect(update.astype(np.float64), sigma, noise).astype(np.float32)
+
+    def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
+        return add_noise(clipped(update, self.clip), sigma, noise)
+
+    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
+        return sharded_sensitivity(self.clip, 1, neighbours, rounding_reach(dimension))
+
+    def passes(self, records: int) -> float:
+        return float(self.epochs)
+
+    def reach(self, records: int) -> float:
+        return self.clip
+
+
+def clipped(update: NDArray[np.float64], clip: float) -> NDArray[np.float64]:
+    """The update, cut to norm ``clip``; one that is not finite counts for nothing."""
+    scale = float(np.abs(update).max(initial=0.0))
+    if not math.isfinite(scale) or scale == 0.0:
+        return np.zeros_like(update)
+    length = scale * math.sqrt(float(np.square(update / scale).sum()))
+    if not math.isfinite(length):
+        return np.zeros_like(update)
+    return update if length <= clip * _SAFE else update * (clip * _SAFE / length)
