@@ -8,16 +8,26 @@ from __future__ import annotations
 
 import posixpath
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import _generate
 
 ROOT = Path(__file__).resolve().parent.parent
 HOME = "README.md"
 OUTSIDE = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md", "CITATION.cff", "LICENSE")
 EXAMPLES = ("*.md", "*.toml", "*.csv", "*.py")
 LINK = re.compile(r"(\]\()([^)\s]+)(\))")
+
+
+def on_pre_build(**_: Any) -> None:
+    """Write the generated pages of the reference."""
+    _generate.main()
 
 
 def on_files(files: Files, config: Any) -> Files:

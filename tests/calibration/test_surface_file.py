@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.calibration.surfaces_page import PAGE, written
 
 from noisemarket.calibration.points import Point
 from noisemarket.calibration.result import calibrated, surface_file
@@ -152,8 +151,3 @@ def test_without_a_fit_there_is_no_file() -> None:
     assert surface_file(result, Scenario()) is None
     assert result.remarks[0].startswith("No fit: ")
     assert result.rms_to_printed is None
-
-
-def test_the_page_says_what_the_files_say() -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    assert written(page) == page, "run: python -m tests.calibration.surfaces_page"

@@ -317,7 +317,7 @@ def keys(document: Any) -> set[str]:
 
 def test_every_json_key_is_documented(run: Run, tmp_path: Path) -> None:
     job, _ = fill(tmp_path)
-    place, docs = str(tmp_path), ROOT / "docs"
+    place = str(tmp_path)
     documents = [
         json.loads(run(*command, "--json")[1])
         for command in (
@@ -330,11 +330,8 @@ def test_every_json_key_is_documented(run: Run, tmp_path: Path) -> None:
     ]
     run("export", place, "--json", str(tmp_path / "out.json"))
     documents.append(json.loads((tmp_path / "out.json").read_text(encoding="utf-8")))
-    page = (docs / "reference" / "scenario.md").read_text(encoding="utf-8")
-    described = page.partition("\n## The ledger\n")[2].partition("\n## ")[0]
+    page = (ROOT / "docs" / "reference" / "output.md").read_text(encoding="utf-8")
+    described = page.partition("\n## Contracts of a ledger\n")[2]
     found = keys(documents)
     assert {"sound", "problem", "each_round", "previous", "budget_micro"} <= found
     assert {name for name in found if f"`{name}`" not in described} == set()
-    contracts = (docs / "explanation" / "ledger.md").read_text(encoding="utf-8")
-    assert {name for name in job.contracts[0].to_dict() if f"`{name}`" not in contracts} == set()
-    assert {kind for kind in entries.KINDS if f"| `{kind}` |" not in contracts} == set()

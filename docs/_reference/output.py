@@ -1,0 +1,39 @@
+"""Keys of JSON documents, columns of CSV files, entries of the ledger: from ``_fields.toml``."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable
+from dataclasses import fields, is_dataclass
+from importlib import import_module
+from pathlib import Path
+
+from _reference import code, page, table
+
+SOURCE = Path(__file__).resolve().parent.parent / "_fields.toml"
+INTRO = """\
+With `--json` a command prints one JSON document on standard output and nothing else. The [run
+folder](files.md) has the files that a command leaves."""
+
+
+def output_page() -> str:
+    """A table for every document."""
+    parts = [INTRO]
+    for part in tomllib.loads(SOURCE.read_text(encoding="utf-8"))["part"]:
+        named = {name for key in part["fields"] for name in key.split(", ")}
+        for covered in part.get("covers", ()):
+            if missing := [name for name in _names(covered) if name not in named]:
+                raise ValueError(
+                    f"_fields.toml, {part['title']}: say what {missing} of {covered} mean"
+                )
+        rows = [
+            (", ".join(map(code, key.split(", "))), text) for key, text in part["fields"].items()
+        ]
+        parts += [f"## {part['title']}", part.get("text", ""), table(("name", "meaning"), rows)]
+    return page("JSON, CSV and the ledger", *parts)
+
+
+def _names(path: str) -> Iterable[str]:
+    module, _, name = path.partition(":")
+    found = getattr(import_module(module), name)
+    return [field.name for field in fields(found)] if is_dataclass(found) else found

@@ -1,0 +1,37 @@
+"""Parts by name: mechanisms, learning rules, protections, with the entry-point group of each."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from _reference import code, page, table
+from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.learning.rules import RULES
+from noisemarket.mechanisms import MECHANISMS
+
+INTRO = """\
+What can be chosen by name. [Extend noisemarket](../how-to/extend.md) says how to add a part of
+your own."""
+
+
+def parts_page() -> str:
+    """A table for every kind of part."""
+    mechanisms = [(code(name), part.knows, _about(part)) for name, part in MECHANISMS.items()]
+    head = ("name", "must know", "what it does")
+    parts = [INTRO, "## Mechanisms", table(head, mechanisms)]
+    parts += _kind("Learning rules", RULES)
+    parts += _kind("Protections", PROTECTIONS)
+    return page("Parts by name", *parts)
+
+
+def _kind(title: str, known: Mapping[str, object]) -> list[str]:
+    rows = [(code(name), _about(part)) for name, part in known.items()]
+    return [f"## {title}", table(("name", "what it does"), rows)]
+
+
+def _about(part: object) -> str:
+    rule = RULES.get(getattr(part, "rule", ""))
+    text = (rule or part).__doc__ or type(part).__doc__ or ""
+    first = " ".join(text.split()).partition(". ")[0].removesuffix(".")
+    return re.sub(r"``([^`]+)``", r"`\1`", first)
