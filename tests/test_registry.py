@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
+from abc import ABC, abstractmethod
 from pathlib import Path
 
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.registry import Registry
+from noisemarket.registry import Registry, subclass_of
 
 GROUP = "noisemarket.tests"
 
@@ -51,3 +52,23 @@ def test_a_broken_part_is_named_with_its_package(
 ) -> None:
     with pytest.raises(BadInput, match=rf"kind = {name}: cannot be loaded from brought.*{reason}"):
         registry.find(name)
+
+
+class Shape(ABC):
+    @abstractmethod
+    def area(self) -> float: ...
+
+
+class Square(Shape):
+    def area(self) -> float:
+        return 1.0
+
+
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [(Square(), "is not a subclass"), (int, "is not a subclass of .*Shape"), (Shape, "lacks area")],
+)
+def test_only_classes_that_can_be_used_are_parts(part: object, words: str) -> None:
+    subclass_of(Shape)(Square)
+    with pytest.raises(TypeError, match=words):
+        subclass_of(Shape)(part)

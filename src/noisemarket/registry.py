@@ -13,11 +13,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint, entry_points
+from inspect import isabstract
 from typing import Generic, TypeVar
 
 from noisemarket.errors import BadInput
 
 Part = TypeVar("Part")
+
+
+def subclass_of(base: type) -> Callable[[object], None]:
+    """A check that a part is a class that can be used where ``base`` is asked for."""
+
+    def check(part: object) -> None:
+        if not (isinstance(part, type) and issubclass(part, base)):
+            raise TypeError(f"is not a subclass of {base.__module__}.{base.__qualname__}")
+        if isabstract(part):
+            missing = sorted(getattr(part, "__abstractmethods__", ()))
+            raise TypeError(f"lacks {', '.join(missing)}")
+
+    return check
 
 
 class Registry(Mapping[str, Part], Generic[Part]):

@@ -15,6 +15,8 @@ from torch import nn
 import noisemarket as nm
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import MNIST_SCALING, Dataset
+from noisemarket.federated.weighting import Equal, PublicFigures, Weighting
+from noisemarket.federated.weighting.weighting import FloatArray
 from noisemarket.privacy import accountant
 from noisemarket.training import Training, order, train
 from noisemarket.training.sigmas import given_sigma
@@ -200,6 +202,37 @@ def test_pictures_through_the_scenarios_own_model() -> None:
     assert result.rounds[0].owners == 1
     with torch.no_grad():
         assert result.module()(torch.from_numpy(data.ready(images))).shape == (40, 4)
+
+
+class SecondOwnerOnly(Weighting):
+    """Of three owners, one alone counts."""
+
+    name = "second_owner_only"
+
+    def weights(self, figures: PublicFigures) -> FloatArray:
+        assert len(figures.records) == len(figures) == 3
+        return np.array([0.0, 1.0, 0.0])
+
+
+class TestWeighting:
+    def test_of_ones_own_weighs_the_owners(self) -> None:
+        ends = [
+            train(scenario(rounds=1), sigma=sigma, data=flat(), model=Net, partition=PARTS,
+                  weighting=SecondOwnerOnly(), workers=1).weights
+            for sigma in ([0.1, 0.2, 0.3], [0.5, 0.2, 0.1])
+        ]  # fmt: skip
+        assert np.array_equal(*ends), "the others' noise must not count"
+
+    def test_by_name_comes_from_the_scenario(self) -> None:
+        wanted = scenario(weighting="data_size", owners=2)
+        places = wanted.environment(), np.array([0.1, 0.1])
+        made = order(wanted, *places, data=flat(), model=Net)
+        assert made.plan.shares.tolist() == made.job.partition.sizes.tolist()
+        own = order(wanted, *places, data=flat(), model=Net, weighting=Equal())
+        assert own.plan.shares.tolist() == [1.0, 1.0]
+        assert own.fingerprint != made.fingerprint
+        with pytest.raises(BadInput, match=r"training.weighting = heavy: choose one of: equal"):
+            scenario(weighting="heavy")
 
 
 class TestReady:

@@ -51,6 +51,14 @@ def _protection(value: str) -> str:
     return value
 
 
+def _weighting(value: str) -> str:
+    from noisemarket.federated.weighting import WEIGHTINGS
+
+    WEIGHTINGS.find(value)
+    return value
+
+
+WeightingName = Annotated[str, AfterValidator(_weighting)]
 ProtectionName = Annotated[str, AfterValidator(_protection)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
@@ -172,8 +180,10 @@ class TrainingSection(Section):
     normalise: bool = Field(
         True, description="whether hidden layers pass on values of mean 0 and deviation 1"
     )
-    weighting: Literal["equal", "data_size"] = Field(
-        "equal", description="weights of the owners' updates: equal or data_size"
+    weighting: WeightingName = Field(
+        "equal",
+        description="weights of the owners' updates: equal, data_size, or a name that an installed "
+        "package brings",
     )
     server_rate: Positive | Literal["auto"] = Field(
         "auto", description="factor of the mean update; auto: 0.3 over the usual sigma, from 1 to 3"

@@ -21,6 +21,12 @@ from noisemarket.federated.model import CNN, ModelMaker, first_weights
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.federated.rounds import State, TrainingPlan
+from noisemarket.federated.weighting import (
+    WEIGHTINGS,
+    PublicFigures,
+    Weighting,
+    owner_weights,
+)
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.accountant import Accountant
@@ -66,13 +72,13 @@ def order(
     model: ModelMaker | nn.Module | None = None,
     partition: Partition | None = None,
     protection: Protection | None = None,
+    weighting: Weighting | None = None,
 ) -> Order:
     """Load the data, deal it to the owners, and set up everything that training needs.
 
     What is given takes the place of what the scenario says.
     """
     training, privacy = scenario.training, scenario.privacy
-    owners = len(environment)
     if data is None:
         data = load_mnist(training.data or None)
     own = [data.sha256.encode()]  # what the scenario does not say
@@ -105,7 +111,10 @@ def order(
         for owner, size in enumerate(partition.sizes)
     )
     _check_cap(scenario, budgets)
-    shares = partition.sizes.astype(float) if training.weighting == "data_size" else np.ones(owners)
+    figures = PublicFigures(sigma, partition.sizes, training.rounds)
+    shares = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
+    if weighting is not None:
+        own.append(shares.tobytes())
     rate = training.server_rate
     factor = server_rate(sigma, shares) if rate == "auto" else float(rate)
     plan = TrainingPlan(training.rounds, shares, training.averaging, training.decay, factor)

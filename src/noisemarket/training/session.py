@@ -25,6 +25,7 @@ from noisemarket.federated.rounds import (
     check_charges,
 )
 from noisemarket.federated.rounds import train as rounds_of
+from noisemarket.federated.weighting import Weighting
 from noisemarket.owner.worker import leave_unless_main
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
@@ -127,6 +128,7 @@ def train(
     model: ModelMaker | nn.Module | None = None,
     partition: Partition | Sequence[ArrayLike] | None = None,
     protection: Protection | None = None,
+    weighting: Weighting | None = None,
     journal: str | Path | None = None,
     checkpoint: str | Path | None = None,
     workers: int | None = None,
@@ -162,7 +164,7 @@ def train(
     noise = given_sigma(sigma, environment)
     made = order(
         scenario, environment, noise, data=data, model=model, partition=partition,
-        protection=protection,
+        protection=protection, weighting=weighting,
     )  # fmt: skip
     kept = None if checkpoint is None else Checkpoint(Path(checkpoint), made.fingerprint)
     if journal is None:

@@ -7,19 +7,13 @@ from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
 from noisemarket.federated.protections.protection import Protection, Records, Upload
 from noisemarket.federated.protections.sharded import Sharded
-from noisemarket.registry import Registry
-
-
-def _check(part: object) -> None:
-    if not (isinstance(part, type) and issubclass(part, Protection)):
-        raise TypeError("is not a subclass of noisemarket.federated.protections.Protection")
-
+from noisemarket.registry import Registry, subclass_of
 
 PROTECTIONS = Registry[type[Protection]](
     "privacy.protection",
     "noisemarket.protections",
     {"paper": Paper, "sharded": Sharded, "dp_sgd": DPSGD, "clipped": Clipped},
-    _check,
+    subclass_of(Protection),
 )
 """All protections by name; packages add theirs as entry points of ``noisemarket.protections``."""
 
