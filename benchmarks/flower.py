@@ -175,7 +175,7 @@ def main() -> None:
                 settings |= {"iterations": 400, "data_size": 60, "shards": 4}
             scenario = Scenario.from_preset("market", **settings)
             letter = interactions(scenario)
-            scenario = Scenario.from_preset("market", **settings, letter=letter)
+            scenario = Scenario.from_preset("market", **settings, interactions_per_message=letter)
             for flower in (False, True):
                 start = time.monotonic()
                 done = measure(scenario, Path(place) / f"{owners}-{flower}", flower=flower)

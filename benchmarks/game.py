@@ -29,7 +29,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.outcomes import Outcomes
 from noisemarket.learning.batch import Batch, PlayConfig, play_batch
-from noisemarket.negotiation import task
+from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
 
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
@@ -45,15 +45,15 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
 
 
-def brief_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> PlayConfig:
-    brief = replace(task(scenario).brief, rule="wolf_phc", iterations=iterations)
+def config_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> PlayConfig:
+    config = replace(run_options(scenario).play, iterations=iterations)
     if moving:
-        brief = replace(brief, settings=replace(brief.settings, step_start=MOVING_STEP))
-    return brief
+        config = replace(config, settings=replace(config.settings, step_start=MOVING_STEP))
+    return config
 
 
-def play(environment: Environment, brief: PlayConfig) -> Batch:
-    return play_batch(brief, [environment.games()], [0], environment.population.key)
+def play(environment: Environment, config: PlayConfig) -> Batch:
+    return play_batch("wolf_phc", config, [environment.games()], [0], environment.population.key)
 
 
 def cpu_seconds(work: Callable[[], object]) -> float:
@@ -121,14 +121,14 @@ def throughput(rounds: int) -> list[dict[str, object]]:
         ("rows still moving", True, 5_000),
         ("rows settled", False, 50_000),
     ):
-        brief = brief_of(scenario, iterations, moving=moving)
-        play(environment, replace(brief, iterations=10))
+        config = config_of(scenario, iterations, moving=moving)
+        play(environment, replace(config, iterations=10))
         other = OpenSpielPair(environment, moving=moving)
         other.play(500 if moving else 4_000)
         ours, theirs = [], []
         for _ in range(rounds):
             ours.append(
-                len(environment) * iterations / cpu_seconds(lambda b=brief: play(environment, b))
+                len(environment) * iterations / cpu_seconds(lambda b=config: play(environment, b))
             )
             theirs.append(2_000 / cpu_seconds(lambda o=other: o.play(2_000)))
         rows.append(
@@ -149,7 +149,7 @@ def exact_answers() -> list[dict[str, object]]:
         scenario = Scenario.from_preset(preset, owners=2_000)
         environment = scenario.environment()
         games = environment.games()
-        batch = play(environment, brief_of(scenario, 2_000))
+        batch = play(environment, config_of(scenario, 2_000))
         last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
         policies = batch.owner_policies, batch.curator_policies
         exploitability(*(p[:2] for p in policies), _first(games, 2), _some(last, 2), 0.8)

@@ -222,8 +222,8 @@ def test_the_worked_rule_plays(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(compile(text, "boltzmann.py", "exec"), names)
     monkeypatch.setitem(RULES, "boltzmann", names["Boltzmann"])  # type: ignore[misc]
     environment = Scenario.from_preset("market", owners=3, J=4, K=5).environment()
-    config = PlayConfig("boltzmann", Settings(exploration=0.02), iterations=400, seed=1)
-    batch = play_batch(config, [environment.games()], [0], environment.population.key)
+    config = PlayConfig(Settings(exploration=0.02), iterations=400, seed=1)
+    batch = play_batch("boltzmann", config, [environment.games()], [0], environment.population.key)
     np.testing.assert_allclose(batch.owner_policies.sum(axis=2), 1.0)
     assert batch.counts[-1, 4] > batch.counts[0, 4], "it learns to make deals"
 
@@ -240,7 +240,7 @@ def test_the_readme_shows_what_the_commands_print() -> None:
     readme, table = read(ROOT / "README.md"), rows(ROOT / "README.md")
     scenario = Scenario.from_preset("market")
     for name in MECHANISMS:
-        if name in RULES and name not in COMPILED:
+        if name in RULES and RULES[name] not in COMPILED:
             continue
         result = negotiate(scenario, mechanism=name)
         figures = (result.learned.mean_saving, result.learned.mean_payment)

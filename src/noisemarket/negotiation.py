@@ -50,7 +50,7 @@ class Negotiation:
         key = (name, phase % len(self.environment.phases))
         if key not in self._exact:
             environment = self.environment.only(phase)
-            exact = find_mechanism(name).run(environment, task(self.scenario))
+            exact = find_mechanism(name).run(environment, run_options(self.scenario))
             self._exact[key] = tally(environment, exact.contracts, self.agreement.done)
         return self._exact[key]
 
@@ -126,11 +126,11 @@ def negotiate(
     scenario = scenario.model_copy(update={"mechanism": name})
     chosen = find_mechanism(name)
     environment = scenario.environment()
-    agreement = chosen.run(environment, task(scenario, threads, watch, stop))
+    agreement = chosen.run(environment, run_options(scenario, threads, watch, stop))
     return Negotiation(scenario, environment, agreement)
 
 
-def task(
+def run_options(
     scenario: Scenario,
     threads: int | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
@@ -140,8 +140,7 @@ def task(
     if threads is not None and threads < 1:
         raise BadInput("threads", threads, "give at least 1.")
     learning = scenario.learning
-    brief = PlayConfig(
-        rule="",
+    play = PlayConfig(
         settings=learning.settings(),
         iterations=learning.iterations,
         seed=scenario.play_seed(),
@@ -149,10 +148,10 @@ def task(
         curator_optimism=learning.curator_optimism,
         trace_every=learning.trace_every,
         window=learning.window,
-        letter=learning.letter,
+        interactions_per_message=learning.interactions_per_message,
     )
     return RunOptions(
-        brief, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop
+        play, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop
     )
 
 

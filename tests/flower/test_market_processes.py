@@ -64,8 +64,8 @@ def signed(folder: Path) -> dict[str, tuple[float, int, str]]:
 def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
     here, folder = tmp_path / "here", tmp_path / "run"
     expected = MarketOutcome()
-    list(run(make_scenario(here, letter=200), here, workers=1, outcome=expected))
-    scenario = make_scenario(folder, letter=200)
+    list(run(make_scenario(here, interactions_per_message=200), here, workers=1, outcome=expected))
+    scenario = make_scenario(folder, interactions_per_message=200)
     setups = deal_out(scenario, scenario.environment(), folder / "owners")
     nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
     paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}

@@ -23,7 +23,8 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import surface
-from noisemarket.learning.batch import Batch, PlayConfig, play_batch
+from noisemarket.learning.batch import PlayConfig, play_batch
+from noisemarket.learning.compiled.arguments import Batch
 from noisemarket.learning.rule import Settings
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms.learned import Learned
@@ -146,10 +147,10 @@ KINDS = [
 ]
 
 
-def play(rule: str, table: Table, iterations: int, **brief: object) -> Batch:
-    """Play a table; ``brief`` overrides what the brief says."""
-    given = PlayConfig(rule, table.settings, iterations, seed=11, trace_every=1, window=200)
-    return play_batch(replace(given, **brief), table.phases, table.starts, table.keys)
+def play(rule: str, table: Table, iterations: int, **changes: object) -> Batch:
+    """Play a table; ``changes`` override the configuration."""
+    given = PlayConfig(table.settings, iterations, seed=11, trace_every=1, window=200)
+    return play_batch(rule, replace(given, **changes), table.phases, table.starts, table.keys)
 
 
 def assert_same_play(one: Batch, other: Batch) -> None:
@@ -290,9 +291,9 @@ class RuleConformance:
 
     def test_the_number_of_threads_changes_nothing(self, rule: str, protocol: Protocol) -> None:
         environment = market(protocol, owners=40, savings=9, payments=8, change_at=200)
-        brief = PlayConfig(rule, FAST, iterations=500, seed=3, trace_every=30, window=100)
+        config = PlayConfig(FAST, iterations=500, seed=3, trace_every=30, window=100)
         runs = [
-            Learned(rule).run(environment, RunOptions(brief, threads=threads))
+            Learned(rule).run(environment, RunOptions(config, threads=threads))
             for threads in (1, 2, 3)
         ]
         assert runs[0].complete

@@ -1,6 +1,4 @@
-"""The game by post: fair, resumable, and close to the game face to face."""
-
-from dataclasses import replace
+"""The game by messages: fair, resumable, the same deals on both sides."""
 
 import numpy as np
 import pytest
@@ -14,22 +12,22 @@ from noisemarket.learning.messages import (
     OwnerPlayer,
     QuoteBatch,
     RecentDeals,
-    letters,
+    message_lengths,
 )
-from noisemarket.learning.rules import RULES, rule
-from noisemarket.negotiation import task
+from noisemarket.learning.rules import RULES, find_rule
+from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
 
 ITERATIONS = 600
 
 
-def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerPlayer, CuratorPlayer]:
+def players(name: str, preset: str = "market", index: int = 0) -> tuple[OwnerPlayer, CuratorPlayer]:
     scenario = Scenario.from_preset(preset, owners=4, iterations=ITERATIONS)
-    environment, brief = scenario.environment(), replace(task(scenario).brief, rule=name)
-    games, kind = environment.games(), rule(name)
-    own, theirs = first_values(kind, games, brief)
+    environment, config = scenario.environment(), run_options(scenario).play
+    games, kind = environment.games(), find_rule(name)
+    own, theirs = first_values(kind, games, config)
     owner, curator = environment.owner_side(), environment.curator_side()
-    key, sees = int(environment.population.key[place]), games.sees_offer
+    key, sees = int(environment.population.key[index]), games.sees_offer
     common = {"sees_offer": sees, "window": 200}
     worth = (owner.gains(), curator.gains()) if sees else (owner.payoffs(), curator.payoffs())
     signs = (owner.signs(), curator.signs())
@@ -37,20 +35,20 @@ def players(name: str, preset: str = "market", place: int = 0) -> tuple[OwnerPla
         signs = (np.ones_like(signs[0]), np.ones_like(signs[1]))
     return (
         OwnerPlayer(
-            kind(own[place], brief.settings),
-            worth[0][place], signs[0][place], Stream(1, key), **common,  # type: ignore[arg-type]
+            kind(own[index], config.settings),
+            worth[0][index], signs[0][index], Stream(1, key), **common,  # type: ignore[arg-type]
         ),
         CuratorPlayer(
-            kind(theirs[place], brief.settings),
-            worth[1][place], signs[1][place], Stream(2, key), **common,  # type: ignore[arg-type]
+            kind(theirs[index], config.settings),
+            worth[1][index], signs[1][index], Stream(2, key), **common,  # type: ignore[arg-type]
         ),
     )  # fmt: skip
 
 
-def play(owner: OwnerPlayer, curator: CuratorPlayer, per_letter: int, until: int) -> None:
+def play(owner: OwnerPlayer, curator: CuratorPlayer, per_message: int, until: int) -> None:
     while curator.played < until:
-        count = min(per_letter, until - curator.played)
-        curator.take(owner.answer(curator.sheet(count)))
+        count = min(per_message, until - curator.played)
+        curator.take(owner.answer(curator.draw_quotes(count)))
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -66,7 +64,7 @@ def test_both_sides_agree_on_what_was_dealt(name: str, preset: str) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_the_same_moves_when_the_owner_is_put_aside_between_letters(name: str) -> None:
+def test_the_same_moves_when_the_owner_is_put_aside_between_messages(name: str) -> None:
     owner, curator = players(name)
     play(owner, curator, 50, ITERATIONS)
     again, other = players(name)
@@ -91,50 +89,50 @@ def test_acting_everywhere_is_acting_in_each_state(name: str) -> None:
     assert np.array_equal(player.act_everywhere(uniforms), expected)
 
 
-def test_a_sheet_stands_until_it_is_answered() -> None:
+def test_a_batch_stands_until_it_is_answered() -> None:
     owner, curator = players("wolf_phc")
-    first = curator.sheet(10)
-    assert curator.sheet(10) is first
+    first = curator.draw_quotes(10)
+    assert curator.draw_quotes(10) is first
     curator.take(owner.answer(first))
-    assert curator.sheet(10) is not first
+    assert curator.draw_quotes(10) is not first
 
 
-def test_a_replayed_sheet_and_a_replayed_reply_are_refused() -> None:
+def test_a_replayed_batch_and_a_replayed_reply_are_refused() -> None:
     owner, curator = players("wolf_phc")
-    sheet = curator.sheet(10)
-    reply = owner.answer(sheet)
+    batch = curator.draw_quotes(10)
+    reply = owner.answer(batch)
     with pytest.raises(BadInput, match="next interaction is 10"):
-        owner.answer(sheet)
+        owner.answer(batch)
     curator.take(reply)
-    with pytest.raises(BadInput, match="not an answer"):
+    with pytest.raises(BadInput, match="do not answer"):
         curator.take(reply)
-    curator.sheet(10)
-    with pytest.raises(BadInput, match="not an answer"):
+    curator.draw_quotes(10)
+    with pytest.raises(BadInput, match="do not answer"):
         curator.take(reply)
 
 
 def test_what_does_not_fit_the_game_is_refused_and_changes_nothing() -> None:
     owner, curator = players("wolf_phc")
-    sheet = curator.sheet(10)
+    batch = curator.draw_quotes(10)
     before = owner.state()
-    for quotes in (sheet.quotes[:, :-1], sheet.quotes + 1000, sheet.quotes - 1000):
-        with pytest.raises(BadInput, match="does not fit"):
-            owner.answer(QuoteBatch(0, quotes, sheet.signs))
+    for quotes in (batch.quotes[:, :-1], batch.quotes + 1000, batch.quotes - 1000):
+        with pytest.raises(BadInput, match="do not fit"):
+            owner.answer(QuoteBatch(0, quotes, batch.signs))
     for offers in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
-        with pytest.raises(BadInput, match="does not fit"):
+        with pytest.raises(BadInput, match="do not fit"):
             curator.take(OfferBatch(0, offers, np.ones(10, bool)))
-    with pytest.raises(BadInput, match="not an answer"):
+    with pytest.raises(BadInput, match="do not answer"):
         curator.take(OfferBatch(0, np.zeros(3, np.int64), np.ones(3, bool)))
     assert all(np.array_equal(value, before[name]) for name, value in owner.state().items())
 
 
 def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_offer() -> None:
     _, curator = players("wolf_phc")
-    sheet = curator.sheet(50)
-    never = ~sheet.signs
+    batch = curator.draw_quotes(50)
+    never = ~batch.signs
     offers = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
     curator.take(OfferBatch(0, offers, np.ones(50, bool)))
-    assert np.array_equal(curator.deals.signed, sheet.signs[np.arange(50), offers])
+    assert np.array_equal(curator.deals.signed, batch.signs[np.arange(50), offers])
     assert not curator.deals.signed.all()
 
 
@@ -148,6 +146,6 @@ def test_usual_needs_half() -> None:
     assert RecentDeals.none().usual() == (0, 0)
 
 
-def test_letters_add_up() -> None:
-    assert list(letters(10, 4)) == [4, 4, 2]
-    assert list(letters(8, 4)) == [4, 4]
+def test_message_lengths_add_up() -> None:
+    assert list(message_lengths(10, 4)) == [4, 4, 2]
+    assert list(message_lengths(8, 4)) == [4, 4]

@@ -28,12 +28,13 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.learning import batch as batch_module
 from noisemarket.learning.batch import COMPILED, PlayConfig, first_values, play_batch
+from noisemarket.learning.compiled.arguments import Scratch
 from noisemarket.learning.compiled.loop import play_all
 from noisemarket.learning.compiled.simd import GROUP, LANES, POLICY, TOTAL
-from noisemarket.learning.compiled.steps import MOVING
+from noisemarket.learning.compiled.steps import CLIMBING, MOVING
 from noisemarket.learning.lanes import draw
 from noisemarket.learning.rule import Rule, Settings
-from noisemarket.learning.rules import RULES, rule
+from noisemarket.learning.rules import RULES, find_rule
 from noisemarket.learning.wolf_phc import WolfPHC
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import RunOptions
@@ -68,6 +69,7 @@ def players(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     made: list[Watched] = []
     monkeypatch.setattr(Watched, "players", made, raising=False)
     monkeypatch.setitem(RULES, "wolf_phc", Watched)
+    monkeypatch.setitem(COMPILED, Watched, CLIMBING)
     return made
 
 
@@ -105,7 +107,8 @@ class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
 
         def spied(*arguments: Any) -> Any:
             result = play_all(*arguments)
-            tables.append((arguments[-4], arguments[-3]))
+            scratch: Scratch = arguments[-1]
+            tables.append((scratch.tables, scratch.rows))
             return result
 
         monkeypatch.setattr(batch_module, "play_all", spied)
@@ -139,8 +142,8 @@ class TestFirstValues:
     def test_learners_start_from_optimism_times_the_best_they_can_conceive(self) -> None:
         table = make_table("9x8", "signed")
         games = table.phases[0]
-        brief = PlayConfig("wolf_phc", FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
-        owner, curator = first_values(RULES["wolf_phc"], games, brief)
+        config = PlayConfig(FAST, 1, seed=0, owner_optimism=1.3, curator_optimism=0.5)
+        owner, curator = first_values(RULES["wolf_phc"], games, config)
         assert owner.shape == (3, 8, 9)
         assert curator.shape == (3, 9, 8)
         for n in range(3):
@@ -149,7 +152,7 @@ class TestFirstValues:
 
     def test_greedy_starts_from_what_it_hopes_for(self) -> None:
         games = make_table("9x8", "signed").phases[0]
-        owner, curator = first_values(RULES["greedy"], games, PlayConfig("greedy", FAST, 1, seed=0))
+        owner, curator = first_values(RULES["greedy"], games, PlayConfig(FAST, 1, seed=0))
         np.testing.assert_array_equal(owner, games.owner_hopes.swapaxes(1, 2))
         np.testing.assert_array_equal(curator, games.curator_hopes)
 
@@ -264,9 +267,9 @@ class TestARuleOfOnesOwn:
 
     def test_it_plays_the_whole_mechanism(self) -> None:
         environment = market("signed", owners=5, savings=9, payments=8, change_at=150)
-        brief = PlayConfig("", FAST, iterations=300, seed=3, trace_every=50, window=100)
+        config = PlayConfig(FAST, iterations=300, seed=3, trace_every=50, window=100)
         alone, crew = (
-            Learned("exp3").run(environment, RunOptions(brief, threads=threads))
+            Learned("exp3").run(environment, RunOptions(config, threads=threads))
             for threads in (1, 3)
         )
         assert_same_agreement(alone, crew)
@@ -278,8 +281,8 @@ class TestARuleOfOnesOwn:
 
     def test_a_rule_without_a_trade_makes_no_contract(self) -> None:
         environment = market("signed", owners=3, savings=9, payments=8)
-        brief = PlayConfig("", FAST, iterations=40, seed=3)
-        agreement = Learned("always_first").run(environment, RunOptions(brief))
+        config = PlayConfig(FAST, iterations=40, seed=3)
+        agreement = Learned("always_first").run(environment, RunOptions(config))
         assert not agreement.contracts.signed.any()
         assert agreement.trace is not None
         assert not agreement.trace.offer.any()
@@ -311,6 +314,7 @@ class TestARuleOfOnesOwn:
                 return super().step(t, winning=winning) * (1.0 + 1e-12)
 
         monkeypatch.setitem(RULES, "wolf_phc", Sloppy)
+        monkeypatch.setitem(COMPILED, Sloppy, CLIMBING)
         with pytest.raises(AssertionError):
             RuleConformance().test_compiled_and_plain_play_the_same_trajectory(
                 "wolf_phc", "signed", "9x8"
@@ -319,14 +323,14 @@ class TestARuleOfOnesOwn:
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(BadInput, match="rule = sarsa: choose one of: wolf_phc"):
-        rule("sarsa")
+        find_rule("sarsa")
     table = make_table("2x2", "signed")
     with pytest.raises(BadInput, match="sarsa"):
-        play_batch(PlayConfig("sarsa", FAST, 10, seed=1), table.phases, table.starts, table.keys)
+        play_batch("sarsa", PlayConfig(FAST, 10, seed=1), table.phases, table.starts, table.keys)
 
 
 def test_only_known_rules_are_compiled() -> None:
-    assert set(COMPILED) <= set(RULES)
+    assert set(COMPILED) <= set(RULES.values())
 
 
 def test_picking_pairs_keeps_their_games() -> None:

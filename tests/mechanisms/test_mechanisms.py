@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ from noisemarket.mechanisms.convergence import Recovery, converged_at, recoverie
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Agreement, Progress, Trace
 from noisemarket.mechanisms.tally import Tally, tally
-from noisemarket.negotiation import Negotiation, negotiate, task
+from noisemarket.negotiation import Negotiation, negotiate, run_options
 from noisemarket.scenario import Scenario
 
 IMPOSED = {"no_dp"}
@@ -349,8 +348,8 @@ class TestEveryLearner:
     ) -> None:
         result = negotiated("market", name)
         agreement, games = result.agreement, result.environment.games()
-        brief = replace(task(result.scenario).brief, rule=MECHANISMS[name].rule)  # type: ignore[attr-defined]
-        batch = play_batch(brief, [games], [0], result.environment.population.key)
+        rule, config = MECHANISMS[name].rule, run_options(result.scenario).play  # type: ignore[attr-defined]
+        batch = play_batch(rule, config, [games], [0], result.environment.population.key)
         np.testing.assert_array_equal(agreement.owner_policies, batch.owner_policies)
         np.testing.assert_array_equal(agreement.curator_policies, batch.curator_policies)
         last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
@@ -676,7 +675,7 @@ class TestTallies:
     def run(owners: int) -> tuple[Environment, Agreement]:
         scenario = Scenario.from_preset("market", owners=owners)
         environment = scenario.environment()
-        return environment, find_mechanism("first_best").run(environment, task(scenario))
+        return environment, find_mechanism("first_best").run(environment, run_options(scenario))
 
     def test_many_owners_are_counted_in_slices(self) -> None:
         environment, agreement = self.run(9_000)

@@ -7,7 +7,7 @@ import json
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.negotiation import Negotiation, negotiate, task
+from noisemarket.negotiation import Negotiation, negotiate, run_options
 from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
 
@@ -21,7 +21,7 @@ def run(request: Request, mechanisms: str | None) -> None:
     environment = scenario.environment()
     for name in names:
         try:
-            find_mechanism(name).check(environment, task(scenario))
+            find_mechanism(name).check(environment, run_options(scenario))
         except BadInput as bad:
             remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None

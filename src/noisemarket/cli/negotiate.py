@@ -12,7 +12,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
 from noisemarket.mechanisms.mechanism import Progress as Done
-from noisemarket.negotiation import Negotiation, task
+from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.negotiation_report import summary_table, write_run
 from noisemarket.report.style import name_of
 from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
@@ -28,7 +28,7 @@ def run(request: Request, contracts: str | None) -> None:
     scenario = request.scenario()
     chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
-    chosen.check(environment, task(scenario))
+    chosen.check(environment, run_options(scenario))
     _check_writable(contracts)
     folder = request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}")
     with folder:
@@ -84,7 +84,7 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        return chosen.run(environment, task(scenario, request.threads, watch, stop))
+        return chosen.run(environment, run_options(scenario, request.threads, watch, stop))
 
 
 def _check_writable(contracts: str | None) -> None:

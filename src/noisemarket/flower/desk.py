@@ -96,7 +96,10 @@ class Desk:
             record = Record.load(folder / PLAY, invitation)
             if (known := record.reply_to(sheet)) is not None:
                 return known
-            if len(sheet) > table.letter or sheet.first + len(sheet) > table.iterations:
+            if (
+                len(sheet) > table.interactions_per_message
+                or sheet.first + len(sheet) > table.iterations
+            ):
                 raise Refused("the letter is longer than was agreed")
             player = self._player(invitation, record)
             try:
@@ -132,7 +135,7 @@ class Desk:
             markup=np.array([numbers["markup"]]),
         )
         seed = int(private.get("seed", secrets.randbits(64)))
-        player = owner_player(invitation.table, side, 0, seed, invitation.key)
+        player = owner_player(invitation.table, side, seed, invitation.key)
         if record.state:
             player.restore(record.state)
         return player

@@ -43,7 +43,7 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
 from noisemarket.market.parties import keep_secrets, owner_folder
-from noisemarket.mechanisms.by_message import agreement
+from noisemarket.mechanisms.by_message import agreement_of
 from noisemarket.mechanisms.mechanism import Progress, same_for_all
 from noisemarket.negotiation import Negotiation
 from noisemarket.privacy.journal import read_journal
@@ -215,7 +215,7 @@ class LocalMarket:
             deals[place] = saving, payments.index(deal.payment)
         assert self._negotiated is not None
         out.deals = Deals(tuple(made), self._negotiated.agreed, self._negotiated.refused)
-        played = agreement(deals, len(environment))
+        played = agreement_of(deals, len(environment))
         out.negotiation = Negotiation(self._scenario, environment, played)
         sigma = np.array([deal.sigma for deal in made])
         out.order = order(self._scenario, environment, sigma)

@@ -37,10 +37,10 @@ from noisemarket.market.deals import Deals
 from noisemarket.market.folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.owners import Offer, Owners
 from noisemarket.mechanisms import find_mechanism
-from noisemarket.mechanisms.by_message import agreement, curator_of, table_of
+from noisemarket.mechanisms.by_message import agreement_of, curator_against, game_rules
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Progress, same_for_all
-from noisemarket.negotiation import Negotiation, task
+from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
@@ -60,8 +60,8 @@ _TRIES = 3  # answers that cannot be used, from one owner to one question
 def interactions(scenario: Scenario) -> int:
     """How many interactions go into one message."""
     learning = scenario.learning
-    if learning.letter > 1:
-        return learning.letter
+    if learning.interactions_per_message > 1:
+        return learning.interactions_per_message
     return max(2, math.ceil(learning.iterations / LETTERS_IN_A_GAME))
 
 
@@ -132,7 +132,7 @@ class FlowerOwners(Owners):
     def check(scenario: Scenario) -> str:
         """The rule by which a scenario's owners learn; refuses a scenario that has none."""
         chosen = find_mechanism(scenario.mechanism)
-        if not isinstance(chosen, Learned):
+        if not isinstance(chosen, Learned) or not isinstance(chosen.rule, str):
             remedy = "is not played by messages: over Flower, choose dypp, q_learning, phc, greedy."
             raise BadInput("mechanism", scenario.mechanism, remedy)
         if scenario.changes:
@@ -150,12 +150,12 @@ class FlowerOwners(Owners):
         rule = self.check(self._scenario)
         environment = self._scenario.environment(secrets=False)
         self._begin(environment, card)
-        brief = replace(task(self._scenario).brief, rule=rule)
-        table = table_of(environment, brief, interactions(self._scenario))
+        config = run_options(self._scenario).play
+        table = game_rules(environment, rule, config, interactions(self._scenario))
         names, terms = self._names, work(self._scenario)
         keys = [int(key) for key in environment.population.key]
         players = {
-            place: curator_of(table, environment, brief, place)
+            place: curator_against(place, table, environment, config)
             for place, name in enumerate(names)
             if name not in self._left_out
         }
@@ -178,7 +178,7 @@ class FlowerOwners(Owners):
             watch(Progress(slice(0, 0), nobody, int(share * len(names)), len(names)))
         deals = dict.fromkeys(range(len(names)), (0, 0))
         deals |= {place: player.deals.usual() for place, player in players.items()}
-        return Negotiation(self._scenario, environment, agreement(deals, len(names)))
+        return Negotiation(self._scenario, environment, agreement_of(deals, len(names)))
 
     def _post(
         self,
@@ -192,8 +192,8 @@ class FlowerOwners(Owners):
 
         def content(place: int) -> Any:
             player = players[place]
-            length = min(table.letter, table.iterations - player.played)
-            return wire.letter(invitations[place], player.sheet(length))
+            length = min(table.interactions_per_message, table.iterations - player.played)
+            return wire.letter(invitations[place], player.draw_quotes(length))
 
         def take(place: int, reply: Any) -> bool:
             made = wire.read_reply(reply)
@@ -355,7 +355,7 @@ class _Letters:
         self._path = path
         game = json.dumps([table.to_dict(), list(names)], sort_keys=True)
         self._game = hashlib.sha256(game.encode() + payoffs.tobytes()).hexdigest()
-        self._letter, self._iterations = table.letter, table.iterations
+        self._letter, self._iterations = table.interactions_per_message, table.iterations
         self._replies: dict[str, Any] = {}
         if not path.exists():
             return
@@ -375,7 +375,7 @@ class _Letters:
         while player.played < len(offers):
             length = min(self._letter, self._iterations - player.played)
             part = slice(player.played, player.played + length)
-            player.sheet(length)
+            player.draw_quotes(length)
             player.take(OfferBatch(player.played, offers[part], signed[part]))
 
     def add(self, place: int, reply: OfferBatch) -> None:

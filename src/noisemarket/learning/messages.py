@@ -1,14 +1,15 @@
-"""The same game by post: many interactions in one letter, for players on different machines.
+"""The same game in batches: many interactions in one message, for players on different machines.
 
-Step by step, a pair on two machines would send a message for every move. By post the curator draws
-its answers ahead: a sheet with, for each of the next interactions and each state it could be in,
-the quote it would make and whether it would sign. The owner plays them through, learning as it
-goes, and sends back what it offered and what was signed. Then the curator learns from that. So the
-owner cannot choose the curator's luck, and of either side's preferences nothing is written down but
-its moves. What the curator learns comes one letter late, which slow learners hardly notice.
+One interaction at a time, a pair on two machines would exchange a message for every move. Instead
+the curator draws its answers ahead, as a quote batch: for each of the next interactions and each
+state it could be in, the payment it would quote and whether it would sign. The owner plays the
+batch, learning as it goes, and returns an offer batch: what it offered and what was signed. The
+curator then learns from that. So the owner cannot choose among the curator's random draws, and
+neither side reveals more of its preferences than its moves. The curator learns one message late,
+which hardly matters to slow learners.
 
-The owner's player can be put aside as plain arrays and taken up again, by another process. The
-curator's need not: from the replies that came it learns all over again.
+The owner's player can be saved as plain arrays and restored by another process. The curator's
+player needs no saving: it learns again from the replies that came.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _RULE = "rule."
 
 @dataclass(frozen=True)
 class QuoteBatch:
-    """The curator's answers to come, ``(interactions, states)``: quotes, and what it would sign."""
+    """The curator's answers ahead, ``(interactions, states)``: quotes, and what it would sign."""
 
     first: int
     quotes: Moves
@@ -65,11 +66,11 @@ class RecentDeals:
 
     @classmethod
     def none(cls) -> RecentDeals:
-        """Before anything was played."""
+        """Before the first interaction."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
     def then(self, offers: Moves, quotes: Moves, signed: BoolArray, window: int) -> RecentDeals:
-        """With further ones behind, the last ``window`` of all."""
+        """With later interactions added; only the last ``window`` are kept."""
         return RecentDeals(
             np.concatenate([self.offers, offers])[-window:],
             np.concatenate([self.quotes, quotes])[-window:],
@@ -78,31 +79,21 @@ class RecentDeals:
 
     def usual(self) -> tuple[int, int]:
         """The saving and payment signed most often, if at least half were signed; else no trade."""
-        made = self.signed & (self.offers + self.quotes > 0)
-        if not len(made) or 2 * int(made.sum()) < len(made):
+        traded = self.signed & (self.offers + self.quotes > 0)
+        if not len(traded) or 2 * int(traded.sum()) < len(traded):
             return 0, 0
         shape = int(self.offers.max()) + 1, int(self.quotes.max()) + 1
         seen = np.zeros(shape, np.int64)
-        np.add.at(seen, (self.offers[made], self.quotes[made]), 1)
+        np.add.at(seen, (self.offers[traded], self.quotes[traded]), 1)
         saving, payment = np.unravel_index(int(seen.argmax()), shape)
         return int(saving), int(payment)
 
 
 class _Player:
-    """What both players keep: a rule, how far they are, the last interactions."""
+    """What both players keep: a rule, their own tables, how far they are, the last interactions.
 
-    def __init__(self, rule: Rule, stream: Stream, *, sees_offer: bool, window: int) -> None:
-        self._rule, self._stream = rule, stream
-        self._sees_offer, self._window = sees_offer, window
-        self.played = 0
-        self.deals = RecentDeals.none()
-
-
-class OwnerPlayer(_Player):
-    """The owner's player: it alone knows the owner's rewards and where the owner signs.
-
-    ``rewards`` is what each (saving, payment) is worth if signed; unsigned, nothing changes hands
-    and it is worth what no trade is, 0 where rewards are counted over that.
+    ``rewards`` is what each (saving, payment) is worth to this side if both sign. Unsigned, nothing
+    is exchanged and the reward is 0. ``signs`` says where this side signs.
     """
 
     def __init__(
@@ -115,31 +106,40 @@ class OwnerPlayer(_Player):
         sees_offer: bool,
         window: int,
     ) -> None:
-        super().__init__(rule, stream, sees_offer=sees_offer, window=window)
-        self._rewards, self._signs = rewards, signs
-        self._offer = self._quote = 0
+        self._rule, self._rewards, self._signs, self._stream = rule, rewards, signs, stream
+        self._sees_offer, self._window = sees_offer, window
+        self._offer = 0
+        self.played = 0
+        self.deals = RecentDeals.none()
 
-    def answer(self, sheet: QuoteBatch) -> OfferBatch:
-        """Play a sheet through, learning on the way."""
+
+class OwnerPlayer(_Player):
+    """The owner's player: it alone knows the owner's rewards and where the owner signs."""
+
+    _quote = 0
+
+    def answer(self, batch: QuoteBatch) -> OfferBatch:
+        """Play the interactions of a quote batch, learning on the way."""
         savings, payments = self._rewards.shape
-        fits = sheet.quotes.shape == sheet.signs.shape == (len(sheet), savings)
-        if sheet.first != self.played:
-            raise BadInput("sheet", sheet.first, f"the next interaction is {self.played}.")
-        if not fits or not len(sheet) or sheet.quotes.min() < 0 or sheet.quotes.max() >= payments:
-            raise BadInput("sheet", str(sheet.quotes.shape), "does not fit this game.")
-        offers, quotes, signed = (np.zeros(len(sheet), np.int64) for _ in range(3))
-        for i in range(len(sheet)):
+        fits = batch.quotes.shape == batch.signs.shape == (len(batch), savings)
+        if batch.first != self.played:
+            raise BadInput("quotes", batch.first, f"the next interaction is {self.played}.")
+        if not fits or not len(batch) or batch.quotes.min() < 0 or batch.quotes.max() >= payments:
+            raise BadInput("quotes", str(batch.quotes.shape), "do not fit this game.")
+        offers, quotes = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
+        signed = np.zeros(len(batch), bool)
+        for i in range(len(batch)):
             offer = self._rule.act(self._quote, self._stream.next()[0])
             state = offer if self._sees_offer else self._offer
-            quote = int(sheet.quotes[i, state])
-            both = bool(sheet.signs[i, state]) and bool(self._signs[offer, quote])
-            got = float(self._rewards[offer, quote]) if both else 0.0
-            self._rule.learn(self._quote, offer, got, quote, self.played)
+            quote = int(batch.quotes[i, state])
+            both = bool(batch.signs[i, state]) and bool(self._signs[offer, quote])
+            reward = float(self._rewards[offer, quote]) if both else 0.0
+            self._rule.learn(self._quote, offer, reward, quote, self.played)
             self._offer, self._quote = offer, quote
             offers[i], quotes[i], signed[i] = offer, quote, both
             self.played += 1
-        self.deals = self.deals.then(offers, quotes, signed.astype(bool), self._window)
-        return OfferBatch(sheet.first, offers, signed.astype(bool))
+        self.deals = self.deals.then(offers, quotes, signed, self._window)
+        return OfferBatch(batch.first, offers, signed)
 
     def state(self) -> State:
         """Everything that changes, as arrays."""
@@ -169,26 +169,13 @@ class OwnerPlayer(_Player):
 class CuratorPlayer(_Player):
     """The curator's player against one owner: it alone knows the curator's rewards."""
 
-    def __init__(
-        self,
-        rule: Rule,
-        rewards: FloatArray,
-        signs: BoolArray,
-        stream: Stream,
-        *,
-        sees_offer: bool,
-        window: int,
-    ) -> None:
-        super().__init__(rule, stream, sees_offer=sees_offer, window=window)
-        self._rewards, self._signs = rewards, signs
-        self._sheet: QuoteBatch | None = None
-        self._pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
-        self._offer = 0
+    _open: QuoteBatch | None = None
+    _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
 
-    def sheet(self, interactions: int) -> QuoteBatch:
+    def draw_quotes(self, interactions: int) -> QuoteBatch:
         """Draw the answers to the next interactions. They stand until the reply is taken."""
-        if self._sheet is not None:
-            return self._sheet
+        if self._open is not None:
+            return self._open
         savings = len(self._rewards)
         uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
         quotes = self._rule.act_everywhere(uniforms)
@@ -196,35 +183,34 @@ class CuratorPlayer(_Player):
             signs = self._signs[np.arange(savings)[None, :], quotes]
         else:
             signs = np.ones(quotes.shape, bool)
-        self._sheet = QuoteBatch(self.played, quotes, signs)
-        return self._sheet
+        self._open = QuoteBatch(self.played, quotes, signs)
+        return self._open
 
     def take(self, reply: OfferBatch) -> None:
-        """Learn from what the owner made of the sheet."""
-        sheet = self._sheet
-        if sheet is None or reply.first != sheet.first or len(reply) != len(sheet):
-            raise BadInput("reply", reply.first, "is not an answer to the sheet that is out.")
-        savings = len(self._rewards)
+        """Learn from the owner's reply to the open quote batch."""
+        batch = self._open
+        if batch is None or reply.first != batch.first or len(reply) != len(batch):
+            raise BadInput("offers", reply.first, "do not answer the quotes that were sent.")
         wrong = reply.offers.dtype.kind not in "iu" or reply.signed.shape != reply.offers.shape
-        if wrong or reply.offers.min() < 0 or reply.offers.max() >= savings:
-            raise BadInput("reply", reply.first, "does not fit this game.")
+        if wrong or reply.offers.min() < 0 or reply.offers.max() >= len(self._rewards):
+            raise BadInput("offers", reply.first, "do not fit this game.")
         quotes, signed = np.zeros(len(reply), np.int64), np.zeros(len(reply), bool)
         for i, offer in enumerate(int(move) for move in reply.offers):
             state = offer if self._sees_offer else self._offer
             if self.played > 0:
                 self._rule.learn(*self._pending, state, self.played - 1)
-            quote = int(sheet.quotes[i, state])
-            both = bool(reply.signed[i]) and bool(sheet.signs[i, state])
-            got = float(self._rewards[offer, quote]) if both else 0.0
-            self._pending = (state, quote, got)
+            quote = int(batch.quotes[i, state])
+            both = bool(reply.signed[i]) and bool(batch.signs[i, state])
+            reward = float(self._rewards[offer, quote]) if both else 0.0
+            self._pending = (state, quote, reward)
             self._offer = offer
             quotes[i], signed[i] = quote, both
             self.played += 1
         self.deals = self.deals.then(reply.offers.astype(np.int64), quotes, signed, self._window)
-        self._sheet = None
+        self._open = None
 
 
-def letters(iterations: int, per_letter: int) -> Iterator[int]:
-    """How many interactions each letter carries."""
-    for at in range(0, iterations, per_letter):
-        yield min(per_letter, iterations - at)
+def message_lengths(iterations: int, per_message: int) -> Iterator[int]:
+    """How many interactions each message carries."""
+    for start in range(0, iterations, per_message):
+        yield min(per_message, iterations - start)

@@ -1,7 +1,7 @@
-"""The two players of a game by post, each made from its own side and from what both may know.
+"""The two players of a game by messages, each built from its own side and from public rules.
 
-``GameRules`` is public: both sides know it. The owner's player is made from the owner's side alone,
-the curator's from the curator's; nothing here has both, but for a simulation that plays them all.
+``GameRules`` is public: both sides know it. The owner's player is built from the owner's side
+alone, the curator's from the curator's side alone. Only a simulation holds both.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
 from noisemarket.learning.draws import GOLDEN, Stream, mix
 from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
-from noisemarket.learning.rule import Settings
-from noisemarket.learning.rules import rule
+from noisemarket.learning.rule import Rule, Settings
+from noisemarket.learning.rules import find_rule
 
 _MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True)
 class GameRules:
-    """What is public about a game by post: the grids, the protocol, and how both sides learn.
+    """What is public about a game by messages: the grids, the protocol, how both sides learn.
 
-    ``optimism`` is the owner's: its first Q-value in its best conceivable payoffs. ``letter`` is
-    the number of interactions in a letter.
+    ``optimism`` is the owner's: its first Q-value in its best conceivable payoffs. ``rule`` is a
+    name where the rules are sent to another machine.
     """
 
     levels: Levels
     protocol: Protocol
-    rule: str
+    rule: str | type[Rule]
     settings: Settings
     iterations: int
     window: int
-    letter: int
+    interactions_per_message: int
     optimism: float
 
     @property
@@ -52,30 +52,33 @@ class GameRules:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
-        """From what ``to_dict`` gave, checked: it may have come from another machine."""
+        """From what ``to_dict`` returned, checked: it may come from another machine."""
         try:
-            table = cls(
+            rules = cls(
                 **{
                     **values,
                     "levels": Levels(**values["levels"]),
                     "settings": Settings(**values["settings"]),
                 }
             )
-            savings, payments = table.levels.shape
-            whole = (table.iterations, table.window, table.letter, savings - 1, payments - 1)
-            numbers = (*vars(table.settings).values(), table.optimism, *vars(table.levels).values())
+            savings, payments = rules.levels.shape
+            whole = (
+                rules.iterations, rules.window, rules.interactions_per_message,
+                savings - 1, payments - 1,
+            )  # fmt: skip
+            numbers = (*vars(rules.settings).values(), rules.optimism, *vars(rules.levels).values())
             sound = (
                 all(type(value) is int and value >= 1 for value in whole)
                 and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
                 and savings * payments <= _MOST_CELLS
-                and table.protocol in get_args(Protocol)
+                and rules.protocol in get_args(Protocol)
             )
         except (TypeError, KeyError, AttributeError, ValueError):
             sound = False
         if not sound:
-            raise BadInput("game", "table", "is none that can be played.")
-        rule(table.rule)
-        return table
+            raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
+        find_rule(rules.rule)
+        return rules
 
 
 def seeds(play_seed: int) -> tuple[int, int]:
@@ -83,35 +86,36 @@ def seeds(play_seed: int) -> tuple[int, int]:
     return mix(play_seed ^ GOLDEN), mix((play_seed + 1) ^ GOLDEN)
 
 
-def owner_player(table: GameRules, side: OwnerSide, place: int, seed: int, key: int) -> OwnerPlayer:
-    """The player of one owner of a side; ``key`` names its stream of random numbers."""
-    worth = side.gains() if table.sees_offer else side.payoffs()
-    worth, signs = _one(table, worth, side.signs(), place)
-    kind, hopes = rule(table.rule), worth.T[None]
-    first = kind.first_values(hopes, table.optimism * hopes.max(axis=(1, 2), keepdims=True))
+def owner_player(rules: GameRules, side: OwnerSide, seed: int, key: int) -> OwnerPlayer:
+    """The player of the only owner of a side; ``key`` names its stream of random numbers."""
+    rewards, signs = _tables(rules, side)
     return OwnerPlayer(
-        kind(first[0], table.settings), worth, signs, Stream(seed, key),
-        sees_offer=table.sees_offer, window=table.window,
+        _learner(rules, rewards.T, rules.optimism), rewards, signs, Stream(seed, key),
+        sees_offer=rules.sees_offer, window=rules.window,
     )  # fmt: skip
 
 
 def curator_player(
-    table: GameRules, side: CuratorSide, place: int, seed: int, key: int, optimism: float
+    rules: GameRules, side: CuratorSide, seed: int, key: int, optimism: float
 ) -> CuratorPlayer:
-    """The curator's player against one owner of a side."""
-    worth = side.gains() if table.sees_offer else side.payoffs()
-    worth, signs = _one(table, worth, side.signs(), place)
-    kind, hopes = rule(table.rule), worth[None]
-    first = kind.first_values(hopes, optimism * hopes.max(axis=(1, 2), keepdims=True))
+    """The curator's player against the only owner of a side."""
+    rewards, signs = _tables(rules, side)
     return CuratorPlayer(
-        kind(first[0], table.settings), worth, signs, Stream(seed, key),
-        sees_offer=table.sees_offer, window=table.window,
+        _learner(rules, rewards, optimism), rewards, signs, Stream(seed, key),
+        sees_offer=rules.sees_offer, window=rules.window,
     )  # fmt: skip
 
 
-def _one(
-    table: GameRules, worth: FloatArray, signs: BoolArray, place: int
-) -> tuple[FloatArray, BoolArray]:
-    """One owner's tables. Where every outcome binds, nobody is asked to sign."""
-    given = signs[place] if table.sees_offer else np.ones(signs[place].shape, dtype=bool)
-    return worth[place], given
+def _tables(rules: GameRules, side: OwnerSide | CuratorSide) -> tuple[FloatArray, BoolArray]:
+    """A side's rewards and where it signs; where every outcome binds, it always signs."""
+    if rules.sees_offer:
+        return side.gains()[0], side.signs()[0]
+    rewards = side.payoffs()[0]
+    return rewards, np.ones(rewards.shape, dtype=bool)
+
+
+def _learner(rules: GameRules, hopes: FloatArray, optimism: float) -> Rule:
+    """A learning rule with its first Q-values; ``hopes`` is indexed (state, action)."""
+    kind = find_rule(rules.rule)
+    first = kind.first_values(hopes[None], np.array([[[optimism * hopes.max()]]]))
+    return kind(first[0], rules.settings)

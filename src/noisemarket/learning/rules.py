@@ -17,8 +17,10 @@ RULES: dict[str, type[Rule]] = {
 }
 
 
-def rule(name: str) -> type[Rule]:
-    """The learning rule of that name."""
-    if name not in RULES:
-        raise BadInput("rule", name, f"choose one of: {', '.join(RULES)}.")
-    return RULES[name]
+def find_rule(rule: str | type[Rule]) -> type[Rule]:
+    """The learning rule of that name; a class of one's own is taken as it is."""
+    if not isinstance(rule, str):
+        return rule
+    if rule not in RULES:
+        raise BadInput("rule", rule, f"choose one of: {', '.join(RULES)}.")
+    return RULES[rule]

@@ -1,78 +1,78 @@
-"""Contracts by learning with letters: the game as it is played between machines, on one of them.
+"""Contracts by learning with messages: the game that two machines play, in one process.
 
-The very players that the two sides run on machines of their own. So a simulation with the same
-letters and seeds ends with the same contracts.
+The players are the very ones that the two sides run on their own machines. So a simulation with
+the same messages and seeds ends with the same contracts.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.learning.messages import CuratorPlayer, letters
+from noisemarket.learning.messages import CuratorPlayer, message_lengths
 from noisemarket.learning.players import GameRules, curator_player, owner_player, seeds
-from noisemarket.mechanisms.mechanism import (
-    Agreement,
-    Contracts,
-    Progress,
-    RunOptions,
-    same_for_all,
-)
+from noisemarket.learning.rule import Rule
+from noisemarket.mechanisms.mechanism import Agreement, Progress, RunOptions, same_for_all
 
 
-def table_of(environment: Environment, brief: PlayConfig, letter: int) -> GameRules:
+def game_rules(
+    environment: Environment, rule: str | type[Rule], config: PlayConfig, per_message: int
+) -> GameRules:
     """What is public about a game: what a curator tells an owner before they play."""
     if len(environment.phases) > 1:
-        remedy = "preferences that change are played face to face only: drop them, or letter = 1."
-        raise BadInput("learning.letter", letter, remedy)
+        remedy = "preferences cannot change in a game by messages: remove changes, or give 1."
+        raise BadInput("learning.interactions_per_message", per_message, remedy)
     return GameRules(
         levels=environment.levels,
         protocol=environment.protocol,
-        rule=brief.rule,
-        settings=brief.settings,
-        iterations=brief.iterations,
-        window=min(brief.window, brief.iterations),
-        letter=letter,
-        optimism=brief.owner_optimism,
+        rule=rule,
+        settings=config.settings,
+        iterations=config.iterations,
+        window=min(config.window, config.iterations),
+        interactions_per_message=per_message,
+        optimism=config.owner_optimism,
     )
 
 
-def curator_of(
-    table: GameRules, environment: Environment, brief: PlayConfig, place: int
+def curator_against(
+    index: int, rules: GameRules, environment: Environment, config: PlayConfig
 ) -> CuratorPlayer:
-    """The curator's player against one owner."""
-    one = slice(place, place + 1)
-    key = int(environment.population.key[place])
-    side, seed = environment.curator_side(-1, one), seeds(brief.seed)[1]
-    return curator_player(table, side, 0, seed, key, brief.curator_optimism)
+    """The curator's player against the owner of that index."""
+    key = int(environment.population.key[index])
+    side, seed = environment.curator_side(-1, slice(index, index + 1)), seeds(config.seed)[1]
+    return curator_player(rules, side, seed, key, config.curator_optimism)
 
 
-def agreement(deals: dict[int, tuple[int, int]], owners: int) -> Agreement:
-    """The contracts of the owners that were played with, from their deals."""
-    made, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
-    for place, (saving, payment) in deals.items():
-        made.saving[place], made.payment[place] = saving, payment
-        made.signed[place], done[place] = saving + payment > 0, True
-    return Agreement(made, done)
+def agreement_of(deals: Mapping[int, tuple[int, int]], owners: int) -> Agreement:
+    """The contracts of the owners that took part, from their deals by index."""
+    contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
+    for index, (saving, payment) in deals.items():
+        contracts.saving[index], contracts.payment[index] = saving, payment
+        contracts.signed[index], done[index] = saving + payment > 0, True
+    return Agreement(contracts, done)
 
 
-def play_by_post(environment: Environment, brief: PlayConfig, task: RunOptions) -> Agreement:
+def play_by_messages(
+    environment: Environment, rule: str | type[Rule], options: RunOptions
+) -> Agreement:
     """Play all owners' games in this process, one after the other."""
-    table, owners = table_of(environment, brief, brief.letter), len(environment)
+    config, owners = options.play, len(environment)
+    rules = game_rules(environment, rule, config, config.interactions_per_message)
     deals: dict[int, tuple[int, int]] = {}
-    for place in range(owners):
-        if task.stop():
+    for index in range(owners):
+        if options.stop():
             break
-        one = slice(place, place + 1)
-        key, seed = int(environment.population.key[place]), seeds(brief.seed)[0]
-        owner = owner_player(table, environment.owner_side(-1, one), 0, seed, key)
-        curator = curator_of(table, environment, brief, place)
-        for interactions in letters(table.iterations, table.letter):
-            curator.take(owner.answer(curator.sheet(interactions)))
-        deals[place] = curator.deals.usual()
-        made = agreement({0: deals[place]}, 1).contracts
-        now = Contracts(made.saving, made.payment, made.signed)
-        task.watch(Progress(one, now, len(deals), owners))
-    return agreement(deals, owners)
+        one = slice(index, index + 1)
+        key, seed = int(environment.population.key[index]), seeds(config.seed)[0]
+        owner = owner_player(rules, environment.owner_side(-1, one), seed, key)
+        curator = curator_against(index, rules, environment, config)
+        for interactions in message_lengths(rules.iterations, rules.interactions_per_message):
+            curator.take(owner.answer(curator.draw_quotes(interactions)))
+        deals[index] = curator.deals.usual()
+        contracts = agreement_of({0: deals[index]}, 1).contracts
+        options.watch(Progress(one, contracts, len(deals), owners))
+    return agreement_of(deals, owners)

@@ -14,10 +14,12 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.learning.batch import COMPILED, Batch, PlayConfig, play_batch
-from noisemarket.learning.compiled.loop import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
+from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
+from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS, Batch
+from noisemarket.learning.rule import Rule
+from noisemarket.learning.rules import find_rule
 from noisemarket.learning.threads import batches, work_through
-from noisemarket.mechanisms.by_message import play_by_post
+from noisemarket.mechanisms.by_message import play_by_messages
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
@@ -45,25 +47,30 @@ class _Part:
 class Learned(Mechanism):
     """Lets a learning rule play both sides of every pair."""
 
-    def __init__(self, rule: str) -> None:
+    def __init__(self, rule: str | type[Rule]) -> None:
         self.rule = rule
 
-    def run(self, environment: Environment, task: RunOptions) -> Agreement:
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
         owners = len(environment)
-        brief = replace(task.brief, rule=self.rule, keep_policies=task.exploitability)
-        if brief.letter > 1:
-            return play_by_post(environment, brief, task)
+        if options.play.interactions_per_message > 1:
+            return play_by_messages(environment, self.rule, options)
+        config = replace(options.play, keep_policies=options.exploitability)
         savings, payments = environment.levels.shape
         cells = savings * payments
-        keep = task.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
+        keep = options.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
         contracts = same_for_all(owners, 0, 0)
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
         parts: dict[int, Batch] = {}
-        totals = _Totals(brief)
-        slices = batches(owners, brief.iterations, cells, compiled=self.rule in COMPILED)
+        totals = _Totals(config)
+        slices = batches(
+            owners, config.iterations, cells, compiled=find_rule(self.rule) in COMPILED
+        )
         work = work_through(
-            slices, lambda some: self._play(environment, brief, some), task.threads, task.stop
+            slices,
+            lambda some: self._play(environment, config, some),
+            options.threads,
+            options.stop,
         )
         for number, part in work:
             some = slices[number]
@@ -76,34 +83,33 @@ class Learned(Mechanism):
             totals.enter(number, part.batch)
             if keep:
                 parts[number] = part.batch
-            task.watch(Progress(some, part.contracts, int(done.sum()), owners))
+            options.watch(Progress(some, part.contracts, int(done.sum()), owners))
         ordered = [parts[number] for number in sorted(parts)]
         return Agreement(
             contracts=contracts,
             done=done,
             trace=totals.trace(environment.levels, int(done.sum())),
-            owner_exploitability=gaps[0] if task.exploitability else None,
-            curator_exploitability=gaps[1] if task.exploitability else None,
+            owner_exploitability=gaps[0] if options.exploitability else None,
+            curator_exploitability=gaps[1] if options.exploitability else None,
             owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
             curator_policies=_stack([b.curator_policies for b in ordered]) if keep else None,
         )
 
-    @staticmethod
-    def _play(environment: Environment, brief: PlayConfig, some: slice) -> _Part:
+    def _play(self, environment: Environment, config: PlayConfig, some: slice) -> _Part:
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
-        batch = play_batch(brief, phases, starts, environment.population.key[some])
-        now = sum(start < brief.iterations for start in starts) - 1
+        batch = play_batch(self.rule, config, phases, starts, environment.population.key[some])
+        now = sum(start < config.iterations for start in starts) - 1
         outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
         nothing = np.full(len(batch.deals), np.nan)
-        if not brief.keep_policies:
+        if not config.keep_policies:
             return _Part(batch, Contracts.of(outcomes), nothing, nothing)
         gap = exploitability(
             batch.owner_policies,
             batch.curator_policies,
             phases[now],
             Outcomes.of(phases[now], batch.last[:, 0], batch.last[:, 1]),
-            brief.settings.discount,
+            config.settings.discount,
         )
         return _Part(batch, Contracts.of(outcomes), gap.owner, gap.curator)
 
@@ -119,10 +125,10 @@ class _Totals:
     floating-point sums do not depend on who was faster.
     """
 
-    def __init__(self, brief: PlayConfig) -> None:
-        self._brief = brief
-        self._counts = np.zeros((brief.blocks, 5), np.int64)
-        self._payoffs = np.zeros((brief.blocks, 2))
+    def __init__(self, config: PlayConfig) -> None:
+        self._config = config
+        self._counts = np.zeros((config.blocks, 5), np.int64)
+        self._payoffs = np.zeros((config.blocks, 2))
         self._early: dict[int, tuple[IntArray, FloatArray]] = {}
         self._next = 0
 
@@ -144,8 +150,8 @@ class _Totals:
             self._add(number)
         if owners == 0:
             return None
-        brief = self._brief
-        ends = np.minimum(np.arange(1, brief.blocks + 1) * brief.trace_every, brief.iterations)
+        config = self._config
+        ends = np.minimum(np.arange(1, config.blocks + 1) * config.trace_every, config.iterations)
         plays = np.diff(ends, prepend=0) * owners
         saving_step, payment_step = levels.savings[1], levels.payments[1]
         return Trace(

@@ -97,7 +97,7 @@ class Progress:
 class RunOptions:
     """How a mechanism is to be run: how to learn, how fine a menu, on how many threads."""
 
-    brief: PlayConfig
+    play: PlayConfig
     menu_types: int = 64
     threads: int = 1
     exploitability: bool = True
@@ -110,13 +110,13 @@ class Mechanism(ABC):
 
     knows: str = "nothing private"
 
-    def check(self, environment: Environment, task: RunOptions) -> None:
+    def check(self, environment: Environment, options: RunOptions) -> None:
         """Refuse, before anything is written, an environment that the mechanism cannot serve."""
         if len(environment) == 0:
             raise BadInput("owners", 0, "give at least one owner.")
 
     @abstractmethod
-    def run(self, environment: Environment, task: RunOptions) -> Agreement:
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
         """Make a contract (perhaps none) for every owner."""
 
 
@@ -124,13 +124,13 @@ class Direct(Mechanism):
     """A mechanism that needs no play: all contracts at once."""
 
     @abstractmethod
-    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         """The contracts in force."""
 
-    def run(self, environment: Environment, task: RunOptions) -> Agreement:
-        contracts = self.contracts(environment, task)
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        contracts = self.contracts(environment, options)
         owners = len(environment)
-        task.watch(Progress(slice(0, owners), contracts, owners, owners))
+        options.watch(Progress(slice(0, owners), contracts, owners, owners))
         return Agreement(contracts, np.ones(owners, dtype=bool))
 
 

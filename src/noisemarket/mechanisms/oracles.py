@@ -12,7 +12,7 @@ class FirstBest(Direct):
 
     knows = "everything"
 
-    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return by_slices(environment, lambda some: first_best(environment.games(some=some)))
 
 
@@ -21,5 +21,5 @@ class Equilibrium(Direct):
 
     knows = "everything"
 
-    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return by_slices(environment, lambda some: equilibrium(environment.games(some=some)))

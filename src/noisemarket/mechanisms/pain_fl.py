@@ -18,14 +18,14 @@ class PainFL(Direct):
 
     knows = "how costs and data are spread among these owners"
 
-    def check(self, environment: Environment, task: RunOptions) -> None:
-        super().check(environment, task)
-        self.menu(environment, task.menu_types)
+    def check(self, environment: Environment, options: RunOptions) -> None:
+        super().check(environment, options)
+        self.menu(environment, options.menu_types)
 
-    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         now = environment.phases[-1]
         reservation = now.privacy_cost * (1.0 + now.markup)
-        menu = self.menu(environment, task.menu_types)
+        menu = self.menu(environment, options.menu_types)
         item = menu.choose(reservation)
         taken = item >= 0
         savings, payments = (

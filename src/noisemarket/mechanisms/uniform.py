@@ -11,5 +11,5 @@ class UniformDP(Direct):
 
     knows = "nothing"
 
-    def contracts(self, environment: Environment, task: RunOptions) -> Contracts:
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return same_for_all(len(environment), 0, 0)

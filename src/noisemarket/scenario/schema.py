@@ -143,8 +143,8 @@ class LearningSection(Section):
     window: int = Field(
         500, ge=1, le=10**9, description="last iterations that a contract is read from"
     )
-    letter: int = Field(
-        1, ge=1, le=10**6, description="interactions in one message; 1: face to face"
+    interactions_per_message: int = Field(
+        1, ge=1, le=10**6, description="interactions in one message; 1: no messages"
     )
 
     def settings(self) -> Settings:

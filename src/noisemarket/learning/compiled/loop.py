@@ -13,13 +13,21 @@ import numpy as np
 from numba import njit
 
 from noisemarket.game.jit import cached
+from noisemarket.learning.compiled.arguments import (
+    DEALS,
+    OFFERS,
+    PAYMENTS,
+    QUOTES,
+    SAVINGS,
+    Batch,
+    GameArrays,
+    LoopSettings,
+    Scratch,
+)
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
 from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, learn, place
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 from noisemarket.learning.lanes import LANES
-
-OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
-"""Columns of the counts that a trace holds per block of iterations."""
 
 _U = np.uint64
 _GOLDEN, _MIX_1, _MIX_2 = _U(GOLDEN), _U(MIX_1), _U(MIX_2)
@@ -114,54 +122,30 @@ def _stamp() -> int:
 
 def _build(stamp: int) -> Any:
     @cached(nogil=True, error_model="numpy")
-    def play_all(
-        family: int,
-        sees_offer: bool,
-        seed: Any,
-        keys: Any,
-        starts: Any,
-        owner_rewards: Any,
-        curator_rewards: Any,
-        agreed: Any,
-        owner_first: Any,
-        curator_first: Any,
-        discount: float,
-        learning_rate: float,
-        step_start: float,
-        step_slowing: float,
-        lose_ratio: float,
-        exploration: float,
-        block: int,
-        window: int,
-        counts: Any,
-        payoffs: Any,
-        deals: Any,
-        last: Any,
-        owner_policies: Any,
-        curator_policies: Any,
-        table_memory: Any,
-        row_memory: Any,
-        value_memory: Any,
-        seen: Any,
-    ) -> int:
-        pairs, phases, savings, payments = owner_rewards.shape
+    def play_all(games: GameArrays, settings: LoopSettings, output: Batch, scratch: Scratch) -> int:
+        family, sees_offer, exploration = settings.family, settings.sees_offer, settings.exploration
+        discount, learning_rate = settings.discount, settings.learning_rate
+        lose_ratio, window = settings.lose_ratio, settings.window
+        starts, counts, payoffs, seen = games.starts, output.counts, output.payoffs, scratch.seen
+        pairs, phases, savings, payments = games.owner_rewards.shape
         iterations = starts[phases]
         groups_o, groups_c = (savings + LANES - 1) // LANES, (payments + LANES - 1) // LANES
         width_o, width_c = groups_o * GROUP, groups_c * GROUP
         rows_o, base_c = payments, payments * width_o
-        table, best_value = pointer(table_memory), pointer(value_memory)
-        best_action = pointer(row_memory[0])
-        count, settled = pointer(row_memory[1]), pointer(row_memory[2])
-        pays_o, pays_c = pointer(owner_rewards), pointer(curator_rewards)
-        agrees = pointer(agreed)
+        table, best_value = pointer(scratch.tables), pointer(scratch.best_values)
+        best_action = pointer(scratch.rows[0])
+        count, settled = pointer(scratch.rows[1]), pointer(scratch.rows[2])
+        pays_o, pays_c = pointer(games.owner_rewards), pointer(games.curator_rewards)
+        agrees = pointer(games.agreed)
 
         for n in range(pairs):
-            _lay_out(table, best_action, best_value, count, settled, 0, 0, owner_first[n])
+            _lay_out(table, best_action, best_value, count, settled, 0, 0, games.owner_first[n])
             _lay_out(
-                table, best_action, best_value, count, settled, rows_o, base_c, curator_first[n]
-            )
+                table, best_action, best_value, count, settled, rows_o, base_c,
+                games.curator_first[n],
+            )  # fmt: skip
             seen[:] = 0
-            start = _mix(seed + _GOLDEN) ^ _mix(keys[n] + _GOLDEN + _GOLDEN)
+            start = _mix(settings.seed + _GOLDEN) ^ _mix(games.keys[n] + _GOLDEN + _GOLDEN)
             s0 = _mix(start + _GOLDEN)
             s1 = _mix(start + _U(2) * _GOLDEN)
             s2 = _mix(start + _U(3) * _GOLDEN)
@@ -172,7 +156,7 @@ def _build(stamp: int) -> Any:
             reward_c, win_step_before = 0.0, 0.0
             offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
             pay_o, pay_c = 0.0, 0.0
-            in_block, left, ends = 0, block, starts[1]
+            in_block, left, ends = 0, settings.trace_every, starts[1]
             for t in range(iterations + 1):
                 word = s0 + s3
                 word = _rotate(word, 23) + s0
@@ -212,7 +196,7 @@ def _build(stamp: int) -> Any:
                 )  # fmt: skip
                 cell = cells + j * payments + quote
                 reward_o, reward_c = pays_o[cell], pays_c[cell]
-                win_step = 1.0 / (step_start + t / step_slowing)
+                win_step = 1.0 / (settings.step_start + t / settings.step_slowing)
                 learn(
                     family, table, best_action, best_value, count, settled,
                     k, k * width_o, groups_o, savings, j,
@@ -244,19 +228,19 @@ def _build(stamp: int) -> Any:
                     offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
                     pay_o, pay_c = 0.0, 0.0
                     in_block += 1
-                    left = block
+                    left = settings.trace_every
 
-            last[n, 0], last[n, 1] = j, k
-            deals[n, 0], deals[n, 1] = _usual_deal(
-                seen, agreed[n, phase], (savings, payments), window
+            output.last[n, 0], output.last[n, 1] = j, k
+            output.deals[n, 0], output.deals[n, 1] = _usual_deal(
+                seen, games.agreed[n, phase], (savings, payments), window
             )
-            if owner_policies.shape[0] > 0:
-                _read_policy(family, table, best_action, 0, 0, owner_policies[n])
-                _read_policy(family, table, best_action, rows_o, base_c, curator_policies[n])
+            if output.owner_policies.shape[0] > 0:
+                _read_policy(family, table, best_action, 0, 0, output.owner_policies[n])
+                _read_policy(family, table, best_action, rows_o, base_c, output.curator_policies[n])
         return stamp
 
     return play_all
 
 
 play_all = _build(_stamp())
-"""Plays all pairs; the caller owns every array, results are written into the last ones."""
+"""Plays all pairs and writes the results into ``output``; the caller owns every array."""
