@@ -1,18 +1,13 @@
 """A run folder is one run's at a time, and says how that run stands."""
 
 import json
-import sys
 from pathlib import Path
-from typing import BinaryIO
 
 import pytest
 
-from noisemarket import runfolder
 from noisemarket.errors import BadInput
-from noisemarket.files import exclusive
-from noisemarket.runfolder import LOCK, RunFolder
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+from noisemarket.files import LOCK
+from noisemarket.runfolder import RunFolder
 
 
 def status(path: Path) -> dict[str, object]:
@@ -51,7 +46,6 @@ def test_what_breaks_a_run_keeps_its_facts(tmp_path: Path) -> None:
     assert names(path) == {"status.json"}
 
 
-@posix
 def test_one_run_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "r"
     with RunFolder.create(str(path), "x") as folder:
@@ -67,7 +61,6 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     assert names(path) == {"status.json", "ledger.sqlite"}
 
 
-@posix
 def test_a_folder_that_is_let_go_is_free(tmp_path: Path) -> None:
     """Without having been left as a context, and without a word about a file still open."""
     path = tmp_path / "r"
@@ -97,30 +90,6 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
         with pytest.raises(BadInput, match="no run folder"):
             RunFolder.create(str(tmp_path), "x", overwrite=overwrite)
     assert names(tmp_path) == {"text"}
-
-
-@posix
-def test_a_lock_that_was_just_removed_is_taken_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The run before removes its lock between our opening it and our holding it."""
-    tries = []
-
-    def late(path: Path, field: str) -> BinaryIO:
-        file = exclusive(path, field)
-        tries.append(file)
-        if len(tries) == 1:
-            path.unlink()
-        elif len(tries) == 2:
-            path.unlink()
-            path.touch()
-        return file
-
-    monkeypatch.setattr(runfolder, "exclusive", late)
-    with RunFolder.create(str(tmp_path / "r"), "x"):
-        assert [file.closed for file in tries] == [True, True, False]
-        with pytest.raises(BadInput, match="in use"):
-            exclusive(tmp_path / "r" / LOCK, "--out")
 
 
 def test_a_status_that_cannot_be_read(tmp_path: Path) -> None:

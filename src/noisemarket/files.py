@@ -1,48 +1,259 @@
-"""Files that one process at a time may hold."""
+"""Files: written whole or not at all, private where asked, and locked for one process at a time."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import hashlib
+import io
+import json
+import os
+import re
+import secrets
+import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import Any, BinaryIO
 
-from noisemarket.errors import BadInput
+import numpy as np
+from filelock import FileLock, Timeout
 
-if sys.platform != "win32":
-    import fcntl
+from noisemarket.errors import BadInput, NoisemarketError
+
+LOCK = ".lock"
+"""The name of a folder's lock, while a process holds it."""
+
+UNFINISHED = ".new"
+"""The ending of a file that is being written. A killed process leaves it behind, until the file is
+written again."""
 
 
-def exclusive(
-    path: Path,
-    field: str,
-    user: str = "another run",
-    *,
-    create: bool = True,
-    wait: bool = False,
-) -> BinaryIO:
-    """The file, open to be read and written, and held until it is closed (or the process ends).
+@contextlib.contextmanager
+def open_atomic(path: Path, *, private: bool = False, replace: bool = True) -> Iterator[BinaryIO]:
+    """Open a file to write, and put it in place when the block ends without an error.
 
-    A file that is held already, by this process or another, is refused in the name of ``field`` as
-    in use by ``user``, unless one is to ``wait`` for it. Where the system has no such lock
-    (Windows), nothing is held.
+    A reader sees all of the file or nothing new, even after a crash. The content goes to a new file
+    of a random name in the same folder; a symlink is never followed to write it. A special file
+    such as ``/dev/stdout`` is written to directly, unless ``private``.
+
+    Args:
+        path: the file to write. Its folder must exist.
+        private: only the user may read it (mode 0600), whatever the umask says.
+        replace: whether a file that exists already is replaced.
+
+    Raises:
+        FileExistsError: the file exists and ``replace`` is false.
+        NoisemarketError: it cannot be written. Nothing is left behind.
     """
     try:
-        if create:
-            path.touch(exist_ok=True)
-        file = path.open("r+b")
-    except OSError as problem:
-        raise _unusable(path, field, problem) from None
-    if sys.platform != "win32":
+        if not private and path.exists() and not path.is_file():
+            with path.open("wb") as file:
+                yield file
+            return
+        unfinished = path.with_name(f".{path.name}.{secrets.token_hex(8)}{UNFINISHED}")
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            file.close()
-            raise BadInput(field, str(path), f"is in use by {user}.") from None
+            with os.fdopen(os.open(unfinished, flags, 0o600 if private else 0o666), "wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            try:
+                if replace:
+                    unfinished.replace(path)
+                else:
+                    os.link(unfinished, path)
+            except FileNotFoundError:
+                if not path.exists():
+                    raise
+                if not replace:  # another process wrote the file just now, and its version stays
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST)) from None
+        finally:
+            unfinished.unlink(missing_ok=True)
+        remove_unfinished(path)
+        sync_folder(path.parent)
+    except OSError as problem:
+        if isinstance(problem, FileExistsError) and not replace:
+            raise
+        raise _not_written(path, problem) from None
+
+
+def remove_unfinished(path: Path) -> None:
+    """Remove what killed processes left behind when they wrote a file."""
+    name = re.compile(rf"\.{re.escape(path.name)}\.[0-9a-f]{{16}}{re.escape(UNFINISHED)}")
+    for other in path.parent.iterdir():
+        if name.fullmatch(other.name):
+            other.unlink(missing_ok=True)
+
+
+def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
+    """Write a file whole or not at all; it is on disk when this returns.
+
+    Args:
+        path: the file to write. Its folder must exist.
+        content: text is written as UTF-8, with its line ends as they are.
+        private: only the user may read it (mode 0600), whatever the umask says.
+
+    Raises:
+        NoisemarketError: it cannot be written. Nothing is left behind.
+    """
+    with open_atomic(path, private=private) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, document: Any, *, private: bool = False) -> None:
+    """Write a JSON file whole or not at all. Numbers that are not finite raise ValueError."""
+    write_atomic(path, json.dumps(document, indent=2, allow_nan=False) + "\n", private=private)
+
+
+def save_arrays(
+    path: Path, *, private: bool = False, compressed: bool = False, **arrays: Any
+) -> None:
+    """Write arrays to an ``.npz`` file, whole or not at all."""
+    memory = io.BytesIO()
+    (np.savez_compressed if compressed else np.savez)(memory, **arrays)
+    write_atomic(path, memory.getvalue(), private=private)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make new names in a folder survive a power cut, where the system can."""
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+
+
+class Lock:
+    """A lock that this process holds until ``close``, the end of a ``with`` block, or its death."""
+
+    def __init__(self, lock: FileLock) -> None:
+        self._lock, self._process = lock, os.getpid()
+
+    def close(self) -> None:
+        """Release the lock and remove its file. A forked child releases nothing."""
+        if self._lock.is_locked and os.getpid() == self._process:
+            with contextlib.suppress(OSError):  # Windows removes no file that is open
+                Path(self._lock.lock_file).unlink()
+            self._lock.release()
+
+    def __enter__(self) -> Lock:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool = False) -> Lock:
+    """Lock a file or a folder against all others that ask for this lock.
+
+    The lock is a file of its own: ``.NAME.lock`` beside a file, ``.lock`` in a folder. What it
+    guards is not touched and need not exist.
+
+    Args:
+        path: what to lock, a file or a folder.
+        field: the name of the field or option that named it, for the error.
+        user: who holds it in that case, for the error.
+        wait: whether to wait until it is free.
+
+    Raises:
+        BadInput: it is locked already, by this process or another, or cannot be locked.
+    """
+    guarded = path.resolve()  # one lock, whatever symlinks lead there
+    file = guarded / LOCK if guarded.is_dir() else guarded.with_name(f".{guarded.name}{LOCK}")
+    try:
+        if not file.parent.is_dir():
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        lock = FileLock(file, mode=0o600, thread_local=False)
+        lock.acquire(blocking=wait)
+    except Timeout:
+        raise BadInput(field, str(path), f"is in use by {user}.") from None
+    except OSError as problem:
+        raise BadInput(field, str(path), f"cannot be used ({problem.strerror}).") from None
+    return Lock(lock)
+
+
+class GrowingFile:
+    """A file that one process at a time may append to, such as a journal.
+
+    Args:
+        path: the file. Its folder must exist.
+        field: the name of the field or option that named it, for errors.
+        user: who else may hold it, for the error.
+        create: whether to start a new file if there is none.
+
+    Raises:
+        BadInput: it is in use, is missing, or cannot be opened.
+    """
+
+    def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
+        self._path, self._lock = path, exclusive(path, field, user)
+        try:
+            if create:
+                path.touch(exist_ok=True)
+            self._file = path.open("r+b")
         except OSError as problem:
-            file.close()
-            raise _unusable(path, field, problem) from None
-    return file
+            self._lock.close()
+            raise BadInput(field, str(path), f"cannot be used ({problem.strerror}).") from None
+        sync_folder(path.parent)
+
+    def read(self) -> bytes:
+        """All that is in the file."""
+        self._file.seek(0)
+        return self._file.read()
+
+    def cut(self, size: int) -> None:
+        """Keep the first ``size`` bytes only."""
+        self._file.seek(size)
+        self._file.truncate()
+
+    def append(self, data: bytes) -> None:
+        """Add bytes at the end. They are on disk when this returns.
+
+        Raises:
+            NoisemarketError: they cannot be written. The file may end in a part of them.
+        """
+        try:
+            self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+            self._file.flush()
+            os.fsync(self._file.fileno())
+        except OSError as problem:
+            raise _not_written(self._path, problem) from None
+
+    def close(self) -> None:
+        """Close the file and release it."""
+        try:
+            self._file.close()
+        finally:
+            self._lock.close()
 
 
-def _unusable(path: Path, field: str, problem: OSError) -> BadInput:
-    return BadInput(field, str(path), f"cannot be used ({problem.strerror or problem}).")
+def private_folder(path: Path) -> Path:
+    """Make a folder that only the user may enter (mode 0700); an existing one stays as it is."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode=0o700, exist_ok=True)
+    return path
+
+
+def is_open(path: Path) -> bool:
+    """Whether other users may read or enter a file or folder. Windows does not say."""
+    return sys.platform != "win32" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+
+
+def digest(*parts: bytes) -> bytes:
+    """A SHA-256 digest of all parts that also depends on where one ends and the next begins."""
+    each = (hashlib.sha256(part).digest() for part in parts)
+    return hashlib.sha256(b"".join(each)).digest()
+
+
+def _not_written(path: Path, problem: OSError) -> NoisemarketError:
+    return NoisemarketError(f"{path} cannot be written: {problem.strerror or problem}.")

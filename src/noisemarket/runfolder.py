@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import sys
-import weakref
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import exclusive
+from noisemarket.files import LOCK, Lock, exclusive, write_atomic, write_json
 
 STATUS = "status.json"
-LOCK = ".lock"
-"""Held by the run that is going on; gone after it."""
 
 
 class RunFolder:
@@ -33,7 +29,7 @@ class RunFolder:
         self.path = path
         self._started = _now()
         self._facts: dict[str, object] = {}
-        self._lock: BinaryIO | None = None
+        self._lock: Lock | None = None
 
     @classmethod
     def create(
@@ -48,7 +44,7 @@ class RunFolder:
         try:
             _replaces(path, overwrite, inputs)
             path.mkdir(parents=True, exist_ok=True)
-            folder._hold("--out")
+            folder._lock = exclusive(path, "--out")
             if _replaces(path, overwrite, inputs):
                 _empty(path)
             folder.status("running")
@@ -61,7 +57,7 @@ class RunFolder:
     def reopen(cls, path: Path, **facts: object) -> RunFolder:
         """The folder of an earlier run, to go on with it: its status says running again."""
         folder = cls(path)
-        folder._hold("--resume")
+        folder._lock = exclusive(path, "--resume")
         folder._started = str(read_status(path).get("started", folder._started))
         folder.note(**facts)
         return folder
@@ -75,25 +71,8 @@ class RunFolder:
             with contextlib.suppress(NoisemarketError, OSError):
                 self.status("incomplete", problem=f"{kind.__name__}: {problem}".rstrip(": "))
         if self._lock is not None:
-            with contextlib.suppress(OSError):
-                (self.path / LOCK).unlink()
             self._lock.close()
             self._lock = None
-
-    def _hold(self, field: str) -> None:
-        """Keep all other runs out of the folder."""
-        place = self.path / LOCK
-        while self._lock is None:
-            try:
-                file = exclusive(place, field)
-            except BadInput as problem:
-                raise BadInput(field, str(self.path), problem.remedy) from None
-            weakref.finalize(self, file.close)
-            with contextlib.suppress(FileNotFoundError):  # the run before has just removed it
-                if os.path.samestat(os.fstat(file.fileno()), place.stat()):
-                    self._lock = file
-                    return
-            file.close()
 
     def note(self, **facts: object) -> None:
         """Say that the run goes on, and what every later status is to say as well."""
@@ -117,14 +96,20 @@ class RunFolder:
 
     def write_text(self, name: str, text: str) -> Path:
         """Write a file, whole or not at all."""
-        place = self.path / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(place, text)
-        return place
+        path = self._path(name)
+        write_atomic(path, text)
+        return path
 
     def write_json(self, name: str, document: Any) -> Path:
         """Write a JSON file, whole or not at all."""
-        return self.write_text(name, json.dumps(document, indent=2, allow_nan=False) + "\n")
+        path = self._path(name)
+        write_json(path, document)
+        return path
+
+    def _path(self, name: str) -> Path:
+        path = self.path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
 
     def append(self, name: str, text: str) -> None:
         """Add lines to a file that grows while a run goes on."""
@@ -147,25 +132,6 @@ def read_status(path: Path) -> dict[str, Any]:
         return dict(json.loads((path / STATUS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
         raise BadInput("--resume", str(path / STATUS), "cannot be read.") from None
-
-
-def write_whole(place: Path, content: str | bytes) -> None:
-    """Write a file so that a reader sees all of it or nothing new."""
-    special = place.exists() and not place.is_file()
-    beside = place if special else place.with_name(f".{place.name}.new")
-    try:
-        with beside.open("wb") as file:
-            file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            if not special:
-                os.fsync(file.fileno())
-        if not special:
-            beside.replace(place)
-    except OSError as problem:
-        if not special:
-            beside.unlink(missing_ok=True)
-        reason = problem.strerror or str(problem)
-        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
 
 
 def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:

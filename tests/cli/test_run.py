@@ -84,7 +84,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
         "baselines", "summary.json", "status.json", "figures",
     }  # fmt: skip
     assert {path.name for path in (folder / "curator").iterdir()} == {
-        "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz", ".lock",
+        "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz",
     }  # fmt: skip
     assert {path.name for path in (folder / "owners" / "owner-o1").iterdir()} == {
         "signing-key.pem", "private.json", "contract.json", "statement.json",
@@ -307,7 +307,6 @@ def test_a_run_goes_on_with_its_engine(
     assert "was begun with flower" in said
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
 def test_a_run_that_is_going_on_is_left_alone(
     images: Path, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

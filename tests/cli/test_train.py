@@ -320,25 +320,27 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
         command(*run), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         end = time.monotonic() + 60
-        while not (tmp_path / "r" / "contracts.csv").exists():
+        while not (tmp_path / "r" / "checkpoint.npz").exists():
             assert process.poll() is None
             assert time.monotonic() < end
             time.sleep(0.002)
-        (tmp_path / "r" / "checkpoint.new").symlink_to("/dev/full")
+        (tmp_path / "full").symlink_to("/dev/full")
+        (tmp_path / "full").replace(tmp_path / "r" / "checkpoint.npz")
         out, said = process.communicate(timeout=60)
     assert process.returncode == 1
     assert out == ""
     assert_sentence(said)
     assert "checkpoint.npz cannot be written: No space left" in said
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
-    (tmp_path / "r" / "model.new").symlink_to("/dev/full")
+    (tmp_path / "r" / "checkpoint.npz").unlink()
+    (tmp_path / "r" / "model.npz").symlink_to("/dev/full")
     again = call("train", "--resume", "r", cwd=tmp_path)
     assert again.returncode == 1
     assert_sentence(again.stderr)
     assert "model.npz cannot be written: No space left" in again.stderr
-    assert not (tmp_path / "r" / "model.npz").exists()
+    (tmp_path / "r" / "model.npz").unlink()
     assert call("train", "--resume", "r", cwd=tmp_path).returncode == 0  # now there is room
-    assert (tmp_path / "r" / "model.npz").exists()
+    assert (tmp_path / "r" / "model.npz").is_file()
 
 
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_link_to_a_key_is_refused(tmp_path: Path) -> None:
 
 def test_a_key_is_never_replaced(tmp_path: Path) -> None:
     made = KeyPair.create(tmp_path / "north")
-    with pytest.raises(BadInput, match="is there already"):
+    with pytest.raises(BadInput, match="exists already"):
         KeyPair.create(tmp_path / "north")
     assert KeyPair.load(tmp_path / "north").public_hex == made.public_hex
     assert [path.name for path in (tmp_path / "north").iterdir()] == [KEY_FILE]

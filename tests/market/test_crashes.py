@@ -17,17 +17,17 @@ from tests.ledger.processes import ROOT
 from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, state
 from tests.market.killed import begun
 
-from noisemarket import runfolder
+from noisemarket import files, runfolder
 from noisemarket.federated.rounds import Checkpoint
+from noisemarket.files import GrowingFile
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
-from noisemarket.market import parties
 from noisemarket.market.folder import MarketFolder
-from noisemarket.privacy.journal import JournalledAccountant, read_journal
+from noisemarket.privacy.journal import read_journal
 
 KEY = bytes(range(32))
 TIMES_AND_NAMES = ("seconds", "ledger_head")
@@ -40,12 +40,10 @@ class Killed(BaseException):
 STEPS: list[tuple[Any, str]] = [
     (store.Ledger, "append"),
     (Checkpoint, "save"),
-    (JournalledAccountant, "_append"),
+    (GrowingFile, "append"),
     (KeyPair, "create"),
-    (parties, "write_whole"),
-    (runfolder, "write_whole"),
+    (files, "open_atomic"),
     (runfolder.RunFolder, "append"),
-    (market, "save_arrays"),
     (MarketFolder, "noise_key"),
     (HereEngine, "train"),
 ]
@@ -105,7 +103,8 @@ def test_killed_before_every_single_step(
         played(made, begun(tmp_path / "whole", KEY))
     whole = state(tmp_path / "whole")
     assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
-    assert steps["append"] == 8  # opened, 2 signed, 2 rounds, 2 settled; and a line of metrics
+    # Ledger: opened, 2 signed, 2 rounds, 2 settled; journal: budgets, 2 rounds; a line of metrics.
+    assert steps["append"] == 11
     for number in range(1, steps.total() + 1, apart):
         folder = begun(tmp_path / str(number), KEY)
         with killed_at(number), pytest.raises(Killed):

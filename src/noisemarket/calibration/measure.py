@@ -20,6 +20,7 @@ from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
+from noisemarket.files import remove_unfinished
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.plain import finite
 from noisemarket.scenario import Scenario
@@ -103,10 +104,11 @@ def measure(
 def forget(place: Path, setting: Setting) -> None:
     """Remove what was kept of a point's training, once the point itself is safe."""
     path = _file(place, setting)
-    for leftover in (path, path.with_suffix(".new")):
-        leftover.unlink(missing_ok=True)
-    if place.is_dir() and not any(place.iterdir()):
-        place.rmdir()
+    path.unlink(missing_ok=True)
+    if place.is_dir():
+        remove_unfinished(path)
+        if not any(place.iterdir()):
+            place.rmdir()
 
 
 def _file(place: Path, setting: Setting) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -11,7 +10,7 @@ from typing import Any
 
 from noisemarket.calibration.grid import Setting
 from noisemarket.errors import BadInput
-from noisemarket.files import exclusive
+from noisemarket.files import GrowingFile
 
 POINTS = "points.jsonl"
 
@@ -51,11 +50,10 @@ class Points:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint = path, fingerprint
-        self._file = exclusive(path, "points", "another calibration")
+        self._file = GrowingFile(path, "points", "another calibration")
         try:
             points, whole = _parse(self._file.read(), path, fingerprint)
-            self._file.seek(whole)
-            self._file.truncate()
+            self._file.cut(whole)
         except BaseException:
             self._file.close()
             raise
@@ -74,9 +72,7 @@ class Points:
     def add(self, point: Point) -> None:
         """Keep a point. Once this returns it is on disk."""
         line = asdict(point) | {"fingerprint": self.fingerprint}
-        self._file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        self._file.append(json.dumps(line, allow_nan=False).encode() + b"\n")
         self._points[point.setting] = point
 
     def __enter__(self) -> Points:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.files import open_atomic
 from noisemarket.ledger import queries
 from noisemarket.ledger.store import Ledger
 
@@ -45,23 +45,9 @@ def write_json(ledger: Ledger, file: str) -> None:
 
 @contextmanager
 def _whole(file: str) -> Iterator[TextIO]:
-    """A file written beside its place and moved there when it is done."""
-    place = Path(file)
-    special = place.exists() and not place.is_file()
-    beside = place if special else place.with_name(f".{place.name}.new")
-    try:
-        try:
-            with beside.open("w", encoding="utf-8", newline="") as out:
-                yield out
-                out.flush()
-                if not special:
-                    os.fsync(out.fileno())
-            if not special:
-                beside.replace(place)
-        except BaseException:
-            if not special:
-                beside.unlink(missing_ok=True)
-            raise
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+    """A text file that appears when it is complete."""
+    with open_atomic(Path(file)) as whole:
+        out = io.TextIOWrapper(whole, encoding="utf-8", newline="")
+        yield out
+        out.flush()
+        out.detach()

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
@@ -16,7 +17,7 @@ from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.negotiation_report import summary_table, write_run
 from noisemarket.report.style import name_of
 from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
-from noisemarket.runfolder import RunFolder, write_whole
+from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 
 PARTIAL = "contracts.partial.csv"
@@ -39,7 +40,7 @@ def run(request: Request, contracts: str | None) -> None:
         figures = write_run(folder, result) if done else []
         if contracts is not None:
             text = contracts_csv(environment, agreement.contracts, done)
-            write_whole(Path(contracts), text)
+            write_atomic(Path(contracts), text)
         folder.remove(PARTIAL)
         state = "complete" if agreement.complete else "incomplete"
         folder.status(state, owners=len(environment), owners_done=len(done))

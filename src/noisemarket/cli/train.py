@@ -15,8 +15,8 @@ from noisemarket.federated.rounds import (
     RoundResult,
     State,
     check_charges,
-    save_arrays,
 )
+from noisemarket.files import save_arrays
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.report.training_report import draw_training, training_table

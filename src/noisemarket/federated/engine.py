@@ -22,6 +22,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.model import ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
+from noisemarket.files import digest
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SecureNoise, SimulatedNoise
 
 Weights = NDArray[np.float64]
@@ -75,12 +76,6 @@ class Job:
 
     def __len__(self) -> int:
         return len(self.partition)
-
-
-def digest(*parts: bytes) -> bytes:
-    """What tells these parts from any others, wherever one ends and the next begins."""
-    each = (hashlib.sha256(part).digest() for part in parts)
-    return hashlib.sha256(b"".join(each)).digest()
 
 
 def _pickled(value: object) -> bytes:

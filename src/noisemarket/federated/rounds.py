@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import math
-import os
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
@@ -17,9 +14,10 @@ from zipfile import BadZipFile
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
+from noisemarket.files import save_arrays
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource
 from noisemarket.privacy.plain import finite
@@ -273,24 +271,6 @@ class Checkpoint:
                 return State(number, *models, results, job, inspector)
         except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
-
-
-def save_arrays(path: Path, **arrays: Any) -> None:
-    """Write arrays to an ``.npz`` file, whole or not at all; it is on disk when this returns."""
-    memory = io.BytesIO()
-    np.savez(memory, **arrays)
-    beside = path.with_suffix(".new")
-    try:
-        with beside.open("wb") as file:
-            file.write(memory.getvalue())
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-    except OSError as problem:
-        with contextlib.suppress(OSError):
-            beside.unlink(missing_ok=True)
-        reason = problem.strerror or str(problem)
-        raise NoisemarketError(f"{path} cannot be written: {reason}.") from None
 
 
 def read_result(line: Mapping[str, Any]) -> RoundResult:

@@ -26,8 +26,8 @@ from pathlib import Path
 from types import TracebackType
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
+from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
-from noisemarket.flower.private import private_folder, write_private
 from noisemarket.flower.processes import HOST, Processes, fleet_apart, free_ports
 
 SUPERLINK, FLEET = "superlink", "fleet api"
@@ -208,7 +208,7 @@ class Deployment:
         """Start a node. One that was killed is let in again only when the SuperLink has missed its
         heartbeats, a minute later: until then this tries again."""
         config = private_folder(self.folder / "nodes") / f"{name}.toml"
-        write_private(config, toml_lines(self.nodes[name].config).encode())
+        write_atomic(config, toml_lines(self.nodes[name].config), private=True)
         command = [
             _command("flower-supernode"),
             "--superlink", self.fleet_address,

@@ -27,10 +27,9 @@ import numpy as np
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.protections import PROTECTIONS
-from noisemarket.files import exclusive
+from noisemarket.files import exclusive, write_json
 from noisemarket.flower.owner import OwnerFolder, Refused
 from noisemarket.flower.played import Invitation, Record
-from noisemarket.flower.private import write_private
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
@@ -275,10 +274,9 @@ class Desk:
     def _job(self, job: str) -> Iterator[Path]:
         """The job's folder, for one message at a time."""
         folder = self.owner.job(job)
-        (folder / "lock").touch(mode=0o600)
-        with exclusive(folder / "lock", "owner-folder", create=False, wait=True):
+        with exclusive(folder, "owner-folder", wait=True):
             yield folder
 
 
 def _write(place: Path, document: Mapping[str, Any]) -> None:
-    write_private(place, (json.dumps(document, indent=2) + "\n").encode())
+    write_json(place, document, private=True)

@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import NameOID
 
-from noisemarket.flower.private import private_folder, write_private
+from noisemarket.files import private_folder, write_atomic
 
 _DAYS = 30
 
@@ -95,7 +95,7 @@ def make_certificates(
     made.authority.write_bytes(signed(authority_name, authority_key.public_key(), issues=True))
     made.certificate.write_bytes(signed(_named(hosts[0]), server_key.public_key(), issues=False))
     key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_private(made.key, key)
+    write_atomic(made.key, key, private=True)
     return made
 
 
@@ -104,9 +104,8 @@ def make_node_key(folder: Path, name: str = "node") -> NodeKey:
     private_folder(folder)
     key = ec.generate_private_key(ec.SECP384R1())
     made = NodeKey(folder / name, folder / f"{name}.pub")
-    write_private(
-        made.private, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    )
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    write_atomic(made.private, private, private=True)
     made.public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
     return made
 

@@ -18,11 +18,11 @@ import numpy as np
 from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
 from noisemarket.federated.rounds import Checkpoint
+from noisemarket.files import private_folder
 from noisemarket.flower.app import write_app
 from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd
 from noisemarket.flower.market import FlowerOwners
 from noisemarket.flower.owner import RECORDS, OwnerFolder
-from noisemarket.flower.private import private_folder
 from noisemarket.game.environment import Environment
 from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair

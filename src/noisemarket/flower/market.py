@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine
-from noisemarket.federated.rounds import save_arrays
+from noisemarket.files import save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.desk import SETTLEMENT, settlement_of
 from noisemarket.flower.engine import FlowerEngine

@@ -15,8 +15,6 @@ must agree with the terms, or the owner refuses.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import io
 import json
 import math
 import re
@@ -31,8 +29,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import digest, is_open, private_folder, save_arrays, write_atomic
 from noisemarket.flower.api import ArrayRecord, ConfigRecord, Context, Error, Message
-from noisemarket.flower.private import is_open, private_folder, write_private
 
 if TYPE_CHECKING:
     from noisemarket.federated.protections import Protection
@@ -162,13 +160,12 @@ class OwnerFolder:
         place = self.job(terms.job) / TERMS
         if place.exists() and place.read_text(encoding="utf-8") != terms.to_json():
             raise BadInput("terms", str(place), "are fixed: a job's contract cannot change.")
-        write_private(place, terms.to_json().encode())
+        write_atomic(place, terms.to_json(), private=True)
 
     def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Write the owner's data, ready for the model (``Dataset.ready``)."""
-        memory = io.BytesIO()
-        np.savez(memory, images=images, labels=labels)
-        write_private(private_folder(self.path) / RECORDS, memory.getvalue())
+        path = private_folder(self.path) / RECORDS
+        save_arrays(path, private=True, images=images, labels=labels)
 
     def records(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
         """The owner's data."""
@@ -194,10 +191,8 @@ class OwnerFolder:
                 if str(kept["name"]) == name:
                     return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n != "name"}
         made = make(self._noise(terms).stream(terms.index, round_number))
-        memory = io.BytesIO()
         arrays: dict[str, Any] = {_ARRAY + name: array for name, array in made.items()}
-        np.savez(memory, name=np.array(name), **arrays)
-        write_private(place, memory.getvalue())
+        save_arrays(place, private=True, name=np.array(name), **arrays)
         return made
 
     def charge(
@@ -302,5 +297,4 @@ def _digest(arrays: Arrays, *more: bytes) -> str:
     parts = list(more)
     for name, array in arrays.items():
         parts += [f"{name}\0{array.dtype.str}\0{array.shape}".encode(), array.tobytes()]
-    each = (hashlib.sha256(part).digest() for part in parts)
-    return hashlib.sha256(b"".join(each)).hexdigest()
+    return digest(*parts).hex()

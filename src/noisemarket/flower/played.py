@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
+from noisemarket.files import save_arrays
 from noisemarket.flower.owner import Refused
-from noisemarket.flower.private import write_private
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import GameRules
 
@@ -122,7 +121,6 @@ class Record:
 
     def save(self, place: Path) -> None:
         """On disk when this returns, whole or not at all."""
-        memory = io.BytesIO()
         arrays: dict[str, Any] = {
             "invitation": np.array(self.invitation.to_json()),
             "firsts": np.array(self.firsts, np.int64),
@@ -131,8 +129,7 @@ class Record:
             "signed": self.signed,
         }
         arrays |= {_STATE + name: value for name, value in self.state.items()}
-        np.savez(memory, **arrays)
-        write_private(place, memory.getvalue())
+        save_arrays(place, private=True, **arrays)
 
 
 def _digest(sheet: QuoteBatch) -> str:

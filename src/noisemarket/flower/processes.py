@@ -15,8 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
+from noisemarket.files import private_folder
 from noisemarket.flower.guard import MARK, end_marked
-from noisemarket.flower.private import private_folder
 
 HOST = "127.0.0.1"
 _PATIENCE = 10.0

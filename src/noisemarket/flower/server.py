@@ -22,9 +22,9 @@ from noisemarket.federated.rounds import (
     Inspect,
     RoundResult,
     State,
-    save_arrays,
     train,
 )
+from noisemarket.files import save_arrays
 from noisemarket.flower.deployment import NodeSetup
 from noisemarket.flower.engine import FlowerEngine
 from noisemarket.flower.nodes import Traffic

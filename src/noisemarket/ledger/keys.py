@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import secrets
 import stat
 import sys
 from dataclasses import dataclass
@@ -20,6 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
+from noisemarket.files import open_atomic, private_folder
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.ledger_errors import BadSignature
 
@@ -46,14 +45,16 @@ class KeyPair:
         private = Ed25519PrivateKey.generate()
         text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            place.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(place.parent)
             _refuse_open(place.parent, place.parent.stat())
-            _write_new(place, text)
-        except FileExistsError:
-            raise BadInput("key", str(place), "is there already: load it.") from None
         except OSError as problem:
             reason = problem.strerror or str(problem)
             raise BadInput("key", str(place), f"cannot be written ({reason}).") from None
+        try:
+            with open_atomic(place, private=True, replace=False) as file:
+                file.write(text)
+        except FileExistsError:
+            raise BadInput("key", str(place), "exists already: load it.") from None
         return cls(private)
 
     @classmethod
@@ -162,24 +163,3 @@ def _refuse_open(path: Path, status: os.stat_result) -> None:
     if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
         mode = "700" if stat.S_ISDIR(status.st_mode) else "600"
         raise BadInput("key", str(path), f"others may read it: make a new key, or chmod {mode}.")
-
-
-def _write_new(place: Path, text: bytes) -> None:
-    """Write a new file with owner-only permission, whole or not at all, over nothing."""
-    beside = place.with_name(f".{place.name}.{secrets.token_hex(8)}")
-    file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        with os.fdopen(file, "wb") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.link(beside, place)  # fails where a key is: a rename would replace it
-    finally:
-        with contextlib.suppress(OSError):
-            beside.unlink()
-    if sys.platform != "win32":
-        folder = os.open(place.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)

@@ -15,10 +15,9 @@ import secrets
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import BinaryIO
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import exclusive
+from noisemarket.files import Lock, exclusive, private_folder
 from noisemarket.privacy.noise_key import obtain_noise_key
 from noisemarket.runfolder import RunFolder
 
@@ -30,7 +29,6 @@ CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
 NOISE_KEY = "noise.key"
-LOCK = ".lock"
 
 
 @dataclass(frozen=True)
@@ -72,11 +70,11 @@ class MarketFolder:
     def prepare(self) -> None:
         """Make the folders that only their owners may enter."""
         for place in (self.curator, self.owners):
-            place.mkdir(parents=True, exist_ok=True, mode=0o700)
+            private_folder(place)
 
-    def held(self) -> BinaryIO:
-        """The job, held against all other processes until this is closed."""
-        return exclusive(self.curator / LOCK, "folder")
+    def held(self) -> Lock:
+        """The job, held against all other processes until the lock is closed."""
+        return exclusive(self.curator, "folder")
 
     def noise_key(self) -> bytes:
         """The secret key of the owners' noise, drawn on the first call.

@@ -24,9 +24,9 @@ from noisemarket.federated.rounds import (
     RoundResult,
     State,
     check_charges,
-    save_arrays,
     train,
 )
+from noisemarket.files import save_arrays
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -14,6 +12,7 @@ from urllib.parse import quote
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.protections import Protection
+from noisemarket.files import write_json
 from noisemarket.ledger.contract import Contract, moment, nonce_of
 from noisemarket.ledger.keys import CURATOR, OWNER, PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
@@ -21,7 +20,6 @@ from noisemarket.market.deals import Deal
 from noisemarket.market.folder import JobManifest
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_epsilon
-from noisemarket.runfolder import write_whole
 from noisemarket.scenario import Scenario
 from noisemarket.training import protection_of
 
@@ -174,7 +172,7 @@ class Owner:
             "owner_signature": signed.owner_signature,
             "curator_signature": signed.curator_signature,
         }
-        write_whole(self.folder / "contract.json", json.dumps(document, indent=2) + "\n")
+        write_json(self.folder / "contract.json", document)
 
     def keep_statement(self, statement: PrivacyStatement, paid: int | None) -> None:
         """Keep what was given up, and what it brought."""
@@ -183,30 +181,14 @@ class Owner:
             "text": statement.text(),
             "paid_micro": paid,
         }
-        write_whole(self.folder / "statement.json", json.dumps(document, indent=2) + "\n")
+        write_json(self.folder / "statement.json", document)
 
 
 def keep_secrets(folder: Path, secrets: Mapping[str, Any]) -> None:
     """Write an owner's secrets into its folder, for its owner alone; what is there stays."""
     place = folder / PRIVATE
     if not place.exists():
-        _write_secret(place, json.dumps(dict(secrets), indent=2) + "\n")
-
-
-def _write_secret(place: Path, text: str) -> None:
-    """Write a file whole or not at all, which nobody but its owner can ever read."""
-    beside = place.with_name(f".{place.name}.new")
-    try:
-        beside.unlink(missing_ok=True)
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(file, "w", encoding="utf-8", newline="\n") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        beside.replace(place)
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+        write_json(place, dict(secrets), private=True)
 
 
 def _refuse_expired(contract: Contract) -> None:

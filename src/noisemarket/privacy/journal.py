@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import exclusive
+from noisemarket.files import GrowingFile
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -31,7 +30,8 @@ class JournalledAccountant(Accountant):
     def __init__(self, path: str | Path, budgets: Iterable[PrivacyBudget] | None = None) -> None:
         self.path = Path(path)
         self._process = os.getpid()
-        self._file = exclusive(self.path, "journal", "another job", create=budgets is not None)
+        new = budgets is not None
+        self._file = GrowingFile(self.path, "journal", "another job", create=new)
         self._sound = False
         try:
             self._resume(None if budgets is None else tuple(budgets))
@@ -61,10 +61,8 @@ class JournalledAccountant(Accountant):
             header = _header(budgets or ())
             if budgets is None or not header.startswith(content):
                 raise BadInput("journal", str(self.path), "is no privacy journal.")
-            self._file.seek(0)
-            self._file.truncate()
-            self._append(header)
-            _sync_folder(self.path)
+            self._file.cut(0)
+            self._file.append(header)
             super().__init__(budgets)
             return
         held, charges, whole = _parse(content, self.path)
@@ -74,26 +72,17 @@ class JournalledAccountant(Accountant):
             )
         super().__init__(held)
         self._enter(charges)
-        self._file.seek(whole)
-        self._file.truncate()
-        self._append(b"" if content[:whole].endswith(b"\n") else b"\n")
+        self._file.cut(whole)
+        self._file.append(b"" if content[:whole].endswith(b"\n") else b"\n")
 
     def _keep(self, charges: tuple[Charge, ...]) -> None:
         if not self._sound or os.getpid() != self._process:
             raise NoisemarketError(f"{self.path}: open the journal again before charging more.")
         try:
-            self._append(_line([charge.to_row() for charge in charges]))
-        except BaseException as problem:
+            self._file.append(_line([charge.to_row() for charge in charges]))
+        except BaseException:
             self._sound = False  # the file may end in half a line
-            if isinstance(problem, OSError):
-                reason = problem.strerror or str(problem)
-                raise NoisemarketError(f"{self.path} cannot be written: {reason}.") from None
             raise
-
-    def _append(self, data: bytes) -> None:
-        self._file.write(data)
-        self._file.flush()
-        os.fsync(self._file.fileno())
 
 
 def read_journal(path: str | Path) -> Accountant:
@@ -136,16 +125,6 @@ def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
 
 def _line(document: object) -> bytes:
     return json.dumps(document, allow_nan=False).encode() + b"\n"
-
-
-def _sync_folder(path: Path) -> None:
-    """Make the new file's name last, too."""
-    if sys.platform != "win32":
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
 
 
 def _unusable(path: Path, problem: OSError) -> BadInput:

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from rich.table import Table
 
+from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.mechanism import Contracts
@@ -82,8 +83,9 @@ def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))
     if agreement.owner_policies is not None and agreement.curator_policies is not None:
-        np.savez_compressed(
+        save_arrays(
             folder.path / "policies.npz",
+            compressed=True,
             owners=np.array(done),
             owner=agreement.owner_policies.astype(np.float32),
             curator=agreement.curator_policies.astype(np.float32),

@@ -7,7 +7,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisemarket.runfolder import write_whole
+from noisemarket.files import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -74,6 +74,6 @@ def save(canvas: Figure, write: Callable[[str], Path], stem: str) -> list[Path]:
         for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
             path, drawn = write(f"{stem}.{ending}"), BytesIO()
             canvas.savefig(drawn, format=ending, dpi=150, metadata=metadata)
-            write_whole(path, drawn.getvalue())
+            write_atomic(path, drawn.getvalue())
             out.append(path)
     return out

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from noisemarket.files import write_atomic
 from noisemarket.game.levels import FloatArray
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.report.tables import csv_text
@@ -92,7 +93,7 @@ def write_reproduction(
     for stem, _, title in FIGURES.values():
         text += f"![{title} over the iterations]({relative}/{stem}.png)\n\n"
     text += _claims(verdicts) + _READING
-    page.write_text(text, encoding="utf-8")
+    write_atomic(page, text)
     return verdicts
 
 

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.engine import Job, digest
+from noisemarket.federated.engine import Job
 from noisemarket.federated.model import CNN, ModelMaker, first_weights
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import PROTECTIONS, Protection
@@ -27,6 +27,7 @@ from noisemarket.federated.weighting import (
     Weighting,
     owner_weights,
 )
+from noisemarket.files import digest
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.accountant import Accountant
