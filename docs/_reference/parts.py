@@ -1,4 +1,4 @@
-"""Parts by name: mechanisms, learning rules, protections, with the entry-point group of each."""
+"""Parts by name: what a scenario or an option can choose."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from _reference import code, page, table
 from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.federated.weighting import WEIGHTINGS
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms import MECHANISMS
 
@@ -22,6 +23,7 @@ def parts_page() -> str:
     parts = [INTRO, "## Mechanisms", table(head, mechanisms)]
     parts += _kind("Learning rules", RULES)
     parts += _kind("Protections", PROTECTIONS)
+    parts += _kind("Weightings", WEIGHTINGS)
     return page("Parts by name", *parts)
 
 

@@ -43,12 +43,16 @@ def python_page() -> str:
     """The public names, documented by mkdocstrings on the site and listed on GitHub."""
     homes = noisemarket._HOMES
     names = sorted(noisemarket.__all__, key=lambda name: (homes[name], name))
-    parts = [
-        PYTHON,
-        table(("name", "from"), [(code(f"nm.{name}"), code(homes[name])) for name in names]),
-    ]
-    parts += [f"::: {homes[name]}.{name}" for name in names]
-    return page("Python", *parts)
+    rows = [(code(f"nm.{name}"), code(homes[name]), _sentence(name)) for name in names]
+    blocks = [f"::: {homes[name]}.{name}" for name in names]
+    return page("Python", PYTHON, table(("name", "from", "what it is"), rows), *blocks)
+
+
+def _sentence(name: str) -> str:
+    found = getattr(noisemarket, name)
+    if not callable(found):  # a constant: its class says nothing about it
+        return f"{len(found)} parts by name"
+    return _text(found.__doc__).partition(". ")[0].removesuffix(".")
 
 
 def events_page() -> str:
