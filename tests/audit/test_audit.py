@@ -19,7 +19,7 @@ from noisemarket.audit.attack import LEAST_SIGMA
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import CNN
-from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded
+from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
 from noisemarket.privacy.noise import KeyedNoise, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -29,6 +29,7 @@ PROTECTIONS: dict[str, Protection] = {
     "whole owner": Sharded(shards=1, clip=0.5, steps=2, rate=0.2),
     "dp_sgd": DPSGD(batch=4, rate=0.1, clip=0.5),
     "paper": Paper(batch=8, rate=0.1),
+    "clipped": Clipped(clip=0.5, batch=8, rate=0.1),
 }
 WRONG = [(name, bug) for name, right in PROTECTIONS.items() for bug in bugs_of(right)]
 
@@ -144,7 +145,7 @@ def test_paper_leaks_and_says_so() -> None:
     assert document["mu_low"] > 1.5
 
 
-@pytest.mark.parametrize("name", ["sharded", "whole owner", "dp_sgd"])
+@pytest.mark.parametrize("name", ["sharded", "whole owner", "dp_sgd", "clipped"])
 def test_canaries_stay_within_the_claim_without_noise(name: str) -> None:
     """A neighbour pair of one step is never farther apart than the sensitivity, and nearly so."""
     right = PROTECTIONS[name]

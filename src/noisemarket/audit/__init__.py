@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from noisemarket.audit.attack import Prepared, Target, audit, controls, prepare
+from noisemarket.audit.attack import AuditSettings, Prepared, Target, audit, controls, prepare
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
 from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
 
 __all__ = [
     "BUGS",
     "AuditResult",
+    "AuditSettings",
     "Buggy",
     "Control",
     "Finding",

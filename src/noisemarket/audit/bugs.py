@@ -10,13 +10,14 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import torch
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections import DPSGD, Protection, Records, Sharded, Upload
+from noisemarket.federated.protections import Protection, Records, Upload
 from noisemarket.privacy.noise import NoiseSource, add_noise
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -60,9 +61,9 @@ class Buggy(Protection):
 
     def __post_init__(self) -> None:
         if self.bug not in BUGS:
-            raise BadInput("--bug", self.bug, f"choose one of: {', '.join(BUGS)}.")
+            raise BadInput("bug", self.bug, f"choose one of: {', '.join(BUGS)}.")
         if not BUGS[self.bug].touches(self.right):
-            raise BadInput("--bug", self.bug, f"changes nothing in {self.right}: choose another.")
+            raise BadInput("bug", self.bug, f"changes nothing in {self.right}: choose another.")
         object.__setattr__(self, "name", self.right.name)
 
     @property
@@ -97,54 +98,65 @@ def bugs_of(protection: Protection) -> tuple[str, ...]:
     return tuple(name for name, bug in BUGS.items() if bug.touches(protection))
 
 
+def setting(protection: Protection, name: str | None, default: float) -> float:
+    """A setting of a protection by name, where it has one of that name."""
+    return float(getattr(protection, name, default)) if name else default
+
+
+def parts(protection: Protection) -> int:
+    """Of how many clipped parts (shards, examples) an update is the mean."""
+    return int(setting(protection, protection.part_setting, 1))
+
+
+def _changed(protection: Protection, **settings: Any) -> Protection:
+    return protection.from_settings({**protection.settings(), **settings})
+
+
+def _steps(right: Protection, records: int) -> int:
+    """Steps of training that a wrong protection may divide its noise by."""
+    if right.noise_in_steps:
+        return max(1, records // parts(right))
+    return int(setting(right, "steps", 1))
+
+
 def _less_noise(right: Protection, task: UploadCall) -> Upload:
     return replace(task, sigma=0.8 * task.sigma).by(right)
 
 
-def _unclipped(right: Protection) -> Protection:
-    if not isinstance(right, Sharded | DPSGD):
-        raise TypeError(f"{right.name} has no clip")
-    return replace(right, clip=_NEVER)
-
-
 def _no_clipping(right: Protection, task: UploadCall) -> Upload:
-    return task.by(_unclipped(right))
+    return task.by(_changed(right, clip=_NEVER))
 
 
 def _batch_clipping(right: Protection, task: UploadCall) -> Upload:
     """The mean is clipped, not what it is the mean of."""
-    if isinstance(right, Sharded):
-        mean = replace(task, sigma=0.0).by(_unclipped(right))
-        return add_noise(_cut(mean, right.clip), task.sigma, task.noise)
-    assert isinstance(right, DPSGD)
-    steps, here = right.step_count(len(task.records)), task.start.clone()
-    order = torch.from_numpy(task.rng.permutation(len(task.records)))
-    for step in range(steps):
-        some = order[step * right.batch : (step + 1) * right.batch]
-        batch = Records(task.records.images[some], task.records.labels[some])
-        mean = replace(task, start=here, records=batch, sigma=0.0).by(_unclipped(right))
-        move = _cut(mean, right.rate * right.clip)
-        here += torch.from_numpy(add_noise(move, task.sigma / math.sqrt(steps), task.noise))
+    records, here = task.records, task.start.clone()
+    if right.noise_in_steps:
+        steps, size = _steps(right, len(records)), parts(right)
+        order = torch.from_numpy(task.rng.permutation(len(records)))
+        batches = [order[step * size : (step + 1) * size] for step in range(steps)]
+    else:
+        batches = [torch.arange(len(records))]
+    for some in batches:
+        batch = Records(records.images[some], records.labels[some])
+        free = replace(task, start=here, records=batch, sigma=0.0)
+        move = _cut(_no_clipping(right, free), right.reach(len(batch)))
+        sigma = task.sigma / math.sqrt(len(batches))
+        here += torch.from_numpy(add_noise(move, sigma, task.noise))
     moved: Upload = (here - task.start).numpy()
     return moved
 
 
 def _wrong_denominator(right: Protection, task: UploadCall) -> Upload:
     """The number of shards or records that are there, not the number that was agreed."""
-    there = len(task.records)
-    if isinstance(right, Sharded):
-        return task.by(replace(right, shards=min(right.shards, there)))
-    assert isinstance(right, DPSGD)
-    return task.by(replace(right, batch=min(right.batch, there)))
+    there = min(parts(right), len(task.records))
+    return task.by(_changed(right, **{str(right.part_setting): there}))
 
 
 def _noise_over_steps(right: Protection, task: UploadCall) -> Upload:
-    """Sharded: sigma / steps once. DP-SGD: sigma / T on each of T steps, not sigma / sqrt(T)."""
-    if isinstance(right, Sharded):
-        return replace(task, sigma=task.sigma / right.steps).by(right)
-    assert isinstance(right, DPSGD)
-    steps = right.step_count(len(task.records))
-    return replace(task, sigma=task.sigma / math.sqrt(steps)).by(right)
+    """Noise once: sigma / steps. On each of T steps: sigma / T, not sigma / sqrt(T)."""
+    steps = _steps(right, len(task.records))
+    divisor = math.sqrt(steps) if right.noise_in_steps else steps
+    return replace(task, sigma=task.sigma / divisor).by(right)
 
 
 def _bare_layer(right: Protection, task: UploadCall) -> Upload:
@@ -163,17 +175,15 @@ def _cut(update: Upload, clip: float) -> Upload:
 
 
 def _clips(right: Protection) -> bool:
-    return isinstance(right, Sharded | DPSGD)
+    return "clip" in right.settings()
 
 
 def _averages(right: Protection) -> bool:
-    if isinstance(right, Sharded):
-        return right.shards > 1
-    return isinstance(right, DPSGD) and right.batch > 1
+    return _clips(right) and parts(right) > 1
 
 
 def _has_steps(right: Protection) -> bool:
-    return isinstance(right, DPSGD) or (isinstance(right, Sharded) and right.steps > 1)
+    return right.noise_in_steps or setting(right, "steps", 1) > 1
 
 
 BUGS = {

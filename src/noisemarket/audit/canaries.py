@@ -12,15 +12,17 @@ for any of them. Two models serve:
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import nn
 
+from noisemarket.audit.bugs import parts, setting
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import FlatModel, ModelMaker
-from noisemarket.federated.protections import DPSGD, Protection, Records, Sharded
+from noisemarket.federated.protections import Protection, Records
 from noisemarket.privacy.noise import SimulatedNoise
 
 LAYERS, WIDTH = 4, 512
@@ -93,11 +95,10 @@ def right_part(protection: Protection) -> Protection:
 def check_size(protection: Protection) -> None:
     """Refuse what would take too long."""
     right = right_part(protection)
-    for field, kind in (("shards", Sharded), ("batch", DPSGD)):
-        if isinstance(right, kind) and getattr(right, field) > MOST:
-            raise BadInput(
-                field, getattr(right, field), f"audit at most {MOST}: the code is the same."
-            )
+    if parts(right) > MOST:
+        raise BadInput(
+            str(right.part_setting), parts(right), f"audit at most {MOST}: the code is the same."
+        )
 
 
 def whole(protection: Protection, seed: int) -> Pair:
@@ -123,13 +124,14 @@ def partial(protection: Protection, seed: int) -> Pair:
     direction, others = _directions(seed, count - 1)
     vectors = [direction * _loud(right, 3), *(quiet * other for other in others)]
     marks, labels = [0.0] * count, [i % 2 for i in range(count)]
-    amplified = isinstance(right, DPSGD)
-    if isinstance(right, DPSGD):
-        mark = 1e4 * (1.0 + right.rate * right.clip**2)
-        for place in range(1, count):
-            if place % 4:
-                vectors[place] = direction * right.clip
-                marks[place], labels[place] = mark, 0
+    amplified = right.noise_in_steps
+    if amplified:
+        clip = setting(right, "clip", 1.0)
+        mark = 1e4 * (1.0 + right.reach(parts(right)) * clip)
+        for index in range(1, count):
+            if index % 4:
+                vectors[index] = direction * clip
+                marks[index], labels[index] = mark, 0
     minus, plus = (_records(vectors, marks, [label, *labels[1:]]) for label in (1, 0))
     pair = _probe_pair("partial", minus, plus, one_step=not amplified)
     if not amplified:
@@ -162,8 +164,8 @@ def network(
     uploads are ``enough`` apart; the other images stay as they are.
     """
     right = right_part(protection)
-    held = {Sharded: "shards", DPSGD: "batch"}.get(type(right), "")
-    count = min(FEW, getattr(right, held, FEW))  # no second record in the canary's shard
+    # No second record in the canary's shard.
+    count = min(FEW, parts(right)) if right.part_setting else FEW
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         model = FlatModel(maker())
@@ -198,20 +200,22 @@ def network(
 
 def _owner(right: Protection) -> tuple[int, float]:
     """How many records an owner of the usual size has, and how long its gradients are."""
-    if isinstance(right, Sharded):
-        return 2 * right.shards + 1, right.clip / right.rate
-    if isinstance(right, DPSGD):
-        return BATCHES * right.batch, 2.0 * right.clip
-    return 128, 1.0
+    clip = setting(right, "clip", math.inf)
+    if math.isinf(clip):
+        return 128, 1.0
+    if right.noise_in_steps:
+        return BATCHES * parts(right), 2.0 * clip
+    return 2 * parts(right) + 1, clip / setting(right, "rate", 1.0)
 
 
 def _loud(right: Protection, among: int) -> float:
     """A length that drowns the other records of a shard or batch and is sure to be clipped."""
-    if isinstance(right, Sharded):
-        return 1000.0 * among * right.clip / right.rate
-    if isinstance(right, DPSGD):
-        return 100.0 * right.clip * right.batch
-    return 1e4
+    clip = setting(right, "clip", math.inf)
+    if math.isinf(clip):
+        return 1e4
+    if right.noise_in_steps:
+        return 100.0 * clip * parts(right)
+    return 1000.0 * among * clip / setting(right, "rate", 1.0)
 
 
 def _directions(seed: int, others: int) -> tuple[torch.Tensor, torch.Tensor]:

@@ -6,20 +6,27 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
 
-from noisemarket.audit import AuditResult, Buggy, Target, bugs_of, controls, prepare
-from noisemarket.audit.attack import LEAST_SIGMA, Watch, uploads
+from noisemarket.audit import (
+    AuditResult,
+    AuditSettings,
+    Buggy,
+    Target,
+    bugs_of,
+    controls,
+    prepare,
+)
+from noisemarket.audit.attack import LEAST_SIGMA, uploads
+from noisemarket.audit.trials import Watch
 from noisemarket.cli.common import Request, console, keep_scenario, progress
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import CNN
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.report.audit_report import audit_table, controls_table, draw_audit
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.training import protection_of
+from noisemarket.training.orders import network_of
 
 _SIDE, _CLASSES = 28, 10
 TRIALS, CONTROL_TRIALS = 1000, 400
@@ -41,13 +48,13 @@ def run(request: Request, asked: AuditOptions) -> int:
     if asked.controls and asked.bug is not None:
         raise BadInput("--bug", asked.bug, "give either --bug or --controls.")
     scenario = request.scenario()
-    right, options = protection_of(scenario), _options(scenario, asked)
+    right, settings = protection_of(scenario), _settings(scenario, asked)
     if asked.controls:
-        return _controls(request, scenario, right, options)
-    prepared = prepare(right if asked.bug is None else Buggy(right, asked.bug), **options)
+        return _controls(request, scenario, right, settings)
+    prepared = prepare(right if asked.bug is None else Buggy(right, asked.bug), settings)
     with _folder(request, scenario) as folder:
         keep_scenario(folder, scenario)
-        with _watched(uploads(options["trials"])) as watch:
+        with _watched(uploads(settings.trials)) as watch:
             result = prepared.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
@@ -66,11 +73,11 @@ def run(request: Request, asked: AuditOptions) -> int:
 
 
 def _controls(
-    request: Request, scenario: Scenario, right: Protection, options: dict[str, Any]
+    request: Request, scenario: Scenario, right: Protection, settings: AuditSettings
 ) -> int:
-    total = uploads(options["trials"]) * (1 + len(bugs_of(right)))
+    total = uploads(settings.trials) * (1 + len(bugs_of(right)))
     with _watched(total) as watch:
-        audits = controls(right, **options, noise=_noise(scenario), watch=watch)
+        audits = controls(right, settings, _noise(scenario), watch)
         with _folder(request, scenario) as folder:
             keep_scenario(folder, scenario)
             found = list(audits)
@@ -78,8 +85,8 @@ def _controls(
             document = {
                 "protection": right.name,
                 "as_hoped": good,
-                "trials": options["trials"],
-                "confidence": options["confidence"],
+                "trials": settings.trials,
+                "confidence": settings.confidence,
                 "controls": [control.to_dict() for control in found],
             }
             folder.write_json("summary.json", document)
@@ -112,19 +119,17 @@ def _noise(scenario: Scenario) -> NoiseSource:
     return SimulatedNoise(scenario.seed)
 
 
-def _options(scenario: Scenario, asked: AuditOptions) -> dict[str, Any]:
-    training = scenario.training
-    widths = (training.channels, training.hidden, _CLASSES, _SIDE)
-    maker = partial(CNN, *widths, downsampling=training.downsampling, normalise=training.normalise)
+def _settings(scenario: Scenario, asked: AuditOptions) -> AuditSettings:
+    maker = network_of(scenario.training, _CLASSES, _SIDE)
     default = CONTROL_TRIALS if asked.controls else TRIALS
-    return {
-        "sigma": asked.sigma,
-        "trials": default if asked.trials is None else asked.trials,
-        "confidence": asked.confidence,
-        "delta": scenario.privacy.delta,
-        "seed": scenario.seed,
-        "target": Target(maker, (1, _SIDE, _SIDE), _CLASSES),
-    }
+    return AuditSettings(
+        sigma=asked.sigma,
+        trials=default if asked.trials is None else asked.trials,
+        confidence=asked.confidence,
+        delta=scenario.privacy.delta,
+        seed=scenario.seed,
+        target=Target(maker, (1, _SIDE, _SIDE), _CLASSES),
+    )
 
 
 def verdict(result: AuditResult) -> list[str]:

@@ -51,6 +51,7 @@ class DPSGD(Protection):
         "rate": "training.local_rate",
         "clip": "privacy.clip",
     }
+    part_setting = "batch"
     states_reach = True
     noise_in_steps = True
     account_options: ClassVar = {"clip": 1.0, "batch": 64, "steps": 10, "learning_rate": 0.05}

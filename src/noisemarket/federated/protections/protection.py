@@ -79,6 +79,11 @@ class Protection(ABC):
     account_options: ClassVar[Mapping[str, float]] = {}
     """What the privacy cost depends on, with defaults: options of ``noisemarket privacy``."""
 
+    part_setting: ClassVar[str | None] = None
+    """The setting that says of how many clipped parts (shards, examples) an update is the mean.
+
+    An audit builds its attack on it, and on settings called ``clip``, ``rate`` and ``steps``."""
+
     any_training: ClassVar[bool] = False
     """Whether ``protect`` works on an update however it was trained."""
 

@@ -55,6 +55,7 @@ class Sharded(Protection):
         "steps": "privacy.shard_steps",
         "rate": "privacy.shard_rate",
     }
+    part_setting = "shards"
     account_options: ClassVar = {"clip": 1.0, "shards": 64}
 
     def __post_init__(self) -> None:
