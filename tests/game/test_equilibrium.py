@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import sys
+
 import nashpy
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.game.equilibrium import (
     equilibrium,
     first_best,
@@ -88,6 +90,15 @@ class TestKnownGames:
         broken = np.array([[np.nan, 1.0], [1.0, 0.0]])
         with pytest.raises(NoisemarketError, match="2 x 2"):
             mixed_equilibrium(broken, PENNIES)
+
+
+def test_without_quantecon_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [name for name in sys.modules if name.partition(".")[0] == "quantecon"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "quantecon", None)
+    assert pure_equilibria(DILEMMA, DILEMMA.T) == [(1, 1)]
+    with pytest.raises(MissingExtra, match=r"pip install 'noisemarket\[mixed\]'"):
+        mixed_equilibrium(PENNIES, -PENNIES)
 
 
 class TestAgainstNashpy:

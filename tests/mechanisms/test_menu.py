@@ -11,19 +11,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import isotonic_regression, minimize
+from scipy.optimize import minimize
+from tests.mechanisms.continuous_menu import ContinuousMenu, continuous_menu, virtual_costs
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.surface import SURFACES
-from noisemarket.mechanisms.menu import (
-    Menu,
-    continuous_menu,
-    grid_menu,
-    ironed,
-    types_from_sample,
-    virtual_costs,
-)
+from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
 
 LEVELS = Levels()
 PAYMENT_VALUE, PRIVACY_WEIGHT, PRICE_WEIGHT = 0.08, 2.5, (1 - 0.6) * 0.13
@@ -192,13 +186,12 @@ def test_no_type_ever_regrets_its_item(
 def test_the_multiplier_is_the_price_of_the_cap(seed: int) -> None:
     types, probabilities = random_population(seed, 4)
 
-    def gain(payment_max: float) -> Menu:
+    def gain(payment_max: float) -> ContinuousMenu:
         return continuous_menu(
             types, probabilities, value, slope, sigma_max=0.6, payment_max=payment_max, **ECONOMY
         )
 
     menu = gain(9.0)
-    assert menu.multiplier is not None
     assert menu.multiplier > 1e-3
     numeric = (gain(9.0 + 1e-4).curator_gain - gain(9.0 - 1e-4).curator_gain) / 2e-4
     assert menu.multiplier == pytest.approx(numeric, rel=1e-4)
@@ -281,14 +274,6 @@ def test_without_money_the_menu_is_empty() -> None:
         np.testing.assert_array_equal(menu.savings, 0.0)
         np.testing.assert_array_equal(menu.payments, 0.0)
         assert set(menu.choose(types)) == {-1}
-
-
-@given(st.lists(st.tuples(st.floats(-5, 5), st.floats(0.01, 3)), min_size=1, max_size=12))
-@settings(max_examples=100, deadline=None)
-def test_ironing_is_isotonic_regression(pairs: list[tuple[float, float]]) -> None:
-    costs, weights = np.array(pairs).T
-    expected = isotonic_regression(costs, weights=weights).x
-    np.testing.assert_allclose(ironed(costs, weights), expected, atol=1e-9)
 
 
 # --- the grid menu ------------------------------------------------------------------------------
@@ -400,10 +385,8 @@ def test_default_economy_on_the_grid(count: int) -> None:
     assert np.all(np.isin(menu.savings, LEVELS.savings))
     assert np.all(np.isin(menu.payments, LEVELS.payments))
     assert 0.9 * bound.curator_gain < menu.curator_gain <= bound.curator_gain + 1e-9
-    assert bound.multiplier is not None
     assert bound.multiplier > 0  # 16 is a binding cap here
     np.testing.assert_array_equal(taken_savings(menu, types), menu.savings)
-    assert menu.multiplier is None
 
 
 def test_one_type_on_the_grid_is_enumeration() -> None:
@@ -442,9 +425,7 @@ def test_the_grid_menu_is_fast() -> None:
 
 def hand_made_menu() -> Menu:
     savings, payments = np.array([0.4, 0.2, 0.0]), np.array([10.0, 7.0, 0.0])
-    return Menu(
-        np.array([0.5, 1.0, 4.0]), np.full(3, 1 / 3), savings, payments, 1.0, 10.0, 0.0, None
-    )
+    return Menu(np.array([0.5, 1.0, 4.0]), np.full(3, 1 / 3), savings, payments, 1.0, 10.0, 0.0)
 
 
 def test_owners_take_their_best_item_and_larger_savings_on_ties() -> None:
@@ -529,9 +510,6 @@ def test_bad_populations_and_weights_are_refused(field: str, wrong: dict[str, ob
     with pytest.raises(BadInput) as refused:
         grid_menu(**(good | grid | wrong))
     assert refused.value.field == field
-    with pytest.raises(BadInput) as refused:
-        continuous_menu(**(good | CAPS | {"value": value, "slope": slope} | wrong))
-    assert refused.value.field == field
 
 
 @pytest.mark.parametrize(
@@ -554,12 +532,6 @@ def test_bad_grids_are_refused(field: str, wrong: dict[str, list[float]]) -> Non
 
 
 def test_other_bad_inputs_are_refused() -> None:
-    with pytest.raises(BadInput, match="sigma_max"):
-        continuous_menu([1], [1], value, slope, sigma_max=0.0, payment_max=1.0, **ECONOMY)
-    with pytest.raises(BadInput, match="payment_max"):
-        continuous_menu([1], [1], value, slope, sigma_max=0.6, payment_max=-1.0, **ECONOMY)
-    with pytest.raises(BadInput, match="concave"):
-        continuous_menu([1], [1], *parabola(1.0, -1.0), **CAPS, **ECONOMY)
     with pytest.raises(BadInput, match="reservation_cost"):
         hand_made_menu().choose([1.0, np.nan])
     with pytest.raises(BadInput, match="reservation_costs"):

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import betaincinv, chdtr, ndtr, ndtri
-from scipy.stats import binom
+from scipy.special import ndtr, ndtri
+from scipy.stats import beta, binom, chi2
 
 from noisemarket.privacy.zcdp import gaussian_epsilon
 
@@ -25,7 +25,7 @@ def rate_upper(errors: ArrayLike, trials: int, alpha: float) -> FloatArray:
     """Clopper-Pearson: an error rate above this gives so few errors with probability < alpha."""
     seen = np.asarray(errors, dtype=np.float64)
     left = np.maximum(trials - seen, 1.0)  # no beta law where all trials erred; the bound is 1
-    bound = betaincinv(seen + 1.0, left, 1.0 - alpha)
+    bound = beta.ppf(1.0 - alpha, seen + 1.0, left)
     return np.asarray(np.where(seen >= trials, 1.0, bound), dtype=np.float64)
 
 
@@ -65,7 +65,7 @@ def chance(true_mu: float, claimed_mu: float, trials: int, alpha: float) -> floa
 
 def low_noise_p(squares: float, degrees: int) -> float:
     """The probability that noise of the stated size has a sum of squares, over sigma^2, so low."""
-    return float(chdtr(degrees, squares))
+    return float(chi2.cdf(squares, degrees))
 
 
 def _half_mu(errors: ArrayLike, trials: int, alpha: float) -> NDArray[Any]:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray, Outcomes
 from noisemarket.game.protocol import Games
@@ -43,10 +43,17 @@ def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArra
     """One Nash equilibrium of one game: the owner's mix of savings, the curator's of payments.
 
     Lemke and Howson's path may start from any label and end, by rounding in a degenerate game, in
-    something that is no equilibrium; so the end of each path is checked before it is believed.
+    something that is not an equilibrium; so the end of each path is checked before it is believed.
+
+    Raises:
+        MissingExtra: quantecon is not installed.
+        NoisemarketError: no path ended in an equilibrium.
     """
     # Imported here: it takes seconds, and games with a pure equilibrium never need it.
-    from quantecon.game_theory import NormalFormGame, Player, lemke_howson
+    try:
+        from quantecon.game_theory import NormalFormGame, Player, lemke_howson
+    except ImportError:
+        raise MissingExtra("An equilibrium in mixed strategies", "mixed") from None
 
     rows, columns = owner.shape
     game = NormalFormGame(

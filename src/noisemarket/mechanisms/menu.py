@@ -5,14 +5,11 @@ Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) wit
 theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
 menu of (saving, payment) items and lets every owner pick, in the style of Pain-FL.
 
-``continuous_menu`` is the theory: any saving, any payment, a concave value; virtual costs, ironing
-and a multiplier for the largest payment. ``grid_menu`` is what the market plays: the levels of the
-game and any value, solved exactly.
+``grid_menu`` finds the best menu on the levels of the game, exactly, for a value of any shape.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -26,17 +23,13 @@ from noisemarket.game.sides import SLACK
 CHUNK = 1 << 14
 """Owners that ``Menu.choose`` handles at a time: its memory does not grow with the population."""
 
-HALVINGS = 60
-"""Steps of a bisection: below the spacing of floats for any interval of ordinary numbers."""
-
 
 @dataclass(frozen=True, eq=False)
 class Menu:
     """One item for each type, cheapest type first: savings and payments never increase.
 
     ``curator_gain`` is the curator's expected gain per owner over no trade when each type takes
-    its own item; ``multiplier`` what one more unit of ``payment_max`` would add to it (None on a
-    grid, where gains move in steps). A type that is not served has the empty item (0, 0).
+    its own item. A type that is not served has the empty item (0, 0).
     """
 
     types: FloatArray
@@ -46,7 +39,6 @@ class Menu:
     payment_value: float
     privacy_weight: float
     curator_gain: float
-    multiplier: float | None
 
     def __post_init__(self) -> None:
         for array in (self.types, self.probabilities, self.savings, self.payments):
@@ -109,98 +101,6 @@ def types_from_sample(reservation_costs: ArrayLike, count: int) -> tuple[FloatAr
     return types, weight / count
 
 
-def virtual_costs(types: FloatArray, probabilities: FloatArray) -> FloatArray:
-    """What a saving of each type really costs: its own cost plus the rents of all cheaper types.
-
-    ``v_m = theta_m + (Q_{m-1} / q_m) (theta_m - theta_{m-1})``: buying from type m lets the
-    cheaper types, of total weight ``Q_{m-1}``, ask for that much more. Expected payments are
-    ``privacy_weight / payment_value`` times the expectation of ``v_m s_m``.
-    """
-    cheaper = np.cumsum(probabilities) - probabilities
-    return np.asarray(types + cheaper / probabilities * np.diff(types, prepend=0.0))
-
-
-def ironed(costs: FloatArray, weights: FloatArray) -> FloatArray:
-    """The non-decreasing sequence nearest to ``costs`` in weighted squares, by pooling neighbours.
-
-    Costlier types must not sell more than cheaper ones, or the cheaper would take their item.
-    Where costs fall from a type to the next, the best monotone menu treats them as one type with
-    their mean cost.
-    """
-    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
-    for cost, weight in zip(costs.tolist(), weights.tolist(), strict=True):
-        block = (cost, weight, 1)
-        while blocks and blocks[-1][0] >= block[0]:
-            mean, heft, length = blocks.pop()
-            total = heft + block[1]
-            block = ((mean * heft + block[0] * block[1]) / total, total, length + block[2])
-        blocks.append(block)
-    return np.repeat([mean for mean, _, _ in blocks], [length for _, _, length in blocks])
-
-
-def continuous_menu(
-    types: ArrayLike,
-    probabilities: ArrayLike,
-    value: Callable[[FloatArray], FloatArray],
-    slope: Callable[[FloatArray], FloatArray],
-    *,
-    sigma_max: float,
-    payment_max: float,
-    payment_value: float,
-    privacy_weight: float,
-    price_weight: float,
-) -> Menu:
-    """The best menu when any saving up to sigma_max and payment up to payment_max may be posted.
-
-    ``value`` must be concave; ``slope`` is its derivative; both take arrays. Each type would take
-    its own item rather than the next one down (local incentive compatibility) or nothing (the
-    costliest type), both with equality, which fixes the payments and leaves the savings: each
-    maximises the value less the ironed virtual cost. The largest payment,
-    ``p_1 = rate sum_m (theta_m - theta_{m-1}) s_m``, is linear in the savings, so a price ``eta``
-    on it adds ``eta rate (theta_m - theta_{m-1}) / q_m`` to the unit cost of type m; bisection
-    finds the ``eta`` at which the cap holds.
-    """
-    theta, q = _population(types, probabilities)
-    _check_economy(payment_value, privacy_weight, price_weight)
-    _check_number("sigma_max", sigma_max, positive=True)
-    _check_number("payment_max", payment_max, positive=False)
-    slopes = slope(np.linspace(0.0, sigma_max, 101)[1:])
-    if np.any(np.diff(slopes) > 1e-9 * np.max(np.abs(slopes))):
-        raise BadInput("value", value, "give a concave value, or use grid_menu.")
-    rate = privacy_weight / payment_value
-    gaps = np.diff(theta, prepend=0.0)
-    virtual = virtual_costs(theta, q)
-
-    def savings_at(eta: float) -> FloatArray:
-        unit_cost = rate * (price_weight * virtual + eta * gaps / q)
-        return _best_savings(slope, ironed(unit_cost, q), sigma_max)
-
-    def largest_payment(savings: FloatArray) -> float:
-        return float(rate * gaps @ savings)
-
-    eta, savings = 0.0, savings_at(0.0)
-    if largest_payment(savings) > payment_max:
-        low, high = 0.0, 1.0
-        while largest_payment(savings_at(high)) > payment_max:  # falls to 0: nobody sells
-            low, high = high, 2.0 * high
-        for _ in range(HALVINGS):
-            eta = (low + high) / 2
-            dear = largest_payment(savings_at(eta)) > payment_max
-            low, high = (eta, high) if dear else (low, eta)
-        # Where the value is linear, p_1 jumps at eta: every mix of both ends is as good there.
-        over, under = savings_at(low), savings_at(high)
-        top, bottom = largest_payment(over), largest_payment(under)
-        savings = under + (payment_max - bottom) / (top - bottom) * (over - under)
-        eta = high
-
-    later_rents = np.append(np.cumsum((gaps * savings)[:0:-1])[::-1], 0.0)
-    payments = np.minimum(rate * (theta * savings + later_rents), payment_max)
-    gains = value(savings) - value(np.zeros_like(savings)) - price_weight * payments
-    return Menu(
-        theta, q, savings, payments, payment_value, privacy_weight, float(q @ gains), multiplier=eta
-    )
-
-
 def grid_menu(
     types: ArrayLike,
     probabilities: ArrayLike,
@@ -214,8 +114,8 @@ def grid_menu(
 ) -> Menu:
     """The best of all menus whose items lie on evenly spaced ``savings`` and ``payments`` from 0.
 
-    ``values`` is the curator's value at each saving, of any shape. Rounding the continuous menu to
-    the grid would make some types prefer another item; here every type takes its own, as
+    ``values`` is the curator's value at each saving, of any shape. Rounding the best continuous
+    menu to the grid would make some types prefer another item; here every type takes its own, as
     ``Menu.choose`` decides it, and no other set of grid contracts earns more from these types.
 
     Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k`` more
@@ -266,21 +166,7 @@ def grid_menu(
         payment_value,
         privacy_weight,
         curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
-        multiplier=None,
     )
-
-
-def _best_savings(
-    slope: Callable[[FloatArray], FloatArray], unit_cost: FloatArray, sigma_max: float
-) -> FloatArray:
-    """The saving at which a concave value stops growing faster than its cost, for each cost."""
-    low, high = np.zeros_like(unit_cost), np.full_like(unit_cost, sigma_max)
-    everything = slope(high) >= unit_cost
-    for _ in range(HALVINGS):
-        middle = (low + high) / 2
-        worth_more = slope(middle) > unit_cost
-        low, high = np.where(worth_more, middle, low), np.where(worth_more, high, middle)
-    return np.where(everything, sigma_max, low)
 
 
 def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray, FloatArray]:

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy import stats
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.convergence import RECOVERED
@@ -41,8 +41,8 @@ class Interval:
         n = len(values)
         if n < 2:
             return cls(float(values.mean()), math.inf)
-        t = float(stdtrit(n - 1, 0.5 + confidence / 2))
-        return cls(float(values.mean()), t * float(values.std(ddof=1)) / math.sqrt(n))
+        half = stats.t.ppf(0.5 + confidence / 2, n - 1) * stats.sem(values)
+        return cls(float(values.mean()), float(half))
 
     def shown(self, digits: int) -> str:
         """As text, with the given decimals."""
@@ -70,9 +70,7 @@ def positive(values: FloatArray) -> str:
 def sooner(first: FloatArray, second: FloatArray) -> str:
     """Whether the first is sooner, seed by seed: a sign test, in which never is later than any."""
     wins, losses = int((first < second).sum()), int((first > second).sum())
-    n, best = wins + losses, max(wins, losses)
-    chance = min(1.0, 2 * sum(math.comb(n, k) for k in range(best, n + 1)) / 2**n)
-    if chance > 1.0 - DECISIVE:
+    if wins + losses == 0 or stats.binomtest(wins, wins + losses).pvalue > 1.0 - DECISIVE:
         return OPEN
     return YES if wins > losses else OPPOSITE
 

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
 from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario, Section
 from noisemarket.scenario.surface_file import anchored
-from noisemarket.scenario.toml import toml_text
 
 _OTHER_NAMES = SYMBOLS | ALIASES
 
@@ -66,7 +66,7 @@ def build(
 
 def dump_scenario(scenario: Scenario) -> str:
     """The scenario as TOML, every field spelled out."""
-    return toml_text(scenario.model_dump(mode="json"))
+    return tomli_w.dumps(scenario.model_dump(mode="json"))
 
 
 def _read(path: Path) -> dict[str, Any]:

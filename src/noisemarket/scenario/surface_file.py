@@ -15,9 +15,10 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES, LossSurface
-from noisemarket.scenario.toml import toml_text
 
 _LARGEST = 1e30
 
@@ -55,7 +56,7 @@ def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
     numbers: dict[str, Any] = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
     if surface.labels:
         numbers["labels"] = surface.labels
-    return toml_text(numbers | dict(more))
+    return tomli_w.dumps(numbers | dict(more))
 
 
 def anchored(name: str, base: Path | None) -> str:
