@@ -86,18 +86,26 @@ class GameSection(Section):
     measured under the default protection.
     """
 
-    payoff: Payoff = Field("privacy_loss", description="owner payoff: printed or privacy_loss")
+    payoff: Payoff = Field(
+        "privacy_loss",
+        description="owner's payoff: privacy_loss is lambda_r p - nu c saving; printed is "
+        "lambda_r p - nu c (sigma_max - saving)",
+    )
     protocol: Literal["signed", "simultaneous"] = Field(
-        "signed", description="what one interaction is: signed or simultaneous"
+        "signed",
+        description="one interaction: signed (offer, quote, signatures) or simultaneous moves",
     )
     surface: str = Field(
-        "sharded-mnist", description="loss surface: a name, or a surface file's path"
+        "sharded-mnist",
+        description="loss surface: printed (the paper's), a name, or the path of a surface file",
     )
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
     saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
     payment_max: Positive = Field(16.0, description="p_max: highest payment")
     payment_levels: int = Field(32, ge=1, le=10_000, description="K: steps of the payment grid")
-    quality_weight: float = Field(0.6, ge=0, le=1, description="varpi: curator's weight of quality")
+    quality_weight: float = Field(
+        0.6, ge=0, le=1, description="varpi: weight of quality against money"
+    )
     quality_value: NotNegative = Field(0.2, description="lambda_s: curator's value of quality")
     payment_cost: NotNegative = Field(0.13, description="mu: curator's cost of a payment")
     payment_value: NotNegative = Field(0.08, description="lambda_r: owner's value of a payment")
@@ -108,10 +116,12 @@ class PopulationSection(Section):
     """Who the owners are: drawn from distributions, or read from a file."""
 
     owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
-    privacy_cost: Spread = Field(_COSTS, description="c_n, secret of the owner")
-    data_size: Spread = Field(600.0, description="records that an owner holds")
-    beta: Spread = Field(1.0, description="non-IID degree of an owner's data")
-    markup: Spread = Field(0.2, description="what an owner asks above its cost, its secret")
+    privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
+    data_size: Spread = Field(600.0, description="records that an owner holds; in no payoff")
+    beta: Spread = Field(1.0, description="non-IID degree of an owner's data; small: uneven")
+    markup: Spread = Field(
+        0.2, description="what an owner asks above its cost, as a share; its secret"
+    )
     file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
 
     def distributions(self) -> dict[str, Distribution]:
@@ -132,7 +142,7 @@ class LearningSection(Section):
     step_start: Positive = Field(50.0, description="a in the policy step 1/(a + t/b)")
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
-    exploration: float = Field(0.1, ge=0, le=1, description="epsilon of Q-learning")
+    exploration: float = Field(0.1, ge=0, le=1, description="share of random moves of Q-learning")
     owner_optimism: NotNegative = Field(
         1.0, description="owner's first Q-value, in its best conceivable payoffs"
     )
@@ -286,7 +296,7 @@ class Scenario(Section):
     """A whole run. Make one with ``Scenario.from_preset("market")`` or ``load_scenario``."""
 
     preset: Literal["market", "paper"] = Field(
-        "market", description="what the settings were laid over: market or paper"
+        "market", description="what the settings change: market or paper"
     )
     mechanism: str = Field("dypp", description="how contracts are agreed")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
