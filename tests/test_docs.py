@@ -215,15 +215,16 @@ def test_pages_show_the_examples() -> None:
     )
 
 
-def test_the_worked_rule_plays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_worked_rule_plays() -> None:
     page = DOCS / "how-to" / "extend.md"
     (text,) = (block for block in blocks(page, "python") if "class Boltzmann" in block)
     names: dict[str, type[Rule]] = {}
     exec(compile(text, "boltzmann.py", "exec"), names)
-    monkeypatch.setitem(RULES, "boltzmann", names["Boltzmann"])  # type: ignore[misc]
     environment = Scenario.from_preset("market", owners=3, J=4, K=5).environment()
     config = PlayConfig(Settings(exploration=0.02), iterations=400, seed=1)
-    batch = play_batch("boltzmann", config, [environment.games()], [0], environment.population.key)
+    batch = play_batch(
+        names["Boltzmann"], config, [environment.games()], [0], environment.population.key
+    )
     np.testing.assert_allclose(batch.owner_policies.sum(axis=2), 1.0)
     assert batch.counts[-1, 4] > batch.counts[0, 4], "it learns to make deals"
 

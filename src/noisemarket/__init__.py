@@ -17,7 +17,10 @@ if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
     from noisemarket.federated.data import Dataset, load_mnist
     from noisemarket.federated.protections import DPSGD, Paper, Sharded
+    from noisemarket.learning.rule import Rule
     from noisemarket.mechanisms import MECHANISMS
+    from noisemarket.mechanisms.mechanism import Mechanism
+    from noisemarket.mechanisms.tables import AgreedContract
     from noisemarket.negotiation import Negotiation, negotiate
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
     from noisemarket.training import Training, train
@@ -26,6 +29,9 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "MECHANISMS": "noisemarket.mechanisms",
+    "Mechanism": "noisemarket.mechanisms.mechanism",
+    "Rule": "noisemarket.learning.rule",
+    "AgreedContract": "noisemarket.mechanisms.tables",
     "Negotiation": "noisemarket.negotiation",
     "negotiate": "noisemarket.negotiation",
     "Scenario": "noisemarket.scenario",
@@ -45,11 +51,14 @@ _HOMES = {
 __all__ = [
     "DPSGD",
     "MECHANISMS",
+    "AgreedContract",
     "BadInput",
     "Dataset",
+    "Mechanism",
     "Negotiation",
     "NoisemarketError",
     "Paper",
+    "Rule",
     "Scenario",
     "Sharded",
     "Training",

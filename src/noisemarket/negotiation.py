@@ -1,4 +1,4 @@
-"""The negotiation: a scenario's game played by its mechanism, with the exact answers beside it."""
+"""The negotiation: contracts by a scenario's mechanism, with the exact answers beside them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,32 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import PlayConfig
+from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.mechanism import Agreement, Progress, RunOptions
+from noisemarket.mechanisms.mechanism import Agreement, Mechanism, Progress, RunOptions
+from noisemarket.mechanisms.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.scenario import Scenario
 
 
 @dataclass(frozen=True)
 class Negotiation:
-    """What was agreed, and how far it is from the exact equilibrium and the first best."""
+    """What was agreed, and how far it is from the exact equilibrium and the first best.
+
+    Attributes:
+        scenario: the scenario, with the name of the mechanism that ran.
+        environment: the game of the scenario, with its population.
+        agreement: all contracts as level numbers; of a mechanism that learns, also its trace.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> result = nm.negotiate(nm.Scenario.from_preset("market", owners=3))
+        >>> [contract.payment for contract in result.contracts if contract.signed]
+        [15.5]
+        >>> round(result.learned.curator_gain, 2), round(result.equilibrium.curator_gain, 2)
+        (0.31, 0.41)
+    """
 
     scenario: Scenario
     environment: Environment
@@ -29,6 +45,16 @@ class Negotiation:
     _exact: dict[tuple[str, int], Tally] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
+
+    @cached_property
+    def contracts(self) -> tuple[AgreedContract, ...]:
+        """The contracts of all owners that were finished, in the order of the population."""
+        done = np.flatnonzero(self.agreement.done).tolist()
+        return tuple(agreed_contracts(self.environment, self.agreement.contracts, done))
+
+    def contracts_csv(self) -> str:
+        """The contracts as CSV, one row per owner, with a header."""
+        return contracts_csv(self.contracts)
 
     @cached_property
     def learned(self) -> Tally:
@@ -46,7 +72,7 @@ class Negotiation:
         return self.exactly("first_best")
 
     def exactly(self, name: str, phase: int = -1) -> Tally:
-        """What a mechanism that needs no play would reach under the preferences of a phase."""
+        """What a mechanism that does not play would reach under the preferences of a phase."""
         key = (name, phase % len(self.environment.phases))
         if key not in self._exact:
             environment = self.environment.only(phase)
@@ -62,7 +88,7 @@ class Negotiation:
 
     @cached_property
     def recoveries(self) -> list[Recovery]:
-        """How play took each change of preferences."""
+        """How play recovered from each change of preferences."""
         trace, phases = self.agreement.trace, self.environment.phases
         if trace is None or len(phases) == 1:
             return []
@@ -78,7 +104,7 @@ class Negotiation:
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 
     def outcome(self) -> dict[str, object]:
-        """What was reached, without the exact answers to hold it against."""
+        """What was reached, without the exact answers to compare it with."""
         owner = _mean(self.agreement.owner_exploitability)
         curator = _mean(self.agreement.curator_exploitability)
         return {
@@ -108,23 +134,42 @@ class Negotiation:
 def negotiate(
     scenario: Scenario | None = None,
     *,
-    mechanism: str | None = None,
+    mechanism: str | Mechanism | type[Rule] | None = None,
     learner: str | None = None,
     threads: int | None = None,
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Negotiation:
-    """Play a scenario's game: ``negotiate(Scenario.from_preset("market")).summary()``.
+    """Agree contracts between all owners of a scenario and the curator.
 
-    ``mechanism`` (earlier: ``learner``) overrides the scenario's. ``watch`` hears of every batch
-    of owners that is done; when ``stop`` returns True the run ends early and keeps finished owners.
+    Args:
+        scenario: the market; by default the preset ``market``.
+        mechanism: how contracts are agreed, instead of the scenario's: a name in ``MECHANISMS``, or
+            one's own, as an instance of ``Mechanism`` or as a subclass of ``Rule``.
+        learner: the earlier name of ``mechanism``.
+        threads: threads to use; by default all cores. Results do not depend on it.
+        watch: called with every batch of owners that is finished.
+        stop: asked now and then; once it returns True, the run ends and keeps finished owners.
+
+    Returns:
+        The contracts, with the exact equilibrium and the first best to compare them with.
+
+    Raises:
+        BadInput: a value of the scenario or an argument cannot be used.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> result = nm.negotiate(nm.Scenario.from_preset("market", owners=3), mechanism="pain_fl")
+        >>> [(one.owner, one.saving, one.payment, one.signed) for one in result.contracts]
+        [('0', 0.0, 0.0, False), ('1', 0.0, 0.0, False), ('2', 0.35, 16.0, True)]
     """
-    scenario = scenario or Scenario.from_preset("market")
     if mechanism is not None and learner is not None:
         raise BadInput("learner", learner, "is the earlier name of mechanism: give only one.")
-    name = mechanism or learner or scenario.mechanism
+    scenario = scenario or Scenario.from_preset("market")
+    given = mechanism or learner or scenario.mechanism
+    chosen = find_mechanism(given)
+    name = given if isinstance(given, str) else chosen.name
     scenario = scenario.model_copy(update={"mechanism": name})
-    chosen = find_mechanism(name)
     environment = scenario.environment()
     agreement = chosen.run(environment, run_options(scenario, threads, watch, stop))
     return Negotiation(scenario, environment, agreement)
@@ -136,7 +181,7 @@ def run_options(
     watch: Callable[[Progress], None] = lambda progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> RunOptions:
-    """How a scenario wants its mechanism run."""
+    """How to run the mechanism of a scenario."""
     if threads is not None and threads < 1:
         raise BadInput("threads", threads, "give at least 1.")
     learning = scenario.learning

@@ -1,9 +1,12 @@
-"""What every learning rule must hold, by being in ``RULES`` and nothing more.
+"""What every learning rule must hold, whether it comes with noisemarket or from another package.
 
-A test module gets the whole suite with one line::
+A test module gets the suite for a rule of its own like this::
 
-    @pytest.mark.parametrize("rule", RULES)
-    class TestEveryRule(RuleConformance): ...
+    @pytest.mark.parametrize("rule", [MyRule])
+    class TestMine(RuleConformance): ...
+
+    @pytest.mark.parametrize("rule", [MyRule])
+    class TestMineByMessages(MessageConformance): ...
 
 The games are small and few, but of every shape that matters to vector code: rows shorter than a
 group of eight, exactly one group, one more than two groups, five groups; with and without ties; and
@@ -25,11 +28,17 @@ from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import surface
 from noisemarket.learning.batch import PlayConfig, play_batch
 from noisemarket.learning.compiled.arguments import Batch
-from noisemarket.learning.rule import Settings
-from noisemarket.learning.rules import RULES
+from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
+from noisemarket.learning.players import curator_player, owner_player
+from noisemarket.learning.rule import Rule, Settings
+from noisemarket.learning.rules import find_rule
+from noisemarket.mechanisms.by_message import game_rules
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Agreement, RunOptions
+from noisemarket.negotiation import run_options
+from noisemarket.scenario import Scenario
 
+AnyRule = str | type[Rule]
 SIZES = [(13, 33), (2, 2), (9, 8), (17, 40)]
 PROTOCOLS: list[Protocol] = ["signed", "simultaneous"]
 
@@ -147,7 +156,7 @@ KINDS = [
 ]
 
 
-def play(rule: str, table: Table, iterations: int, **changes: object) -> Batch:
+def play(rule: AnyRule, table: Table, iterations: int, **changes: object) -> Batch:
     """Play a table; ``changes`` override the configuration."""
     given = PlayConfig(table.settings, iterations, seed=11, trace_every=1, window=200)
     return play_batch(rule, replace(given, **changes), table.phases, table.starts, table.keys)
@@ -173,19 +182,44 @@ def assert_same_agreement(one: Agreement, other: Agreement) -> None:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
 
 
-def rolls_dice(rule: str, settings: Settings) -> bool:
+def rolls_dice(rule: AnyRule, settings: Settings) -> bool:
     """Whether what a fresh player does depends on its random number at all."""
-    player = RULES[rule](RULES[rule].first_values(np.zeros((1, 5)), 1.0), settings)
+    kind = find_rule(rule)
+    player = kind(kind.first_values(np.zeros((1, 5)), 1.0), settings)
     return len({player.act(0, uniform) for uniform in np.linspace(0.0, 0.999, 200)}) > 1
+
+
+ITERATIONS = 600
+
+
+def players(
+    rule: AnyRule, preset: str = "market", index: int = 0
+) -> tuple[OwnerPlayer, CuratorPlayer]:
+    """Both players of one pair of a preset, for a game by messages."""
+    scenario = Scenario.from_preset(preset, owners=4, iterations=ITERATIONS)
+    environment, config = scenario.environment(), run_options(scenario).play
+    rules = replace(game_rules(environment, rule, config, 50), window=200)
+    one, key = slice(index, index + 1), int(environment.population.key[index])
+    return (
+        owner_player(rules, environment.owner_side(-1, one), 1, key),
+        curator_player(rules, environment.curator_side(-1, one), 2, key, config.curator_optimism),
+    )
+
+
+def exchange(owner: OwnerPlayer, curator: CuratorPlayer, per_message: int, until: int) -> None:
+    """Play a pair by messages up to an iteration."""
+    while curator.played < until:
+        count = min(per_message, until - curator.played)
+        curator.take(owner.answer(curator.draw_quotes(count)))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 class RuleConformance:
-    """The suite; a subclass parametrises it with ``rule``, a name in ``RULES``."""
+    """The suite; a subclass parametrises it with ``rule``, a name or a class."""
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_compiled_and_plain_play_the_same_trajectory(
-        self, rule: str, protocol: Protocol, kind: str
+        self, rule: AnyRule, protocol: Protocol, kind: str
     ) -> None:
         table = make_table(kind, protocol)
         for pair in range(len(table.keys)):
@@ -202,7 +236,7 @@ class RuleConformance:
 
     @pytest.mark.parametrize("kind", ["13x33", "two phases"])
     def test_a_batch_is_its_pairs_side_by_side(
-        self, rule: str, protocol: Protocol, kind: str
+        self, rule: AnyRule, protocol: Protocol, kind: str
     ) -> None:
         table = make_table(kind, protocol)
         for compiled in (True, False):
@@ -217,7 +251,7 @@ class RuleConformance:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_rewards_and_counts_are_those_of_the_moves(
-        self, rule: str, protocol: Protocol, kind: str
+        self, rule: AnyRule, protocol: Protocol, kind: str
     ) -> None:
         alone = make_table(kind, protocol).some([0])
         batch = play(rule, alone, 600)
@@ -232,13 +266,13 @@ class RuleConformance:
         np.testing.assert_array_equal(batch.counts[:, 2:], deals.T)
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_policies_are_distributions(self, rule: str, protocol: Protocol, kind: str) -> None:
+    def test_policies_are_distributions(self, rule: AnyRule, protocol: Protocol, kind: str) -> None:
         batch = play(rule, make_table(kind, protocol), 1_000)
         for policies in (batch.owner_policies, batch.curator_policies):
             assert policies.min() >= 0.0
             np.testing.assert_allclose(policies.sum(axis=2), 1.0, rtol=0, atol=1e-12)
 
-    def test_policies_are_kept_only_on_demand(self, rule: str, protocol: Protocol) -> None:
+    def test_policies_are_kept_only_on_demand(self, rule: AnyRule, protocol: Protocol) -> None:
         table = make_table("9x8", protocol)
         for compiled in (True, False):
             kept = play(rule, table, 150, compiled=compiled)
@@ -249,7 +283,7 @@ class RuleConformance:
 
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_longer_run_extends_a_shorter_one(
-        self, rule: str, protocol: Protocol, kind: str
+        self, rule: AnyRule, protocol: Protocol, kind: str
     ) -> None:
         table = make_table(kind, protocol)
         short, long = (play(rule, table, length, trace_every=50) for length in (700, 2_000))
@@ -260,7 +294,7 @@ class RuleConformance:
 
     @pytest.mark.parametrize("kind", ["13x33", "two phases"])
     def test_reordering_owners_reorders_results(
-        self, rule: str, protocol: Protocol, kind: str
+        self, rule: AnyRule, protocol: Protocol, kind: str
     ) -> None:
         table, order = make_table(kind, protocol, pairs=7), [4, 0, 6, 2, 1, 5, 3]
         before, after = play(rule, table, 900), play(rule, table.some(order), 900)
@@ -272,7 +306,7 @@ class RuleConformance:
             )
 
     def test_the_seed_matters_to_rules_that_roll_dice_and_to_no_other(
-        self, rule: str, protocol: Protocol
+        self, rule: AnyRule, protocol: Protocol
     ) -> None:
         table = make_table("13x33", protocol)
         first, again, other = (play(rule, table, 300, seed=seed) for seed in (1, 1, 2))
@@ -281,7 +315,7 @@ class RuleConformance:
         assert same is not rolls_dice(rule, table.settings)
 
     def test_the_key_matters_to_rules_that_roll_dice_and_to_no_other(
-        self, rule: str, protocol: Protocol
+        self, rule: AnyRule, protocol: Protocol
     ) -> None:
         table = make_table("13x33", protocol).some([0])
         first = play(rule, table, 300)
@@ -289,7 +323,7 @@ class RuleConformance:
         same = np.array_equal(first.counts, other.counts)
         assert same is not rolls_dice(rule, table.settings)
 
-    def test_the_number_of_threads_changes_nothing(self, rule: str, protocol: Protocol) -> None:
+    def test_the_number_of_threads_changes_nothing(self, rule: AnyRule, protocol: Protocol) -> None:
         environment = market(protocol, owners=40, savings=9, payments=8, change_at=200)
         config = PlayConfig(FAST, iterations=500, seed=3, trace_every=30, window=100)
         runs = [
@@ -299,3 +333,41 @@ class RuleConformance:
         assert runs[0].complete
         for run in runs[1:]:
             assert_same_agreement(runs[0], run)
+
+
+class MessageConformance:
+    """The suite of a rule in a game by messages; also parametrised with ``rule``."""
+
+    @pytest.mark.parametrize("preset", ["market", "paper"])
+    def test_both_sides_agree_on_what_was_dealt(self, rule: AnyRule, preset: str) -> None:
+        owner, curator = players(rule, preset)
+        exchange(owner, curator, 100, ITERATIONS)
+        assert owner.played == curator.played == ITERATIONS
+        assert np.array_equal(owner.deals.offers, curator.deals.offers)
+        assert np.array_equal(owner.deals.quotes, curator.deals.quotes)
+        assert np.array_equal(owner.deals.signed, curator.deals.signed)
+        assert owner.deals.usual() == curator.deals.usual()
+
+    def test_the_same_moves_when_the_owner_is_restored_between_messages(
+        self, rule: AnyRule
+    ) -> None:
+        owner, curator = players(rule)
+        exchange(owner, curator, 50, ITERATIONS)
+        again, other = players(rule)
+        while other.played < ITERATIONS:
+            fresh, _ = players(rule)
+            fresh.restore({name: np.array(value) for name, value in again.state().items()})
+            exchange(fresh, other, 50, other.played + 50)
+            again = fresh
+        assert np.array_equal(again.deals.offers, owner.deals.offers)
+        assert np.array_equal(other.deals.quotes, curator.deals.quotes)
+        for name, value in owner.state().items():
+            assert np.array_equal(value, again.state()[name]), name
+
+    def test_acting_everywhere_is_acting_in_each_state(self, rule: AnyRule) -> None:
+        owner, curator = players(rule)
+        exchange(owner, curator, 50, 200)
+        player = curator._rule
+        uniforms = np.random.default_rng(3).random(40)
+        expected = [[player.act(s, float(u)) for s in range(len(player.values))] for u in uniforms]
+        assert np.array_equal(player.act_everywhere(uniforms), expected)

@@ -11,6 +11,7 @@ import pytest
 from tests.learning.conformance import (
     FAST,
     PROTOCOLS,
+    MessageConformance,
     RuleConformance,
     Table,
     assert_same_agreement,
@@ -23,7 +24,6 @@ from tests.learning.conformance import (
     table_of,
 )
 
-from noisemarket import mechanisms
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.learning import batch as batch_module
@@ -68,7 +68,6 @@ def players(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
     """The plain WoLF-PHC players made during the test, in order: owner, curator, owner, ..."""
     made: list[Watched] = []
     monkeypatch.setattr(Watched, "players", made, raising=False)
-    monkeypatch.setitem(RULES, "wolf_phc", Watched)
     monkeypatch.setitem(COMPILED, Watched, CLIMBING)
     return made
 
@@ -84,8 +83,8 @@ class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
         # At 4,000 of 8,000 iterations what paid begins to cost, so settled rows must move.
         table = reversal(protocol, 10, (7, 8), at=4_000)
         lengths = {"iterations": 8_000, "trace_every": 100}
-        compiled = play("wolf_phc", table, **lengths)
-        plain = play("wolf_phc", table, compiled=False, **lengths)
+        compiled = play(Watched, table, **lengths)
+        plain = play(Watched, table, compiled=False, **lengths)
         assert_same_play(compiled, plain)
         awakened = [player.awakened for player in players]
         assert len(players) == 20
@@ -95,8 +94,8 @@ class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
     def test_the_full_game_with_the_papers_steps(self, players: list[Watched]) -> None:
         environment = market("signed", owners=3, change_at=2_500, seed=5)
         table = table_of(environment, Settings())
-        compiled = play("wolf_phc", table, 6_000, trace_every=100)
-        assert_same_play(compiled, play("wolf_phc", table, 6_000, trace_every=100, compiled=False))
+        compiled = play(Watched, table, 6_000, trace_every=100)
+        assert_same_play(compiled, play(Watched, table, 6_000, trace_every=100, compiled=False))
 
     @pytest.mark.parametrize("protocol", PROTOCOLS)
     @pytest.mark.parametrize("kind", ["9x8", "reversal", "ties"])
@@ -113,9 +112,7 @@ class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
 
         monkeypatch.setattr(batch_module, "play_all", spied)
         table = make_table(kind, protocol).some([1])
-        assert_same_play(
-            play("wolf_phc", table, 2_000), play("wolf_phc", table, 2_000, compiled=False)
-        )
+        assert_same_play(play(Watched, table, 2_000), play(Watched, table, 2_000, compiled=False))
         (memory, rows), (owner, curator) = tables[0], players
         assert (rows[2] != MOVING).any(), "some rows must have settled"
         at, row = 0, 0
@@ -255,21 +252,14 @@ class Exp3(Rule):
         self.scores[state, action] += 0.05 * reward / self.policy()[state, action]
 
 
-@pytest.fixture
-def newcomers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(RULES, "always_first", AlwaysFirst)
-    monkeypatch.setitem(RULES, "exp3", Exp3)
-
-
-@pytest.mark.usefixtures("newcomers")
 class TestARuleOfOnesOwn:
-    """One plain class and one line in ``RULES``: no compiled code is needed to play it."""
+    """One plain class: no compiled code is needed to play it."""
 
     def test_it_plays_the_whole_mechanism(self) -> None:
         environment = market("signed", owners=5, savings=9, payments=8, change_at=150)
         config = PlayConfig(FAST, iterations=300, seed=3, trace_every=50, window=100)
         alone, crew = (
-            Learned("exp3").run(environment, RunOptions(config, threads=threads))
+            Learned(Exp3).run(environment, RunOptions(config, threads=threads))
             for threads in (1, 3)
         )
         assert_same_agreement(alone, crew)
@@ -282,7 +272,7 @@ class TestARuleOfOnesOwn:
     def test_a_rule_without_a_trade_makes_no_contract(self) -> None:
         environment = market("signed", owners=3, savings=9, payments=8)
         config = PlayConfig(FAST, iterations=40, seed=3)
-        agreement = Learned("always_first").run(environment, RunOptions(config))
+        agreement = Learned(AlwaysFirst).run(environment, RunOptions(config))
         assert not agreement.contracts.signed.any()
         assert agreement.trace is not None
         assert not agreement.trace.offer.any()
@@ -291,20 +281,22 @@ class TestARuleOfOnesOwn:
         np.testing.assert_allclose(agreement.owner_exploitability, 0, atol=1e-12)
         np.testing.assert_allclose(agreement.curator_exploitability, 0, atol=1e-12)
 
-    def test_it_can_be_negotiated_with(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(mechanisms.MECHANISMS, "exp3", Learned("exp3"))
+    def test_it_can_be_negotiated_with(self) -> None:
         scenario = Scenario.from_preset("market", owners=2, J=3, K=2, iterations=100)
-        summary = negotiate(scenario, mechanism="exp3", threads=1).summary()
-        assert summary["mechanism"] == "exp3"
+        summary = negotiate(scenario, mechanism=Exp3, threads=1).summary()
+        assert summary["mechanism"] == "Exp3"
         assert summary["complete"] is True
 
     def test_it_passes_the_whole_suite(self) -> None:
         suite = RuleConformance()
-        for name in ("exp3", "always_first"):
-            suite.test_compiled_and_plain_play_the_same_trajectory(name, "signed", "9x8")
-            suite.test_policies_are_distributions(name, "signed", "2x2")
-            suite.test_the_seed_matters_to_rules_that_roll_dice_and_to_no_other(name, "signed")
-            suite.test_reordering_owners_reorders_results(name, "simultaneous", "two phases")
+        for rule in (Exp3, AlwaysFirst):
+            suite.test_compiled_and_plain_play_the_same_trajectory(rule, "signed", "9x8")
+            suite.test_policies_are_distributions(rule, "signed", "2x2")
+            suite.test_the_seed_matters_to_rules_that_roll_dice_and_to_no_other(rule, "signed")
+            suite.test_reordering_owners_reorders_results(rule, "simultaneous", "two phases")
+            by_messages = MessageConformance()
+            by_messages.test_both_sides_agree_on_what_was_dealt(rule, "market")
+            by_messages.test_the_same_moves_when_the_owner_is_restored_between_messages(rule)
 
     def test_the_suite_objects_to_a_rule_that_is_not_what_it_says(
         self, monkeypatch: pytest.MonkeyPatch
@@ -313,11 +305,10 @@ class TestARuleOfOnesOwn:
             def step(self, t: int, *, winning: bool) -> float:
                 return super().step(t, winning=winning) * (1.0 + 1e-12)
 
-        monkeypatch.setitem(RULES, "wolf_phc", Sloppy)
         monkeypatch.setitem(COMPILED, Sloppy, CLIMBING)
         with pytest.raises(AssertionError):
             RuleConformance().test_compiled_and_plain_play_the_same_trajectory(
-                "wolf_phc", "signed", "9x8"
+                Sloppy, "signed", "9x8"
             )
 
 

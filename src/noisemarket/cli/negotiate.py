@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from itertools import chain
 from pathlib import Path
 
 from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
@@ -13,10 +14,10 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
 from noisemarket.mechanisms.mechanism import Progress as Done
+from noisemarket.mechanisms.tables import agreed_contracts, contracts_csv
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.negotiation_report import summary_table, write_run
 from noisemarket.report.style import name_of
-from noisemarket.report.tables import CONTRACT_COLUMNS, contract_rows, contracts_csv, csv_text
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 
@@ -39,8 +40,7 @@ def run(request: Request, contracts: str | None) -> None:
         done = [int(i) for i in agreement.done.nonzero()[0]]
         figures = write_run(folder, result) if done else []
         if contracts is not None:
-            text = contracts_csv(environment, agreement.contracts, done)
-            write_atomic(Path(contracts), text)
+            write_atomic(Path(contracts), result.contracts_csv())
         folder.remove(PARTIAL)
         state = "complete" if agreement.complete else "incomplete"
         folder.status(state, owners=len(environment), owners_done=len(done))
@@ -66,12 +66,8 @@ def _play(
     def flush() -> None:
         nonlocal flushed
         started = (folder.path / PARTIAL).exists()
-        rows = [
-            row
-            for done in finished
-            for row in contract_rows(environment, done.contracts, done.owners)
-        ]
-        text = csv_text(CONTRACT_COLUMNS, rows)
+        parts = (agreed_contracts(environment, done.contracts, done.owners) for done in finished)
+        text = contracts_csv(chain.from_iterable(parts))
         folder.append(PARTIAL, text.partition("\n")[2] if started else text)
         finished.clear()
         flushed = time.monotonic()

@@ -28,7 +28,30 @@ class Settings:
 
 
 class Rule(ABC):
-    """One player. States and actions are level numbers; ``values`` holds Q(state, action)."""
+    """One player of a pair: derive from it for a learning rule of your own.
+
+    States and actions are level numbers. A player is created anew for every pair and side, by
+    ``first_values`` and ``settings`` alone; it may use no randomness but the numbers that ``act``
+    gets. What changes while it plays should be kept in attributes that are arrays: in a game by
+    messages these are saved and restored.
+
+    Attributes:
+        values: Q(state, action).
+        settings: the numbers of the scenario's ``[learning]`` table.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> class Lowest(Rule):
+        ...     def act(self, state, uniform):
+        ...         return 0
+        ...     def learn(self, state, action, reward, next_state, t):
+        ...         pass
+        ...     def policy(self):
+        ...         return np.eye(self.values.shape[1])[np.zeros(len(self.values), int)]
+        >>> small = nm.Scenario.from_preset("market", owners=2, iterations=50)
+        >>> nm.negotiate(small, mechanism=Lowest).learned.signed_share
+        0.0
+    """
 
     def __init__(self, first_values: FloatArray, settings: Settings) -> None:
         self.values = np.array(first_values, dtype=float)
@@ -51,14 +74,14 @@ class Rule(ABC):
     def act_everywhere(self, uniforms: FloatArray) -> NDArray[np.int64]:
         """What ``act`` would choose for every uniform number (a row each) in every state.
 
-        Asked one by one here; a rule that draws from a policy can do it at once.
+        By default ``act`` is called for each; a rule that draws from a policy can do it at once.
         """
         states = range(len(self.values))
         return np.array([[self.act(state, float(u)) for state in states] for u in uniforms])
 
     @abstractmethod
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        """Take in what iteration ``t`` has brought."""
+        """Learn from iteration ``t``: the reward of ``action`` in ``state``, and the next state."""
 
     @abstractmethod
     def policy(self) -> FloatArray:

@@ -1,8 +1,12 @@
-"""Mechanisms by name: each maps a population to contracts. Every learning rule is one too."""
+"""Mechanisms by name: each turns a population into contracts. Every learning rule is one too."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 from noisemarket.errors import BadInput
+from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Mechanism
@@ -10,20 +14,76 @@ from noisemarket.mechanisms.no_dp import NoDP
 from noisemarket.mechanisms.oracles import Equilibrium, FirstBest
 from noisemarket.mechanisms.pain_fl import PainFL
 from noisemarket.mechanisms.uniform import UniformDP
-
-MECHANISMS: dict[str, Mechanism] = {
-    "dypp": Learned("wolf_phc"),
-    **{name: Learned(name) for name in RULES if name != "wolf_phc"},
-    "pain_fl": PainFL(),
-    "uniform": UniformDP(),
-    "no_dp": NoDP(),
-    "equilibrium": Equilibrium(),
-    "first_best": FirstBest(),
-}
+from noisemarket.registry import Registry, subclass_of
 
 
-def find_mechanism(name: str) -> Mechanism:
-    """The mechanism of that name."""
-    if name not in MECHANISMS:
-        raise BadInput("mechanism", name, f"choose one of: {', '.join(MECHANISMS)}.")
-    return MECHANISMS[name]
+class _Mechanisms(Registry[Any]):
+    """An entry point names a class, which is called without arguments; a rule is looked up last."""
+
+    def __getitem__(self, name: str) -> Mechanism:
+        try:
+            part = super().__getitem__(name)
+        except KeyError:
+            if name not in self._rules():
+                raise
+            RULES.find(name)
+            return Learned(name)
+        mechanism: Mechanism = part() if isinstance(part, type) else part
+        return mechanism
+
+    def __iter__(self) -> Iterator[str]:
+        yield from super().__iter__()
+        yield from self._rules()
+
+    def __len__(self) -> int:
+        return super().__len__() + len(self._rules())
+
+    def _rules(self) -> list[str]:
+        """The rules of other packages; WoLF-PHC is known as dypp."""
+        known = {"wolf_phc", *super().__iter__()}
+        return [name for name in RULES if name not in known]
+
+
+MECHANISMS: Registry[Mechanism] = _Mechanisms(
+    "mechanism",
+    "noisemarket.mechanisms",
+    {
+        "dypp": Learned("wolf_phc"),
+        "phc": Learned("phc"),
+        "q_learning": Learned("q_learning"),
+        "greedy": Learned("greedy"),
+        "pain_fl": PainFL(),
+        "uniform": UniformDP(),
+        "no_dp": NoDP(),
+        "equilibrium": Equilibrium(),
+        "first_best": FirstBest(),
+    },
+    subclass_of(Mechanism),
+)
+"""All mechanisms by name, a mapping that is read only.
+
+Packages add theirs as entry points of ``noisemarket.mechanisms`` (a ``Mechanism`` class) or of
+``noisemarket.rules`` (a ``Rule`` class, played by both sides).
+
+Example:
+    >>> import noisemarket as nm
+    >>> nm.MECHANISMS["pain_fl"].knows
+    'how costs and data are spread among these owners'
+"""
+
+
+def find_mechanism(mechanism: str | Mechanism | type[Rule]) -> Mechanism:
+    """A mechanism by name, or one's own: an instance, or a class of learning rule.
+
+    Raises:
+        BadInput: there is no mechanism of that name, or the argument is none.
+    """
+    if isinstance(mechanism, str):
+        return MECHANISMS.find(mechanism)
+    if isinstance(mechanism, Mechanism):
+        return mechanism
+    given: object = mechanism
+    if isinstance(given, type) and issubclass(given, Rule):
+        return Learned(given)
+    remedy = "give a name, an instance of Mechanism, or a subclass of Rule."
+    raise BadInput("mechanism", mechanism, remedy)

@@ -50,6 +50,10 @@ class Learned(Mechanism):
     def __init__(self, rule: str | type[Rule]) -> None:
         self.rule = rule
 
+    @property
+    def name(self) -> str:
+        return self.rule if isinstance(self.rule, str) else self.rule.__name__
+
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         owners = len(environment)
         if options.play.interactions_per_message > 1:

@@ -10,10 +10,10 @@ from rich.table import Table
 
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
+from noisemarket.mechanisms.tables import csv_text
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.negotiation_report import recovered
 from noisemarket.report.style import colour_of, figure, label, name_of, save
-from noisemarket.report.tables import csv_text
 from noisemarket.runfolder import RunFolder
 
 COLUMNS = (

@@ -12,10 +12,10 @@ from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.mechanism import Contracts
+from noisemarket.mechanisms.tables import trace_csv
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.style import colour_of, figure, label, name_of, save
-from noisemarket.report.tables import contracts_csv, trace_csv
 from noisemarket.runfolder import RunFolder
 
 _Show = Callable[[Tally], str]
@@ -78,7 +78,7 @@ def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Write all results of a run; returns the figures."""
     agreement = result.agreement
     done = np.flatnonzero(agreement.done).tolist()
-    folder.write_text("contracts.csv", contracts_csv(result.environment, agreement.contracts, done))
+    folder.write_text("contracts.csv", result.contracts_csv())
     folder.write_json("summary.json", result.summary())
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))

@@ -10,8 +10,8 @@ import numpy as np
 
 from noisemarket.files import write_atomic
 from noisemarket.game.levels import FloatArray
+from noisemarket.mechanisms.tables import csv_text
 from noisemarket.report.style import colour_of, figure, label, name_of, save
-from noisemarket.report.tables import csv_text
 from noisemarket.reproduction.claims import Interval, Verdict, judge, judge_adaptation
 from noisemarket.reproduction.trials import LEARNERS, PRESETS, Adaptation, Trials
 from noisemarket.runfolder import RunFolder

@@ -25,11 +25,25 @@ def load_scenario(
     preset: str | None = None,
     settings: Sequence[str] | Mapping[str, object] = (),
 ) -> Scenario:
-    """The scenario of a file (or of a preset), with settings on top.
+    """Read a scenario from a file or a preset, with settings on top.
 
-    ``settings`` are ``"key=value"`` strings as on the command line, or a mapping. A key is a
-    field's name ("discount"), its full path ("learning.discount"), the paper's symbol ("K") or an
-    earlier name ("learner").
+    Args:
+        file: a TOML file; it needs to give only what differs from its preset.
+        preset: ``market`` or ``paper``; wins over the file's ``preset``.
+        settings: ``"key=value"`` strings as on the command line, or a mapping. A key is a field's
+            name ("discount"), its full path ("learning.discount"), the paper's symbol ("K") or an
+            earlier name ("learner").
+
+    Returns:
+        The whole scenario, every field checked.
+
+    Raises:
+        BadInput: the file cannot be read, a key is unknown or a value cannot be used.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> nm.load_scenario(preset="paper", settings=["owners=50"]).population.owners
+        50
     """
     document: dict[str, Any] = {}
     if file is not None:
@@ -65,7 +79,22 @@ def build(
 
 
 def dump_scenario(scenario: Scenario) -> str:
-    """The scenario as TOML, every field spelled out."""
+    """Write a scenario as TOML, with every field.
+
+    Args:
+        scenario: the scenario.
+
+    Returns:
+        The text of a scenario file; ``load_scenario`` reads the same scenario from it.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> print(nm.dump_scenario(nm.Scenario.from_preset("market", seed=7)))  # doctest: +ELLIPSIS
+        preset = "market"
+        mechanism = "dypp"
+        seed = 7
+        ...
+    """
     return tomli_w.dumps(scenario.model_dump(mode="json"))
 
 

@@ -293,7 +293,16 @@ class ChangeSection(Section):
 
 
 class Scenario(Section):
-    """A whole run. Make one with ``Scenario.from_preset("market")`` or ``load_scenario``."""
+    """All that defines a run: create one with ``from_preset`` or ``load_scenario``.
+
+    It cannot be changed. ``noisemarket scenario --explain`` lists all fields.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> scenario = nm.Scenario.from_preset("market", owners=50, seed=7)
+        >>> scenario.population.owners, scenario.learning.iterations
+        (50, 5000)
+    """
 
     preset: Literal["market", "paper"] = Field(
         "market", description="what the settings change: market or paper"
@@ -361,7 +370,23 @@ class Scenario(Section):
 
     @classmethod
     def from_preset(cls, name: str = "market", **settings: object) -> Scenario:
-        """A preset, with settings by name: ``Scenario.from_preset("paper", owners=50)``."""
+        """A preset, with settings by name.
+
+        Args:
+            name: ``market`` or ``paper``.
+            **settings: fields by name, such as ``owners=50``.
+
+        Returns:
+            The whole scenario, every field checked.
+
+        Raises:
+            BadInput: a name is unknown or a value cannot be used.
+
+        Example:
+            >>> import noisemarket as nm
+            >>> nm.Scenario.from_preset("paper", owners=50).game.protocol
+            'simultaneous'
+        """
         from noisemarket.scenario.load import build  # the loader needs this class
 
         return build(name, {}, settings)
