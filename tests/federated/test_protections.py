@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -130,19 +129,6 @@ class TestSharded:
         assert np.abs(upload(protection, held) - mean).max() < 1e-6
 
     @pytest.mark.parametrize("name", ADVERSARIAL)
-    @pytest.mark.parametrize("place", [0, 13, 39])
-    def test_one_record_moves_the_upload_within_the_sensitivity(
-        self, name: str, place: int
-    ) -> None:
-        held = records()
-        before = upload(self.protection, held)
-        reach = self.protection.sensitivity(before.size, 40, Neighbours.REPLACE_ONE)
-        for label in range(4):
-            after = upload(self.protection, replaced(held, place, ADVERSARIAL[name], label))
-            assert np.isfinite(after).all()
-            assert np.linalg.norm(after - before) <= reach
-
-    @pytest.mark.parametrize("name", ADVERSARIAL)
     @pytest.mark.parametrize("rate", [0.3, 1.0])
     def test_one_shard_alone_stays_within_its_share(self, name: str, rate: float) -> None:
         """A single record in a shard of its own; every other shard is empty."""
@@ -205,27 +191,6 @@ class TestSharded:
 class TestDPSGD:
     protection = DPSGD(batch=16, rate=0.3, clip=0.7)
 
-    @pytest.mark.parametrize("name", ["large", "zero"])
-    def test_one_step_moves_within_the_sensitivity(self, name: str) -> None:
-        held = records(16)
-        before = upload(self.protection, held)
-        reach = self.protection.sensitivity(before.size, 16, Neighbours.REPLACE_ONE)
-        assert np.linalg.norm(before) <= 0.3 * 0.7 + rounding_reach(before.size)
-        for label in range(4):
-            after = upload(self.protection, replaced(held, 3, ADVERSARIAL[name], label))
-            assert np.linalg.norm(after - before) <= reach
-
-    @pytest.mark.parametrize(
-        "name", ["huge", "largest pixel", "lowest pixel", "all largest", "infinite", "NaN"]
-    )
-    def test_an_extreme_record_neither_breaks_the_bound_nor_the_job(self, name: str) -> None:
-        held = records(16)
-        before = upload(self.protection, held)
-        reach = self.protection.sensitivity(before.size, 16, Neighbours.REPLACE_ONE)
-        for label in range(4):
-            after = upload(self.protection, replaced(held, 3, ADVERSARIAL[name], label))
-            assert np.linalg.norm(after - before) <= reach
-
     def test_a_part_batch_keeps_the_denominator(self) -> None:
         made = upload(self.protection, records(3))
         assert np.linalg.norm(made) <= 0.3 * 0.7 * 3 / 16 + rounding_reach(made.size)
@@ -278,47 +243,6 @@ def test_neighbours_in_words() -> None:
     assert {Clipped(1.0).protects(n) for n in Neighbours} <= said
     assert "its shard" in Sharded().protects(zero)
     assert all("whole data" in Sharded(1).protects(n) for n in Neighbours)
-
-
-EACH = [Paper(16, 0.1, 1), Sharded(8, 0.5, 1, 0.1), DPSGD(16, 0.1, 0.5), Clipped(0.5, 16, 0.1)]
-
-
-@pytest.mark.parametrize("protection", EACH, ids=lambda p: p.name)
-class TestNoise:
-    def test_its_variance_is_sigma_squared(self, protection: Protection) -> None:
-        sigma, held = 0.3, Records(records(64).images, records(64).labels)
-        if protection.name == "dp_sgd":  # later steps start from noisy weights: compare batches
-            held = Records(torch.zeros(64, 1, SIDE, SIDE), held.labels)
-        quiet = upload(protection, held)
-        noise = np.stack([upload(protection, held, sigma, key=k) - quiet for k in range(60)])
-        if protection.name == "dp_sgd":
-            noise = noise[:, : 4 * SIDE * SIDE]  # on black images only biases have gradients
-        assert noise.size > 8000
-        assert noise.var() == pytest.approx(sigma**2, rel=0.06)
-        assert abs(noise.mean()) < 5 * sigma / math.sqrt(noise.size)
-        assert max(abs(np.corrcoef(a, b)[0, 1]) for a, b in pairwise(noise)) < 0.5
-
-    def test_the_same_stream_repeats_and_secure_noise_does_not(
-        self, protection: Protection
-    ) -> None:
-        held = records()
-        first, again, other = (upload(protection, held, 0.2, key=k) for k in (1, 1, 2))
-        assert np.array_equal(first, again)
-        assert (first != other).mean() > 0.9
-        model = linear()
-        start = model.weights.clone()
-        secure = [
-            protection.upload(model, start, held, 0.2, SecureNoise(), np.random.default_rng(1))
-            for _ in range(2)
-        ]
-        assert (secure[0] != secure[1]).mean() > 0.9
-
-    def test_the_global_model_is_left_alone(self, protection: Protection) -> None:
-        model = linear()
-        start = model.weights.clone()
-        kept = start.clone()
-        protection.upload(model, start, records(), 0.1, SecureNoise(), np.random.default_rng(1))
-        assert torch.equal(start, kept)
 
 
 def test_sharded_bounds_a_convolutional_model_too() -> None:

@@ -1,0 +1,95 @@
+"""The protections of this package against the suite for all, and one of another package."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from tests.federated.protection_conformance import ProtectionConformance
+
+from noisemarket.federated.protections import (
+    DPSGD,
+    PROTECTIONS,
+    Clipped,
+    Paper,
+    Protection,
+    Records,
+    Sharded,
+    Upload,
+)
+from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.privacy.zcdp import Neighbours
+
+if TYPE_CHECKING:
+    import torch
+
+    from noisemarket.federated.model import FlatModel
+
+
+class TestPaper(ProtectionConformance):
+    protection = Paper(batch=16, rate=0.05)
+
+
+class TestSharded(ProtectionConformance):
+    protection = Sharded(shards=8, clip=0.5, steps=2, rate=0.3)
+
+
+class TestOneShard(ProtectionConformance):
+    protection = Sharded(shards=1, clip=0.5, steps=2, rate=0.3)
+
+
+class TestDPSGD(ProtectionConformance):
+    protection = DPSGD(batch=16, rate=0.3, clip=0.7)
+
+
+class TestClipped(ProtectionConformance):
+    protection = Clipped(clip=0.5, batch=16, rate=0.1, epochs=2)
+
+
+@dataclass(frozen=True)
+class OneStep(Protection):
+    """What a user might write first: one step on the mean of clipped gradients, noise once."""
+
+    clip: float = 1.0
+    strength: int = 50
+    name = "one_step"
+
+    def upload(
+        self,
+        model: FlatModel,
+        start: torch.Tensor,
+        records: Records,
+        sigma: float,
+        noise: NoiseSource,
+        rng: np.random.Generator,
+    ) -> Upload:
+        model.weights.copy_(start)
+        summed = model.clipped_gradient(records.images, records.labels, self.clip)
+        return add_noise((-summed / self.strength).numpy(), sigma, noise)
+
+    def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
+        return neighbours.reach * self.clip / self.strength + rounding_reach(dimension)
+
+    def passes(self, records: int) -> float:
+        return 1.0
+
+
+class TestOfAnotherPackage(ProtectionConformance):
+    """With nothing but what has to be written."""
+
+    protection = OneStep(clip=0.5)
+
+    @pytest.mark.parametrize(("factor", "verdict"), [(0.5, "too little noise")])
+    def test_other_noise_than_contracted_is_found(self, factor: float, verdict: str) -> None:
+        """Without a stated reach, too much noise cannot be told from learning."""
+        super().test_other_noise_than_contracted_is_found(factor, verdict)
+
+    def test_a_verdict_is_said_in_words(self) -> None:
+        assert self.protection.reach(1) == np.inf
+
+
+def test_all_of_the_package_are_tested() -> None:
+    suites = ProtectionConformance.__subclasses__()
+    assert set(PROTECTIONS) <= {suite.protection.name for suite in suites}
