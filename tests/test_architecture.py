@@ -27,23 +27,26 @@ PUBLIC_NAMES = "__init__"
 ROOMS_BELOW: dict[str, set[str]] = {
     "errors": set(),
     "cores": set(),
+    "plain": set(),
     "files": {"errors"},
     "registry": {"errors"},
     "game": {"errors"},
     "runfolder": {"errors", "files"},
     "learning": {"errors", "game", "registry"},
     "mechanisms": {"errors", "game", "learning", "registry"},
-    "privacy": {"errors", "files"},
-    "federated": {"cores", "errors", "files", "privacy", "registry"},
+    "privacy": {"errors", "files", "plain"},
+    "federated": {"cores", "errors", "files", "plain", "privacy", "registry"},
     "scenario": {"errors", "federated", "game", "learning", "registry"},
     "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
 }
-ROOMS_BELOW["ledger"] = {"errors", "files", "registry"}
-ROOMS_BELOW["owner"] = {"errors", "federated", "files", "game", "learning", "ledger", "privacy"}
+ROOMS_BELOW["ledger"] = {"errors", "files", "plain", "registry"}
+ROOMS_BELOW["owner"] = {
+    *("errors", "federated", "files", "game", "learning", "ledger", "plain", "privacy")
+}
 ROOMS_BELOW["training"] = {*ROOMS_BELOW}
 ROOMS_BELOW["calibration"] = {*ROOMS_BELOW}
 ROOMS_BELOW["audit"] = {
-    *("cores", "errors", "federated", "privacy", "runfolder", "scenario", "training")
+    *("cores", "errors", "federated", "plain", "privacy", "runfolder", "scenario", "training")
 }
 ROOMS_BELOW["market"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}

@@ -519,7 +519,7 @@ class LedgerConformance:
         attacks: list[tuple[str, dict[str, Any], str]] = [
             ("paid", {"amount": 10_000_001}, "where the contract says"),
             ("paid", {"amount": -1}, "not negative"),
-            ("paid", {"amount": 2**80}, "at most"),
+            ("paid", {"amount": 2.0**80}, "whole number"),
             ("opened", {"budget": 100}, "budget"),
             ("verified", {"delivered": 2}, "counts 2"),
             ("verified", {"kept": True}, "found kept"),

@@ -21,8 +21,8 @@ from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset, load_mnist
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.files import remove_unfinished
+from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.plain import finite
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population
 from noisemarket.training import Order, one_sigma, order

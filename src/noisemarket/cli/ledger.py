@@ -200,7 +200,7 @@ def _statement(account: Account) -> dict[str, Any]:
     import math
 
     from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
-    from noisemarket.privacy.plain import finite
+    from noisemarket.plain import finite
     from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
     contract = account.contract

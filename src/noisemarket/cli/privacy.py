@@ -12,7 +12,7 @@ from rich.table import Table
 from noisemarket.cli.common import console
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
-from noisemarket.privacy.plain import finite
+from noisemarket.plain import finite
 from noisemarket.privacy.zcdp import (
     MOST,
     Neighbours,

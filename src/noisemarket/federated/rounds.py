@@ -18,9 +18,9 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.files import save_arrays
+from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource
-from noisemarket.privacy.plain import finite
 
 Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that

@@ -14,8 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.canonical import canonical, parse, plain_number, read_number
+from noisemarket.ledger.canonical import canonical, parse
 from noisemarket.ledger.money import checked
+from noisemarket.plain import finite, infinite
 
 VERSION = 1
 PRO_RATA = "pro_rata"
@@ -107,10 +108,10 @@ class Contract:
         object.__setattr__(self, "settings", MappingProxyType(_settings(self.settings)))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is the string ``inf``."""
+        """As plain values for JSON; what is infinite is None."""
         values = {name: getattr(self, name) for name in _FIELDS}
         for name in _MAY_BE_INFINITE:
-            values[name] = plain_number(values[name])
+            values[name] = finite(values[name])
         values["settings"] = dict(self.settings)
         return values
 
@@ -122,9 +123,9 @@ class Contract:
             shown = ", ".join(odd) or type(values).__name__
             raise BadInput("contract", shown, "give exactly the keys of a contract.")
         try:
-            numbers = {name: read_number(values[name]) for name in _MAY_BE_INFINITE}
+            numbers = {name: infinite(values[name]) for name in _MAY_BE_INFINITE}
         except ValueError as problem:
-            raise BadInput("contract", str(problem), 'give a number or "inf".') from None
+            raise BadInput("contract", str(problem), "give a number, or null for none.") from None
         return cls(**{**values, **numbers})
 
     @property

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.canonical import canonical, plain_number
+from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.money import checked
+from noisemarket.plain import finite
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
 DELIVERED, MISSED, REFUSED = "delivered", "missed", "refused"
@@ -30,7 +31,6 @@ FIRST = "0" * 64
 """What stands for the hash before the first entry."""
 
 _DOMAIN = b"noisemarket entry v1\0"
-_hashed = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,7 @@ def entry_hash(
 ) -> str:
     """The hash of an entry: of all that it says, and of the hash before it."""
     content = [seq, job, kind, contract, once, body, recorded_at, previous]
-    return hashlib.sha256(_DOMAIN + _hashed(content).encode()).hexdigest()
+    return hashlib.sha256(_DOMAIN + canonical(content).encode()).hexdigest()
 
 
 def opened(
@@ -189,7 +189,7 @@ def settled(job: str, total: int, contracts_paid: int, contracts_broken: int) ->
 def _round(
     contract: Contract, kind: str, number: int, rho: float, evidence: Mapping[str, Any]
 ) -> NewEntry:
-    body = {**evidence, "round": number, "rho": plain_number(float(rho))}
+    body = {**evidence, "round": number, "rho": finite(rho)}
     return _of(contract, kind, "round", body, f":{number}")
 
 
@@ -204,7 +204,6 @@ def _new(
 ) -> NewEntry:
     try:
         text = canonical(body)
-        text.encode()
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadInput(f"{kind} entry", str(problem), "give plain JSON values.") from None
     return NewEntry(job, kind, contract, once, text)

@@ -14,7 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.canonical import parse, read_number
+from noisemarket.ledger.canonical import parse
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -33,6 +33,7 @@ from noisemarket.ledger.entries import (
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked
+from noisemarket.plain import infinite
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 
@@ -257,7 +258,7 @@ def _round(
     if not 1 <= number <= held.rounds:
         raise InvalidEntry(f"has round {number} of a contract of {held.rounds} rounds.")
     _expect(once, f"round:{contract}:{number}")
-    rho = read_number(content["rho"])
+    rho = infinite(content["rho"])
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
     if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):

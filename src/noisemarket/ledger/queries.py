@@ -10,7 +10,6 @@ from typing import Any
 from sqlalchemy import func, select
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.canonical import read_number
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -28,6 +27,7 @@ from noisemarket.ledger.entries import (
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.migrations import ENTRIES
 from noisemarket.ledger.store import Ledger
+from noisemarket.plain import infinite
 
 _SOME = 500  # contracts at a time
 _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
@@ -177,7 +177,7 @@ def account(ledger: Ledger, contract: str) -> Account:
         elif entry.kind == SIGNED:
             about |= {"state": SIGNED, "signed_at": entry.recorded_at, **content}
         elif entry.kind in (DELIVERED, MISSED, REFUSED):
-            cost, reason = read_number(content["rho"]), content.get("reason")
+            cost, reason = infinite(content["rho"]), content.get("reason")
             rounds.append(Round(content["round"], entry.kind, cost, reason))
         elif entry.kind == VERIFIED:
             about |= {"state": VERIFIED, "kept": content["kept"], "evidence": content["evidence"]}

@@ -10,6 +10,7 @@ from typing import Any
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.ledger.contract import Contract
+from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
 
 
@@ -42,7 +43,7 @@ class UploadInspector:
         self._accused: dict[int, dict[str, Any]] = {}
         self._tested: dict[int, int] = {}
         for owner, fields in (state or {}).get("pools", {}).items():
-            self._pools[int(owner)] = Evidence(**_read(fields))
+            self._pools[int(owner)] = _read(fields)
         for owner, finding in (state or {}).get("accused", {}).items():
             self._accused[int(owner)] = finding
         for owner, rounds_tested in (state or {}).get("tested", {}).items():
@@ -56,7 +57,7 @@ class UploadInspector:
     def state(self) -> dict[str, Any]:
         """All that is to be kept between rounds."""
         return {
-            "pools": {str(owner): _plain(asdict(pool)) for owner, pool in self._pools.items()},
+            "pools": {str(owner): plain(asdict(pool)) for owner, pool in self._pools.items()},
             "accused": {str(owner): finding for owner, finding in self._accused.items()},
             "tested": {str(owner): number for owner, number in self._tested.items()},
         }
@@ -91,7 +92,7 @@ class UploadInspector:
         seen = {"checked": True, "rounds_checked": self._tested[owner]}
         if (pool := self._pools.get(owner)) is None:
             return seen
-        return seen | _plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
+        return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
 
     def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
         """How long an update may be under each protection, judged by all uploads of the round."""
@@ -123,18 +124,10 @@ class UploadInspector:
 
 
 def _shown(evidence: Evidence) -> dict[str, Any]:
-    return _plain({**asdict(evidence), "noise_ratio": evidence.noise_ratio})
+    return plain({**asdict(evidence), "noise_ratio": evidence.noise_ratio})
 
 
-def _plain(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
-        for name, value in fields.items()
-    }
-
-
-def _read(fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: float(value) if value in ("inf", "-inf", "nan") else value
-        for name, value in fields.items()
-    }
+def _read(fields: Mapping[str, Any]) -> Evidence:
+    """Evidence as ``plain`` wrote it. Of evidence for an owner, only what has no limit is None."""
+    values: dict[str, Any] = {n: math.inf if v is None else v for n, v in fields.items()}
+    return Evidence(**values)

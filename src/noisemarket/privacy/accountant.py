@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 import secrets
 from collections.abc import Iterable, Mapping
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.plain import finite, infinite
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
@@ -43,13 +44,13 @@ class Charge:
 
     def to_row(self) -> list[Any]:
         """As plain values for JSON."""
-        return [value if value != math.inf else "inf" for value in astuple(self)]
+        return [self.owner, self.round, finite(self.rho), self.release_id]
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Charge:
         """From what ``to_row`` gave."""
         owner, number, rho, release_id = row
-        return cls(owner, int(number), float(rho), str(release_id))
+        return cls(owner, int(number), infinite(rho), str(release_id))
 
 
 class Accountant:

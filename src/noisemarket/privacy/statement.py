@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.privacy.plain import plain
+from noisemarket.plain import infinite, plain
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 OwnerId = int | str
@@ -49,13 +49,13 @@ class PrivacyBudget:
         return self.sigma / self.sensitivity if self.sensitivity else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is the string ``inf``."""
-        return plain(asdict(self), infinite="inf")
+        """As plain values for JSON; what is infinite is None."""
+        return plain(asdict(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PrivacyBudget:
         """From what ``to_dict`` gave."""
-        numbers = {name: float(values[name]) for name in ("sigma", "sensitivity", "rho_cap")}
+        numbers = {name: infinite(values[name]) for name in ("sigma", "sensitivity", "rho_cap")}
         neighbours = Neighbours.named(values["neighbours"])
         return cls(**{**values, **numbers, "neighbours": neighbours})
 
@@ -87,7 +87,7 @@ class PrivacyStatement:
     simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is null."""
+        """As plain values for JSON; what is infinite is None."""
         return plain(asdict(self))
 
     def text(self) -> str:

@@ -27,9 +27,9 @@ from noisemarket.federated.rounds import (
 from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.federated.weighting import Weighting
 from noisemarket.owner.worker import leave_unless_main
+from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
-from noisemarket.privacy.plain import finite
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.training.local_engine import LocalEngine
