@@ -13,7 +13,7 @@ from torch import nn
 from noisemarket.federated import shard_training
 from noisemarket.federated.model import CNN, FlatModel
 from noisemarket.federated.protections import Records, Sharded
-from noisemarket.federated.shard_training import one_by_one, shard_updates, side_by_side
+from noisemarket.federated.shard_training import batched_updates, sequential_updates, shard_updates
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
 SIDE = 18
@@ -106,9 +106,9 @@ def in_order(made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def test_the_same_as_one_after_the_other(name: str, sizes: list[int]) -> None:
     model, shards = flat(MODELS[name]), dealt(sizes)
     start = model.weights.clone()
-    wanted = rows(one_by_one(model, start, shards, 3, 0.1))
+    wanted = rows(sequential_updates(model, start, shards, 3, 0.1))
     made = rows(shard_updates(model, start, shards, 3, 0.1))
-    assert model not in shard_training._alone
+    assert model not in shard_training._not_batchable
     assert made.shape == wanted.shape == (len(sizes), len(model))
     assert np.abs(wanted).max() > 1e-3
     np.testing.assert_allclose(in_order(made, wanted), wanted, atol=2e-6, rtol=1e-4)
@@ -137,10 +137,10 @@ def test_a_model_that_cannot_is_trained_one_by_one() -> None:
     model, shards = flat(Curious), dealt([4] * 4)
     start = model.weights.clone()
     with pytest.raises(RuntimeError):
-        side_by_side(model, start, shards[0][0][None], shards[0][1][None], 1, 0.1)
+        batched_updates(model, start, shards[0][0][None], shards[0][1][None], 1, 0.1)
     made = rows(shard_updates(model, start, shards, 2, 0.1))
-    assert model in shard_training._alone
-    wanted = rows(one_by_one(model, start, shards, 2, 0.1))
+    assert model in shard_training._not_batchable
+    wanted = rows(sequential_updates(model, start, shards, 2, 0.1))
     np.testing.assert_array_equal(made, wanted)
     again = rows(shard_updates(model, start, shards, 2, 0.1))  # known by now
     np.testing.assert_array_equal(again, wanted)

@@ -76,13 +76,13 @@ class Pair:
         """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
         seed = self.order_seed if order_seed is None else order_seed
         silent, sides = SimulatedNoise(0), (self.minus, self.plus)
-        made = [
+        plain = [
             protection.upload(
                 self.model, self.start, side, 0.0, silent, np.random.default_rng(seed)
             ).astype(np.float64)
             for side in sides
         ]
-        return np.stack(made)
+        return np.stack(plain)
 
 
 def right_part(protection: Protection) -> Protection:
@@ -220,10 +220,10 @@ def _loud(right: Protection, among: int) -> float:
 
 def _directions(seed: int, others: int) -> tuple[torch.Tensor, torch.Tensor]:
     """A random unit vector, and others across it."""
-    made = torch.Generator().manual_seed(seed)
-    direction = torch.randn(LAYERS * WIDTH, generator=made)
+    drawn = torch.Generator().manual_seed(seed)
+    direction = torch.randn(LAYERS * WIDTH, generator=drawn)
     direction /= direction.norm()
-    rest = torch.randn(others, LAYERS * WIDTH, generator=made)
+    rest = torch.randn(others, LAYERS * WIDTH, generator=drawn)
     rest -= torch.outer(rest @ direction, direction)
     return direction, rest / rest.norm(dim=1, keepdim=True)
 

@@ -27,11 +27,11 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-Places = dict[str, slice]
+Slices = dict[str, slice]
 """Where each trained parameter lies in the flat vector; a convolution's as (out, h, w, in)."""
 
-SAFE = 1.0 - 1e-6  # single precision must not take a clipped gradient beyond its bound
-ABSURD = 1e30  # nor can it scale a gradient of such a norm down exactly: it counts for nothing
+CLIP_MARGIN = 1.0 - 1e-6  # single precision must not take a clipped gradient beyond its bound
+LARGEST_NORM = 1e30  # nor can it scale down exactly a longer gradient, which counts for nothing
 
 _EACH = {
     functional.relu, torch.relu, torch.Tensor.relu, functional.leaky_relu, functional.elu,
@@ -49,7 +49,7 @@ _ASK = {
 }  # fmt: skip
 
 
-class _GiveUp(Exception):
+class _UnknownOperation(Exception):
     """The model does something that is not known to keep examples apart."""
 
 
@@ -89,8 +89,8 @@ class _Watch(TorchFunctionMode):
         kept, back, version = self._known.get(id(value), (None, None, 0))
         return kept is not None and kept.grad_fn is back and kept._version == version
 
-    def _remember(self, made: torch.Tensor) -> None:
-        self._known[id(made)] = made, made.grad_fn, made._version
+    def _remember(self, result: torch.Tensor) -> None:
+        self._known[id(result)] = result, result.grad_fn, result._version
 
     def __torch_function__(
         self,
@@ -101,18 +101,18 @@ class _Watch(TorchFunctionMode):
     ) -> Any:
         named = kwargs or {}
         if not args or not self.knows(args[0]):
-            raise _GiveUp
+            raise _UnknownOperation
         if func in _ASK:
             return func(*args, **named)
         if func is functional.linear or func is functional.conv2d:
-            made = self._layer(func, *args, **named)
+            result = self._layer(func, *args, **named)
         else:
             self._check(func, args, named)
-            made = func(*args, **named)
-        if made.dim() < 2 or len(made) != self._images:
-            raise _GiveUp
-        self._remember(made)
-        return made
+            result = func(*args, **named)
+        if result.dim() < 2 or len(result) != self._images:
+            raise _UnknownOperation
+        self._remember(result)
+        return result
 
     def _check(self, func: Callable[..., Any], args: Sequence[Any], named: dict[str, Any]) -> None:
         seen, others = args[0], [*args[1:], *named.values()]
@@ -122,7 +122,7 @@ class _Watch(TorchFunctionMode):
             if alike and "out" not in named:
                 return
         elif tensors or named.get("inplace"):  # torch passes this one on by name
-            raise _GiveUp
+            raise _UnknownOperation
         elif func in _EACH or func in _RESHAPE:  # reshaped rows stay rows: their number is checked
             return
         elif func in _POOLS:
@@ -140,7 +140,7 @@ class _Watch(TorchFunctionMode):
             over = args[1] if len(args) > 1 else named["normalized_shape"]
             if len(over) < seen.dim():  # within an example
                 return
-        raise _GiveUp
+        raise _UnknownOperation
 
     def _layer(
         self,
@@ -160,7 +160,7 @@ class _Watch(TorchFunctionMode):
             call = _Call(*names, seen.detach(), out)
         else:
             if seen.dim() != 4 or groups != 1 or isinstance(padding, str):
-                raise _GiveUp
+                raise _UnknownOperation
             steps = [
                 (n, n) if isinstance(n, int) else tuple(n) for n in (stride, padding, dilation)
             ]
@@ -176,7 +176,7 @@ class _Watch(TorchFunctionMode):
         """A parameter's name if it is trained; each may be used once."""
         name, known = self._parameters.get(id(parameter), ("", None))
         if known is not parameter or name in self._used:
-            raise _GiveUp
+            raise _UnknownOperation
         if not parameter.requires_grad:
             return None
         self._used.add(name)
@@ -184,7 +184,7 @@ class _Watch(TorchFunctionMode):
 
 
 def by_layers(
-    module: nn.Module, places: Places, images: torch.Tensor, labels: torch.Tensor, clip: float
+    module: nn.Module, slices: Slices, images: torch.Tensor, labels: torch.Tensor, clip: float
 ) -> torch.Tensor | None:
     """The clipped sum, flat, from one pass; None where this model needs ``by_vmap``."""
     watch = _Watch(module, images)
@@ -201,18 +201,11 @@ def by_layers(
     for call, gradient in zip(watch.calls, gradients, strict=True):
         if gradient is not None:
             parts += _parts(call, gradient)
-    squares = torch.zeros(len(images), dtype=torch.float64)
-    for part in parts:
-        squares += part.squares()
-    share, counts = _share(squares, clip)
-    summed = torch.zeros(max(place.stop for place in places.values()))
-    for part in parts:
-        part.add_up(share, counts, summed[places[part.name]])
-    return summed
+    return _clipped_sum(parts, slices, len(images), clip)
 
 
 def by_vmap(
-    module: nn.Module, places: Places, images: torch.Tensor, labels: torch.Tensor, clip: float
+    module: nn.Module, slices: Slices, images: torch.Tensor, labels: torch.Tensor, clip: float
 ) -> torch.Tensor:
     """The clipped sum, flat, for any model: every example is a batch of its own."""
     parameters = {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
@@ -224,19 +217,25 @@ def by_vmap(
     each = vmap(grad(loss), in_dims=(None, 0, 0), randomness="different")
     gradients: dict[str, torch.Tensor] = each(parameters, images, labels)
     parts = [_Whole(name, _rows(gradient)) for name, gradient in gradients.items()]
-    squares = torch.stack([part.squares() for part in parts]).sum(0)
-    share, counts = _share(squares, clip)
-    summed = torch.zeros(max(place.stop for place in places.values()))
+    return _clipped_sum(parts, slices, len(images), clip)
+
+
+def _clipped_sum(parts: Sequence[_Part], slices: Slices, count: int, clip: float) -> torch.Tensor:
+    squares = torch.zeros(count, dtype=torch.float64)
     for part in parts:
-        part.add_up(share, counts, summed[places[part.name]])
+        squares += part.squares()
+    share, counts = _share(squares, clip)
+    summed = torch.zeros(max(part.stop for part in slices.values()))
+    for part in parts:
+        part.add_up(share, counts, summed[slices[part.name]])
     return summed
 
 
 def _share(squares: torch.Tensor, clip: float) -> tuple[torch.Tensor, torch.Tensor | None]:
     """By what to scale each example's gradient, and which count at all (None: all of them)."""
     length = squares.sqrt()
-    share = (SAFE * clip / length.clamp_min(1e-300)).clamp_max(1.0)
-    counts = length < ABSURD  # not so for a NaN
+    share = (CLIP_MARGIN * clip / length.clamp_min(1e-300)).clamp_max(1.0)
+    counts = length < LARGEST_NORM  # not so for a NaN
     if bool(counts.all()):
         return share.float(), None
     return torch.where(counts, share, 0.0).float(), counts
@@ -284,8 +283,8 @@ class _Outer:
 
     def squares(self) -> torch.Tensor:
         left, right = _squares(self.left), _squares(self.right)
-        absurd = torch.maximum(left, right) > ABSURD**2  # the other is not scaled exactly then
-        return torch.where(absurd, torch.inf, left * right)
+        too_long = torch.maximum(left, right) > LARGEST_NORM**2  # the other loses precision then
+        return torch.where(too_long, torch.inf, left * right)
 
     def add_up(self, share: torch.Tensor, counts: torch.Tensor | None, out: torch.Tensor) -> None:
         scaled = _only(self.left, counts) * share[:, None]
@@ -306,30 +305,30 @@ def _parts(call: _Call, gradient: torch.Tensor) -> list[_Part]:
             rows = gradient.reshape(count, -1, gradient.shape[-1])
     else:
         rows = gradient.permute(0, 2, 3, 1).reshape(count, -1, gradient.shape[1])
-    made: list[_Part] = []
+    parts: list[_Part] = []
     if call.bias is not None:
-        made.append(_Whole(call.bias, rows.sum(1)))
+        parts.append(_Whole(call.bias, rows.sum(1)))
     if call.weight is None:
-        return made
+        return parts
     if call.kernel is not None:
-        made.append(_convolution(call, call.weight, rows, (gradient.shape[2], gradient.shape[3])))
+        parts.append(_convolution(call, call.weight, rows, (gradient.shape[2], gradient.shape[3])))
     elif rows.shape[1] == 1:
-        made.append(_Outer(call.weight, rows[:, 0], call.seen.reshape(count, -1)))
+        parts.append(_Outer(call.weight, rows[:, 0], call.seen.reshape(count, -1)))
     else:
         seen = call.seen.reshape(count, -1, call.seen.shape[-1])
-        made.append(_Whole(call.weight, torch.bmm(rows.transpose(1, 2), seen).flatten(1)))
-    return made
+        parts.append(_Whole(call.weight, torch.bmm(rows.transpose(1, 2), seen).flatten(1)))
+    return parts
 
 
 def _convolution(call: _Call, name: str, rows: torch.Tensor, size: tuple[int, int]) -> _Whole:
-    """Each example's weight gradient: its patches times the gradients at their places.
+    """Each example's weight gradient: its patches times the gradients at their positions.
 
     Patches are copied in the order in which the longer runs of memory stay whole.
     """
     assert call.kernel is not None
     seen = functional.pad(call.seen, (call.padding[1],) * 2 + (call.padding[0],) * 2)
     (high, wide), channels = call.kernel, seen.shape[1]
-    count, places = len(rows), size[0] * size[1]
+    count, positions = len(rows), size[0] * size[1]
     values = high * wide * channels
     (down, right), (apart, beside) = call.stride, call.dilation
     if wide * channels < size[1]:
@@ -339,16 +338,16 @@ def _convolution(call: _Call, name: str, rows: torch.Tensor, size: tuple[int, in
             (count, high, wide, channels, *size),
             (b, h * apart, w * beside, c, h * down, w * right),
         )
-        made = torch.bmm(planes.reshape(count, values, places), rows)
-        return _Whole(name, made.flatten(1), turned=rows.shape[2])
+        result = torch.bmm(planes.reshape(count, values, positions), rows)
+        return _Whole(name, result.flatten(1), turned=rows.shape[2])
     seen = seen.permute(0, 2, 3, 1).contiguous()
     b, h, w, c = seen.stride()
     patches = seen.as_strided(
         (count, *size, high, wide, channels),
         (b, h * down, w * right, h * apart, w * beside, c),
     )
-    made = torch.bmm(rows.transpose(1, 2), patches.reshape(count, places, values))
-    return _Whole(name, made.flatten(1))
+    result = torch.bmm(rows.transpose(1, 2), patches.reshape(count, positions, values))
+    return _Whole(name, result.flatten(1))
 
 
 def _rows(gradient: torch.Tensor) -> torch.Tensor:

@@ -100,7 +100,7 @@ class FlatModel:
             parameter.data = view
             parameter.grad = shaped(self.gradient[here], parameter.shape)
             at = here.stop
-        self._one_by_one = False  # whether clipping has to run the model on single examples
+        self._single_examples = False  # whether clipping has to run the model on single examples
         module.train()
 
     def __len__(self) -> int:
@@ -128,13 +128,13 @@ class FlatModel:
 
         An example whose gradient is not finite counts for nothing.
         """
-        places = self.layers()
-        if not self._one_by_one:
-            summed = by_layers(self.module, places, images, labels, clip)
+        slices = self.layers()
+        if not self._single_examples:
+            summed = by_layers(self.module, slices, images, labels, clip)
             if summed is not None:
                 return summed
-            self._one_by_one = True
-        return by_vmap(self.module, places, images, labels, clip)
+            self._single_examples = True
+        return by_vmap(self.module, slices, images, labels, clip)
 
     @torch.no_grad()
     def score(self, images: torch.Tensor, labels: torch.Tensor) -> tuple[int, float]:

@@ -1,9 +1,9 @@
-"""Many small trainings at once: the shards of an owner, from one start, each on its own records.
+"""Batched shard training: an owner's shards, from one start, each on its own records.
 
 A step on nine images costs hardly less than one on sixty-four: most of it is the price of calling
-the framework. So shards of one size are trained side by side, as one more dimension of every
-operation (``torch.func.vmap``). Models with parts that cannot be treated so are trained one shard
-after the other; which of both a model takes depends on the model alone.
+the framework. So shards of one size are trained as one batch, as one more dimension of every
+operation (``torch.func.vmap``). Models with parts that cannot be batched are trained shard by
+shard; which of both a model takes depends on the model only.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch.nn import functional
 from noisemarket.federated.model import FlatModel, shaped
 
 _AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
-_alone: WeakSet[FlatModel] = WeakSet()  # models found unable to be trained side by side
+_not_batchable: WeakSet[FlatModel] = WeakSet()  # models found unable to train shards in batches
 
 
 def shard_updates(
@@ -32,18 +32,18 @@ def shard_updates(
 
     The updates come in groups, one row a shard, and not in the shards' order.
     """
-    if model not in _alone:
-        done = False
+    if model not in _not_batchable:
+        can_batch = False
         try:
             for group in _groups(shards, max(1, _AT_ONCE // start.numel())):
-                yield side_by_side(model, start, *group, steps, rate)
-                done = True
+                yield batched_updates(model, start, *group, steps, rate)
+                can_batch = True
             return
         except (RuntimeError, NotImplementedError):
-            if done:  # a model that can do it once can do it always
+            if can_batch:  # a model that can do it once can do it always
                 raise
-            _alone.add(model)
-    yield from one_by_one(model, start, shards, steps, rate)
+            _not_batchable.add(model)
+    yield from sequential_updates(model, start, shards, steps, rate)
 
 
 def _groups(
@@ -59,7 +59,7 @@ def _groups(
             yield torch.stack(images), torch.stack(labels)
 
 
-def one_by_one(
+def sequential_updates(
     model: FlatModel,
     start: torch.Tensor,
     shards: list[tuple[torch.Tensor, torch.Tensor]],
@@ -74,7 +74,7 @@ def one_by_one(
         yield (model.weights - start)[None]
 
 
-def side_by_side(
+def batched_updates(
     model: FlatModel,
     start: torch.Tensor,
     images: torch.Tensor,

@@ -45,16 +45,16 @@ def read_contracts(file: str, environment: Environment) -> FloatArray:
     if not rows or not {"owner", "sigma"} <= set(rows[0]):
         raise BadInput("--contracts", file, "give a CSV with columns owner and sigma.")
     names = [str(name) for name in environment.population.names]
-    place = {name: i for i, name in enumerate(names)}
+    index = {name: i for i, name in enumerate(names)}
     sigma = np.full(len(names), np.nan)
     for row in rows:
         owner = row["owner"]
-        if owner not in place:
-            raise BadInput("--contracts", owner, "is no owner of this scenario: drop its row.")
-        if not np.isnan(sigma[place[owner]]):
+        if owner not in index:
+            raise BadInput("--contracts", owner, "is not an owner of this scenario: drop its row.")
+        if not np.isnan(sigma[index[owner]]):
             raise BadInput("--contracts", owner, "has two rows: keep one.")
         try:
-            sigma[place[owner]] = float(row["sigma"])
+            sigma[index[owner]] = float(row["sigma"])
         except (TypeError, ValueError):
             raise BadInput(f"sigma of owner {owner}", row["sigma"], "give a number.") from None
     without = np.flatnonzero(np.isnan(sigma))

@@ -77,7 +77,7 @@ class Sharded(Protection):
     ) -> Upload:
         import torch
 
-        from noisemarket.federated.clipping import ABSURD, SAFE
+        from noisemarket.federated.clipping import CLIP_MARGIN, LARGEST_NORM
         from noisemarket.federated.shard_training import shard_updates
 
         total = torch.zeros_like(start)
@@ -87,8 +87,8 @@ class Sharded(Protection):
         ]
         for updates in shard_updates(model, start, shards, self.steps, self.rate):
             length = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
-            share = (SAFE * self.clip / length).clamp_max(1.0)
-            good = (length > 0.0) & (length < ABSURD)  # what is not finite counts for nothing
+            share = (CLIP_MARGIN * self.clip / length).clamp_max(1.0)
+            good = (length > 0.0) & (length < LARGEST_NORM)  # what is not finite counts for nothing
             share = torch.where(good, share, 0.0).to(updates.dtype)
             total.addmv_(updates[good].T, share[good], alpha=1.0 / self.shards)
         return add_noise(total.numpy(), sigma, noise)
