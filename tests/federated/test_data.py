@@ -150,15 +150,15 @@ class TestFolders:
         folder = fill(tmp_path, small())
         (tmp_path / "t10k-labels-idx1-ubyte").unlink()
         said = complaint(lambda: load_mnist(folder))
-        assert "holds no t10k-labels-idx1-ubyte (or t10k-labels.idx1-ubyte" in said
+        assert "does not hold t10k-labels-idx1-ubyte (or t10k-labels.idx1-ubyte" in said
         assert "does not exist" in complaint(lambda: load_mnist(folder + "/none"))
         there = folder + "/train-labels-idx1-ubyte"
-        assert "is no folder" in complaint(lambda: load_mnist(there))
+        assert "is not a folder" in complaint(lambda: load_mnist(there))
 
     def test_bad_files_are_named(self, tmp_path: Path) -> None:
         folder = fill(tmp_path, small())
         (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"<html>")
-        assert "t10k-labels-idx1-ubyte: is no idx file" in complaint(lambda: load_mnist(folder))
+        assert "t10k-labels-idx1-ubyte: is not an idx file" in complaint(lambda: load_mnist(folder))
 
     def test_images_and_labels_must_match(self, tmp_path: Path) -> None:
         arrays = small()

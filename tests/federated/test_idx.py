@@ -92,7 +92,7 @@ def test_trailing_bytes(tmp_path: Path, zipped: bool) -> None:
     [b"<!DOCTYPE html>", b"\x89PNG\r\n\x1a\n", b"PK\x03\x04 zip", b"\0\0\x07\3" + bytes(99), b"x"],
 )
 def test_foreign_files(tmp_path: Path, content: bytes) -> None:
-    assert "is no idx file: it begins with b" in complaint(written(tmp_path, content))
+    assert "is not an idx file: it begins with b" in complaint(written(tmp_path, content))
 
 
 def test_other_types_and_other_parts_are_named(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_absurd_headers_cost_no_memory(
 
 def test_what_is_no_file(tmp_path: Path) -> None:
     assert "does not exist" in complaint(tmp_path / "nowhere")
-    assert "is no regular file" in complaint(tmp_path)
+    assert "is not a regular file" in complaint(tmp_path)
 
 
 def test_a_long_path_keeps_its_end(tmp_path: Path) -> None:

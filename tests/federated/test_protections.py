@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import doctest
 import math
 from collections.abc import Callable
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import torch
 from torch import nn
 
 from noisemarket.errors import BadInput
+from noisemarket.federated import data
 from noisemarket.federated.model import CNN, FlatModel
 from noisemarket.federated.protections import (
     DPSGD,
@@ -20,6 +23,10 @@ from noisemarket.federated.protections import (
     Protection,
     Records,
     Sharded,
+    clipped,
+    dp_sgd,
+    paper,
+    sharded,
 )
 from noisemarket.privacy.noise import GRID, SecureNoise, SimulatedNoise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
@@ -318,3 +325,10 @@ class TestSettings:
         assert np.linalg.norm(Clipped(0.5).protect(update, 0.0, SecureNoise())) < 0.5 + 1e-6
         with pytest.raises(BadInput, match="sharded: protects inside the training"):
             Sharded().protect(update, 0.0, SecureNoise())
+
+
+@pytest.mark.parametrize("module", [clipped, data, dp_sgd, paper, sharded])
+def test_examples_of_docstrings(module: ModuleType) -> None:
+    ran = doctest.testmod(module)
+    assert ran.attempted > 0
+    assert ran.failed == 0

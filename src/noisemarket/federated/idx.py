@@ -1,4 +1,4 @@
-"""Reading idx files, the format of MNIST and of all that took its place.
+"""Reading idx files, the format of MNIST and of its successors.
 
 An idx file is a header and nothing but values: two zero bytes, a code of the values' type, the
 number of dimensions, each dimension as a big-endian 32-bit number, then the values, last dimension
@@ -49,10 +49,10 @@ class IdxFile:
 def read_idx(path: Path, dimensions: int) -> IdxFile:
     """Read an idx file of unsigned bytes with this many dimensions, plain or gzip-compressed.
 
-    Compression is told by content, not by name: browsers unzip files and leave the ``.gz``.
+    Compression is recognised by content, not by name: browsers unzip files and leave the ``.gz``.
     """
     if not path.is_file():
-        reason = "is no regular file." if path.exists() else "does not exist."
+        reason = "is not a regular file." if path.exists() else "does not exist."
         raise _bad(path, reason)
     try:
         with path.open("rb") as file:
@@ -71,7 +71,7 @@ def read_idx(path: Path, dimensions: int) -> IdxFile:
 def _parse(path: Path, stream: BinaryIO, dimensions: int) -> IdxFile:
     header = _read(stream, 4)
     if header[:2] != b"\0\0"[: len(header)] or (len(header) > 2 and header[2] not in _TYPES):
-        raise _bad(path, f"is no idx file: it begins with {bytes(header)!r}.")
+        raise _bad(path, f"is not an idx file: it begins with {bytes(header)!r}.")
     if len(header) < 4:
         raise _bad(path, "ends inside its header: copy it again.")
     if header[2] != _BYTES:

@@ -18,8 +18,6 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import (
     Checkpoint,
-    Inspect,
-    Present,
     RoundResult,
     State,
     check_charges,
@@ -44,9 +42,21 @@ if TYPE_CHECKING:
 class Training:
     """What training came to: the rounds, the model, and what each owner gave up.
 
-    ``weights`` and ``averaged`` are flat; ``module`` and ``load_into`` put them into a model.
-    ``complete`` says that no round is left to do: all that were planned, or all that the owners'
-    budgets allow; ``owners_at_cap`` says how many owners cannot pay for another one.
+    Args:
+        order: what was trained, as prepared from the scenario.
+        rounds: the result of each round.
+        weights: the final model, flat; ``module`` and ``load_into`` put it into a model.
+        averaged: the average of the models, flat.
+        statements: each owner's privacy statement.
+        complete: whether no round is left to do: all that were planned, or all that the owners'
+            budgets allow.
+        owners_at_cap: how many owners cannot pay for another round.
+
+    Example:
+        ::
+
+            trained = nm.train(scenario, sigma=0.1)
+            scores = trained.module()(torch.from_numpy(data.ready(data.test_images)))
     """
 
     order: Order
@@ -135,18 +145,39 @@ def train(
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train a scenario: ``train(Scenario.from_preset("market"), sigma=0.1).accuracy``.
-
-    ``sigma`` is one noise scale for all owners or one for each. Instead of the scenario's own there
-    may be other ``data``, another ``model`` (a class or function that makes one, or a model to
-    start from), a ``partition`` (for each owner the indices of its training records; it then says
-    how many owners there are) and another ``protection``.
-
-    Charges go to the file ``journal`` if one is named. With a ``checkpoint`` beside it, a call that
-    was cut off goes on where it stopped. ``watch`` hears of every round; when ``stop`` returns
-    True, the round under way is dropped and what was finished is returned.
+    """Train a scenario under contracted noise, on this machine.
 
     Call it under ``if __name__ == "__main__"``: it starts processes that import your script.
+
+    Args:
+        scenario: what to train; by default the preset ``market``.
+        sigma: one noise scale for all owners, or one for each.
+        data: other data than the scenario's.
+        model: another model: a class or function that makes one, or a model to start from.
+        partition: for each owner the indices of its training records; it then says how many owners
+            there are.
+        protection: another protection than the scenario's.
+        weighting: another weighting of the owners' updates than the scenario's.
+        journal: file that every charge is written to before the release.
+        checkpoint: file of the state after each round; a call that was cut off goes on from it.
+        workers: processes that train; by default one per core.
+        watch: is called with the result of every round.
+        stop: when it returns True, the round under way is dropped and what is finished returned.
+
+    Returns:
+        The rounds, the model, and a privacy statement for each owner.
+
+    Raises:
+        BadInput: something that was given cannot be used.
+
+    Example:
+        ::
+
+            import noisemarket as nm
+
+            if __name__ == "__main__":
+                trained = nm.train(nm.Scenario.from_preset("market"), sigma=0.1)
+                print(trained.accuracy, trained.statements[0].text())
     """
     leave_unless_main()
     scenario = scenario or Scenario.from_preset("market")
@@ -182,22 +213,15 @@ def carry_out(
     workers: int | None = None,
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
-    inspect: Inspect | None = None,
-    present: Present | None = None,
 ) -> Training:
-    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end.
-
-    ``inspect`` and ``present`` are handed to ``federated.training.train``.
-    """
+    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end."""
     if state is None:
         state = (checkpoint.load() if checkpoint else None) or made.start()
     check_charges(accountant, state)
     complete = state.round_number >= made.plan.rounds
     if not complete:  # a job that is done needs no workers
         with LocalEngine(made.job, workers, stop) as engine:
-            rounds = rounds_of(
-                engine, made.job, accountant, made.plan, state, checkpoint, inspect, present
-            )
+            rounds = rounds_of(engine, made.job, accountant, made.plan, state, checkpoint)
             try:
                 while not complete and not (stop is not None and stop()):
                     result = next(rounds, None)
