@@ -1,4 +1,4 @@
-"""A mechanism and a learning rule that an installed package of the user's own brings."""
+"""Mechanisms, rules, protections and weightings of a package of the user's own."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.tiny_images import write_images
 
 PACKAGE = """
+from dataclasses import dataclass
+
 import numpy as np
 from noisemarket import Rule
+from noisemarket.federated.protections import Protection
+from noisemarket.federated.weighting import Weighting
 from noisemarket.mechanisms.mechanism import Direct, same_for_all
 
 
@@ -36,6 +41,34 @@ class Lowest(Rule):
 
 class Unfinished(Rule):
     pass
+
+
+@dataclass(frozen=True)
+class OneStep(Protection):
+    clip: float = 1.0
+    strength: int = 50
+    name = "one_step"
+    scenario_keys = {"clip": "privacy.clip"}
+
+    def upload(self, model, start, records, sigma, noise, rng):
+        from noisemarket.privacy.noise import add_noise
+
+        model.weights.copy_(start)
+        summed = model.clipped_gradient(records.images, records.labels, self.clip)
+        return add_noise((-summed / self.strength).numpy(), sigma, noise)
+
+    def sensitivity(self, dimension, records, neighbours):
+        return neighbours.reach * self.clip / self.strength
+
+    def passes(self, records):
+        return 1.0
+
+
+class FirstOwner(Weighting):
+    name = "first_owner"
+
+    def weights(self, figures):
+        return np.arange(len(figures)) == 0
 """
 
 ENTRY_POINTS = """
@@ -47,6 +80,12 @@ text = own_parts:__name__
 [noisemarket.rules]
 lowest = own_parts:Lowest
 unfinished = own_parts:Unfinished
+
+[noisemarket.protections]
+one_step = own_parts:OneStep
+
+[noisemarket.weightings]
+first_owner = own_parts:FirstOwner
 """
 
 
@@ -59,6 +98,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     info.mkdir()
     (info / "METADATA").write_text("Name: own-parts\nVersion: 1.0\n", encoding="utf-8")
     (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
+    write_images(folder, 120, 40)
     return folder
 
 
@@ -96,6 +136,53 @@ def test_what_cannot_be_used_is_refused_in_one_sentence(
     site: Path, name: str, message: str
 ) -> None:
     done = call(site, "negotiate", "--mechanism", name)
+    assert done.returncode == 2
+    assert message in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def small(site: Path, *settings: str) -> list[str]:
+    """Options of a small market on a few images."""
+    given = [
+        f"data={site}", "owners=3", "rounds=2", "channels=[4,8]", "hidden=8",
+        "mechanism=equilibrium", "surface=printed", *settings,
+    ]  # fmt: skip
+    return [word for setting in given for word in ("--set", setting)]
+
+
+@pytest.mark.process
+@pytest.mark.training
+def test_a_market_runs_under_them(site: Path) -> None:
+    own = ["protection=one_step", "privacy.settings.strength=40", "clip=0.5",
+           "weighting=first_owner"]  # fmt: skip
+    done = call(site, "run", *small(site, *own), "--no-baselines", "--json", "--out", "market")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["broken"] == {}, "honest owners were accused"
+    shown = call(site, "ledger", "export", "market", "--json", "chain.json")
+    assert shown.returncode == 0, shown.stderr
+    chain = (site / "chain.json").read_text(encoding="utf-8")
+    assert "one_step" in chain
+    assert "strength" in chain
+    assert call(site, "ledger", "verify", "market").returncode == 0
+    again = call(site, "privacy", "--protection", "one_step", "--sigma", "0.3", "--json")
+    assert json.loads(again.stdout)["sensitivity"] == 2 / 50
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["protection=two_steps"], "choose one of: paper, sharded, dp_sgd, clipped, one_step."),
+        (["weighting=last"], "choose one of: equal, data_size, first_owner."),
+        (["protection=one_step", "settings.other=1"],
+         "privacy.settings.other = 1: is not a setting of one_step, which has clip, strength."),
+        (["protection=one_step", "settings.clip=1"], "give it as privacy.clip instead."),
+    ],
+)  # fmt: skip
+def test_settings_that_do_not_fit_are_refused(
+    site: Path, settings: list[str], message: str
+) -> None:
+    done = call(site, "train", "--sigma", "0.3", *small(site, *settings))
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
