@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.rounds import read_result
+from noisemarket.federated.checkpoint import read_result
 from noisemarket.market import events
 from noisemarket.market.events import Event, RoundTrained
 

@@ -1,0 +1,118 @@
+"""Where training stands after a round, and the same on disk."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.engine import Score, Weights
+from noisemarket.files import save_arrays
+from noisemarket.plain import finite
+
+
+@dataclass(frozen=True)
+class RoundResult:
+    """What a round came to. ``averaged`` scores the average of the global models, where kept.
+
+    ``delivered`` are the owners whose uploads moved the model, ``owners`` says how many they are.
+    """
+
+    number: int
+    score: Score
+    averaged: Score | None
+    seconds: float
+    owners: int
+    refused: tuple[tuple[int, str], ...]
+    delivered: tuple[int, ...] = ()
+
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """All owners that the round was charged to."""
+        return tuple(sorted({*self.delivered, *(owner for owner, _ in self.refused)}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON; a loss that is not finite is null."""
+        values = asdict(self)
+        for score in (values["score"], values["averaged"]):
+            if score is not None:
+                score["loss"] = finite(score["loss"])
+        return values
+
+
+@dataclass
+class State:
+    """Where training stands: the next round, the global model and the average of the models, and
+    what the rounds so far came to.
+
+    ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
+    from: plain values for JSON.
+    """
+
+    round_number: int
+    weights: Weights
+    averaged: Weights
+    results: list[RoundResult] = field(default_factory=list)
+    job: str = ""
+    inspector: dict[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def first(cls, weights: Weights, job: str = "") -> State:
+        """Before the first round."""
+        return cls(0, weights.copy(), weights.copy(), job=job)
+
+
+class Checkpoint:
+    """The state after each round on disk, whole or not at all, for one job and no other."""
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self.path, self.fingerprint = path, fingerprint
+
+    def save(self, state: State) -> None:
+        """Write the state; a crash leaves the one before."""
+        save_arrays(
+            self.path,
+            fingerprint=self.fingerprint,
+            round_number=state.round_number,
+            weights=state.weights,
+            averaged=state.averaged,
+            results=json.dumps([result.to_dict() for result in state.results]),
+            extra=json.dumps({"job": state.job, **state.inspector}),
+        )
+
+    def load(self) -> State | None:
+        """The last state, None if there is none yet."""
+        if not self.path.exists():
+            return None
+        try:
+            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
+                if str(saved["fingerprint"]) != self.fingerprint:
+                    raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
+                results = [read_result(line) for line in json.loads(str(saved["results"]))]
+                number = int(saved["round_number"])
+                models = saved["weights"], saved["averaged"]
+                inspector = dict(json.loads(str(saved["extra"])))
+                job = str(inspector.pop("job", ""))
+                return State(number, *models, results, job, inspector)
+        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
+            raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
+
+
+def read_result(line: Mapping[str, Any]) -> RoundResult:
+    """A round's result from what ``to_dict`` made of it."""
+    averaged = None if line["averaged"] is None else _score(line["averaged"])
+    refused = tuple((int(owner), str(why)) for owner, why in line["refused"])
+    delivered = tuple(map(int, line["delivered"]))
+    fields = {"averaged": averaged, "refused": refused, "delivered": delivered}
+    return RoundResult(**{**line, "score": _score(line["score"]), **fields})
+
+
+def _score(values: Mapping[str, Any]) -> Score:
+    return Score(values["accuracy"], math.inf if values["loss"] is None else values["loss"])
