@@ -12,21 +12,14 @@ import pytest
 from tests.little_room import little_room
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.federated.aggregation import aggregate, screen
+from noisemarket.federated.checkpoint import Checkpoint, RoundResult, State, read_result
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.model import CNN
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
-from noisemarket.federated.rounds import (
-    Checkpoint,
-    RoundResult,
-    State,
-    TrainingPlan,
-    aggregate,
-    read_result,
-    screen,
-    train,
-)
+from noisemarket.federated.rounds import TrainingPlan, train
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyBudget
