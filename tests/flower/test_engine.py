@@ -67,7 +67,7 @@ def test_a_job_is_charged_by_each_owner_and_takes_two_messages_a_round(
         size = 4 * len(model["weights"])
     for name in NAMES:
         path = OwnerFolder(name, Path(owners[name]["owner-folder"])).journal(JOB)
-        assert [charge.round for charge in read_journal(path).charges] == [0, 1]
+        assert [charge.round for charge in read_journal(path).charges] == [1, 2]
     kinds = [one.kind for one in done.traffic]
     assert kinds == (["train"] * 2 if named else ["query.hello", "train", "train"])
     assert all(3 * size < one.bytes_in < 3 * size + 2000 for one in done.traffic[-2:])

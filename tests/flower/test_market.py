@@ -98,7 +98,7 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
         assert statement["paid_micro"] == outcome.payments[name]
         assert statement["ledger_head"] == outcome.head
         assert statement["releases"] == 2
-        assert charged(folder, name) == [0, 1]
+        assert charged(folder, name) == [1, 2]
 
 
 def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +191,7 @@ def test_a_market_cut_off_anywhere_goes_on(embedded: Path, tmp_path: Path, at: i
     assert deals(folder) == deals(embedded)
     assert np.allclose(weights(folder), weights(embedded), rtol=0, atol=1e-6)
     assert outcome.left_out == {}
-    assert all(charged(folder, name) == [0, 1] for name in NAMES)
+    assert all(charged(folder, name) == [1, 2] for name in NAMES)
 
 
 def test_a_repeated_round_is_the_same_release_also_with_secret_noise(tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ def test_a_repeated_round_is_the_same_release_also_with_secret_noise(tmp_path: P
     hold(grid, scenario, folder)
     assert len(replies) == 2
     assert replies[0] == replies[1]
-    assert all(charged(folder, name) == [0] for name in NAMES)
+    assert all(charged(folder, name) == [1] for name in NAMES)
     account = read_journal(folder / "curator" / "privacy.journal")
     assert [account.statement(owner).releases for owner in range(3)] == [1, 1, 1]
 

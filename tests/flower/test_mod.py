@@ -107,7 +107,7 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     again = made(0.01)
     assert np.std(again - first) == pytest.approx(50.0 * np.sqrt(2.0), rel=0.1)
     journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
-    assert [charge.round for charge in journal.charges] == [0, 1, 0]
+    assert [charge.round for charge in journal.charges] == [1, 2, 1]
 
 
 def test_rounds_beyond_the_contract_are_refused(tmp_path: Path) -> None:
@@ -156,4 +156,4 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     assert np.linalg.norm(moved) == pytest.approx(2 * CLIP, rel=1e-3)
     for name in ("anna", "bob"):
         journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
-        assert [charge.round for charge in journal.charges] == [0, 1]  # Flower's 1 and 2
+        assert [charge.round for charge in journal.charges] == [1, 2]

@@ -118,7 +118,7 @@ def test_honest_owners_move_the_model_and_are_paid(tmp_path: Path) -> None:
     assert bias == pytest.approx(np.full(400, ROUNDS * CLIP / math.sqrt(SIZE)))  # by the clip
     for name in NAMES:
         journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
-        assert [charge.round for charge in journal.charges] == [0, 1, 2]
+        assert [charge.round for charge in journal.charges] == [1, 2, 3]
 
 
 def test_the_account_of_owner_and_ledger_is_one(tmp_path: Path) -> None:
@@ -260,7 +260,7 @@ def test_a_round_that_was_cut_off_in_the_middle_costs_once(
     assert carry_out(tmp_path, grid)[1] == dict.fromkeys(NAMES, GOOD)
     for name in NAMES:
         journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
-        assert [charge.round for charge in journal.charges] == [0, 1, 2]
+        assert [charge.round for charge in journal.charges] == [1, 2, 3]
 
 
 def test_without_owners_it_stops_and_can_go_on(tmp_path: Path) -> None:

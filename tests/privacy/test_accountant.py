@@ -31,9 +31,9 @@ costs = st.lists(st.floats(0.0, 1e6), max_size=30)
 @given(costs, st.randoms())
 def test_costs_add_in_any_order(rhos: list[float], random: object) -> None:
     one, other = Accountant([budget()]), Accountant([budget()])
-    for number, rho in enumerate(rhos):
+    for number, rho in enumerate(rhos, start=1):
         one.charge(0, number, rho)
-    shuffled = list(enumerate(rhos))
+    shuffled = list(enumerate(rhos, start=1))
     random.shuffle(shuffled)  # type: ignore[attr-defined]
     for number, rho in shuffled:
         other.charge(0, number, rho)
@@ -45,7 +45,7 @@ def test_costs_add_in_any_order(rhos: list[float], random: object) -> None:
 def test_owners_do_not_touch_each_other(plan: dict[int, list[float]]) -> None:
     accountant = Accountant(budget(owner, sigma=0.1 + owner) for owner in plan)
     for owner, rhos in plan.items():
-        for number, rho in enumerate(rhos):
+        for number, rho in enumerate(rhos, start=1):
             accountant.charge(owner, number, rho)
     for owner, rhos in plan.items():
         assert accountant.spent(owner) == math.fsum(rhos)
@@ -55,7 +55,7 @@ def test_owners_do_not_touch_each_other(plan: dict[int, list[float]]) -> None:
 @given(st.floats(0.0, 10.0), costs)
 def test_the_cap_is_never_passed(cap: float, rhos: list[float]) -> None:
     accountant = Accountant([budget(rho_cap=cap)])
-    for number, rho in enumerate(rhos):
+    for number, rho in enumerate(rhos, start=1):
         before = accountant.spent(0)
         if accountant.may_start(0, rho):
             assert accountant.charge(0, number, rho)
@@ -69,7 +69,7 @@ def test_the_cap_is_never_passed(cap: float, rhos: list[float]) -> None:
 @given(st.integers(1, 1000))
 def test_a_cap_of_so_many_rounds_lasts_so_many_rounds(rounds: int) -> None:
     accountant = Accountant([budget(rho_cap=RHO * rounds)])
-    for number in range(rounds):
+    for number in range(1, rounds + 1):
         accountant.charge(0, number)
     assert not accountant.may_start(0)
 
@@ -102,30 +102,30 @@ def test_a_release_belongs_to_its_round_and_has_one_cost() -> None:
 
 def test_what_was_paid_for_may_go_out_again_at_the_cap() -> None:
     accountant = Accountant([budget(rho_cap=RHO)])
-    accountant.charge(0, 0, RHO, "a")
+    accountant.charge(0, 1, RHO, "a")
     assert not accountant.may_start(0)
-    assert accountant.charge(0, 0, RHO, "a") is False
+    assert accountant.charge(0, 1, RHO, "a") is False
 
 
 def test_a_round_is_charged_whole_or_not_at_all() -> None:
     accountant = Accountant([budget("a"), budget("b", rho_cap=RHO / 2)])
     with pytest.raises(BudgetSpent, match="owner b"):
-        accountant.charge_all([Charge("a", 0, RHO, "x"), Charge("b", 0, RHO, "y")])
+        accountant.charge_all([Charge("a", 1, RHO, "x"), Charge("b", 1, RHO, "y")])
     assert accountant.spent("a") == accountant.spent("b") == 0.0
-    twice = [Charge("a", 0, RHO, "x"), Charge("a", 0, RHO, "x"), Charge("a", 0, RHO, "y")]
+    twice = [Charge("a", 1, RHO, "x"), Charge("a", 1, RHO, "x"), Charge("a", 1, RHO, "y")]
     assert accountant.charge_all(twice) == (twice[0], twice[2])
 
 
 def test_two_releases_of_one_call_count_together() -> None:
     accountant = Accountant([budget(rho_cap=1.5 * RHO)])
     with pytest.raises(BudgetSpent):
-        accountant.charge_all([Charge(0, 0, RHO, "x"), Charge(0, 1, RHO, "y")])
+        accountant.charge_all([Charge(0, 1, RHO, "x"), Charge(0, 2, RHO, "y")])
 
 
 @given(st.lists(st.tuples(st.sampled_from([0, "b"]), st.floats(0.0, 9.0)), max_size=9))
 def test_state_survives_json(charges: list[tuple[int | str, float]]) -> None:
     accountant = Accountant([budget(rho_cap=1e9), budget("b", sensitivity=math.inf)])
-    for number, (owner, rho) in enumerate(charges):
+    for number, (owner, rho) in enumerate(charges, start=1):
         accountant.charge(owner, number, rho)
     accountant.charge("b", 99)
     state = json.loads(json.dumps(accountant.to_dict(), allow_nan=False))
@@ -137,7 +137,7 @@ def test_state_survives_json(charges: list[tuple[int | str, float]]) -> None:
 
 def test_statement_in_words() -> None:
     accountant = Accountant([budget(7, rho_cap=0.2)])
-    for number in range(30):
+    for number in range(1, 31):
         accountant.charge(7, number)
     statement = accountant.statement(7)
     assert statement.guaranteed
@@ -172,7 +172,7 @@ def test_statement_in_words() -> None:
 def test_without_a_bound_nothing_is_guaranteed(changes: dict[str, object], why: str) -> None:
     accountant = Accountant([budget(**changes)])
     assert not accountant.statement(0).guaranteed
-    accountant.charge(0, 0)
+    accountant.charge(0, 1)
     statement = accountant.statement(0)
     assert statement.epsilon == statement.rho_total == math.inf
     assert f"Nothing is guaranteed: {why}." in statement.text()
@@ -187,7 +187,7 @@ def test_without_a_bound_nothing_is_guaranteed(changes: dict[str, object], why: 
 
 def test_seeded_noise_is_never_a_guarantee() -> None:
     accountant = Accountant([budget(simulated=True)])
-    accountant.charge(0, 0)
+    accountant.charge(0, 1)
     statement = accountant.statement(0)
     assert statement.simulated
     assert not statement.guaranteed
@@ -205,10 +205,11 @@ def test_seeded_noise_is_never_a_guarantee() -> None:
         lambda: budget(rho_cap=-1.0),
         lambda: budget(rho_cap=math.nan),
         lambda: Accountant([budget(1), budget(1)]),
-        lambda: Accountant([budget()]).charge(3, 0),
+        lambda: Accountant([budget()]).charge(3, 1),
         lambda: Accountant([budget()]).statement("x"),
         lambda: Accountant([budget()]).may_start(0, math.nan),
-        lambda: Accountant([budget()]).charge(0, 0, -1.0),
+        lambda: Accountant([budget()]).charge(0, 1, -1.0),
+        lambda: Accountant([budget()]).charge(0, 0),  # rounds count from 1
     ],
 )
 def test_bad_input(call: Callable[[], object]) -> None:

@@ -33,7 +33,7 @@ def fill(path: Path) -> list[tuple[int, Accountant]]:
     history = []
     with JournalledAccountant(path, BUDGETS) as accountant:
         history.append((path.stat().st_size, Accountant.from_dict(accountant.to_dict())))
-        for number in range(3):
+        for number in (1, 2, 3):
             accountant.charge(0, number, RHO, f"first-{number}")
             history.append((path.stat().st_size, Accountant.from_dict(accountant.to_dict())))
             accountant.charge_all(
@@ -85,12 +85,12 @@ def test_the_cap_holds_across_restarts(tmp_path: Path) -> None:
         with JournalledAccountant(path, BUDGETS if not charged else None) as accountant:
             if not accountant.may_start(0):
                 break
-            accountant.charge(0, 0)
+            accountant.charge(0, 1)
             charged += 1
     assert charged == int(0.1 / RHO)
     with JournalledAccountant(path) as accountant:
         with pytest.raises(BudgetSpent):
-            accountant.charge(0, 1)
+            accountant.charge(0, 2)
         assert accountant.spent(0) <= 0.1
     assert read_journal(path).statement(0).releases == charged
 
@@ -174,10 +174,10 @@ def test_a_full_disk_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
             patch.setattr(os, "fsync", fail)
             with pytest.raises(NoisemarketError, match="No space left"):
-                accountant.charge(0, 0)
+                accountant.charge(0, 1)
         assert accountant.spent(0) == 0.0
         with pytest.raises(NoisemarketError, match="open the journal again"):
-            accountant.charge(0, 0)
+            accountant.charge(0, 1)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
@@ -200,4 +200,4 @@ def test_a_forked_child_may_not_charge(tmp_path: Path, monkeypatch: pytest.Monke
     with JournalledAccountant(tmp_path / "journal", BUDGETS) as accountant:
         monkeypatch.setattr(os, "getpid", lambda: -1)
         with pytest.raises(NoisemarketError, match="open the journal again"):
-            accountant.charge(0, 0)
+            accountant.charge(0, 1)

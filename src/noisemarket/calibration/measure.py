@@ -92,7 +92,7 @@ def measure(
     accountant = Accountant(made.budgets)
     for done in state.results:
         for owner in done.asked:
-            accountant.charge(owner, done.number - 1)
+            accountant.charge(owner, done.number)
     with LocalEngine(made.job, workers, stop) as engine, suppress(Interrupted):
         for result in train(engine, made.job, accountant, made.plan, state, checkpoint):
             watch(result)

@@ -70,7 +70,7 @@ def check_charges(accountant: Accountant, state: State) -> None:
     """Refuse an account that does not hold every release of the rounds that are done."""
     held = {(charge.owner, charge.round) for charge in accountant.charges}
     for result in state.results:
-        if any((owner, result.number - 1) not in held for owner in result.asked):
+        if any((owner, result.number) not in held for owner in result.asked):
             where = str(getattr(accountant, "path", "none"))
             remedy = f"lacks the charges of round {result.number}: give that job's whole journal."
             raise BadInput("journal", where, remedy)
@@ -120,8 +120,8 @@ def _charged(
     able = []
     for owner in owners:
         release = noise.stream(owner, number).release_id()
-        if accountant.charged(owner, number, release) or accountant.may_start(owner):
+        if accountant.charged(owner, number + 1, release) or accountant.may_start(owner):
             able.append((owner, release))
     costs = {budget.owner: budget.rho_per_round for budget in accountant.budgets}
-    accountant.charge_all(Charge(owner, number, costs[owner], name) for owner, name in able)
+    accountant.charge_all(Charge(owner, number + 1, costs[owner], name) for owner, name in able)
     return [owner for owner, _ in able]

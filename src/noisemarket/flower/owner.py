@@ -210,7 +210,7 @@ class OwnerFolder:
         journal.touch(mode=0o600)
         try:
             with JournalledAccountant(journal, [budget]) as accountant:
-                accountant.charge(self.name, round_number, release_id=_digest(release))
+                accountant.charge(self.name, round_number + 1, release_id=_digest(release))
         except BudgetSpent:
             raise Refused("the privacy budget is spent") from None
 

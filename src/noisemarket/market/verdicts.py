@@ -26,7 +26,7 @@ def round_entries(
     """
     charged: dict[tuple[OwnerId, int], list[float]] = {}
     for charge in accountant.charges:
-        charged.setdefault((charge.owner, charge.round + 1), []).append(charge.rho)
+        charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
     for result in results:
         number = result.number
         costs = {owner: math.fsum(charged.get((owner, number), ())) for owner in contracts}

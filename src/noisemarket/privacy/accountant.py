@@ -1,4 +1,4 @@
-"""The ledger of what each owner has given up: zCDP, added over rounds, under a cap.
+"""Privacy accounting: the zCDP that each owner has given up, added over rounds, under a cap.
 
 The order is: ask ``may_start``, ``charge``, and only then release. A job killed between charge and
 release has counted a release that never happened; none can happen uncounted. A resumed job that
@@ -31,7 +31,17 @@ class BudgetSpent(BadInput):
 
 @dataclass(frozen=True)
 class Charge:
-    """One release: whose, in which round, at what cost, and the name of its bits."""
+    """One release.
+
+    Args:
+        owner: whose it is.
+        round: the round, counted from 1.
+        rho: what it costs, in zCDP; infinite where nothing is guaranteed.
+        release_id: names the bits: equal for the same bits released again, else new.
+
+    Raises:
+        BadInput: the round is below 1, or the cost is negative or not a number.
+    """
 
     owner: OwnerId
     round: int
@@ -39,6 +49,8 @@ class Charge:
     release_id: str
 
     def __post_init__(self) -> None:
+        if self.round < 1:
+            raise BadInput("round", self.round, "count rounds from 1.")
         if not self.rho >= 0.0:
             raise BadInput("rho", self.rho, "give a number that is not negative.")
 
@@ -62,7 +74,7 @@ class Accountant:
             if budget.owner in self._budgets:
                 raise BadInput("owner", budget.owner, "has two budgets: give each owner one.")
             self._budgets[budget.owner] = budget
-        self._ledger: dict[OwnerId, dict[tuple[int, str], float]] = {o: {} for o in self._budgets}
+        self._charged: dict[OwnerId, dict[tuple[int, str], float]] = {o: {} for o in self._budgets}
 
     @property
     def budgets(self) -> tuple[PrivacyBudget, ...]:
@@ -74,21 +86,21 @@ class Accountant:
         """All charges, owner by owner, each owner's in order."""
         return tuple(
             Charge(owner, number, rho, release_id)
-            for owner, entries in self._ledger.items()
-            for (number, release_id), rho in entries.items()
+            for owner, costs in self._charged.items()
+            for (number, release_id), rho in costs.items()
         )
 
     def spent(self, owner: OwnerId) -> float:
         """The rho charged to an owner so far; rounded once, so the order does not matter."""
-        return math.fsum(self._entries(owner).values())
+        return math.fsum(self._costs(owner).values())
 
     def may_start(self, owner: OwnerId, rho: float | None = None) -> bool:
         """Whether one more release (by default of the contract's cost) stays within the cap."""
-        return self._fits(owner, [self._charge(owner, 0, rho, None)])
+        return self._fits(owner, [self._charge(owner, 1, rho, None)])
 
     def charged(self, owner: OwnerId, round: int, release_id: str) -> bool:
         """Whether this very release has been paid for, so that its bits may go out again."""
-        return (round, release_id) in self._entries(owner)
+        return (round, release_id) in self._costs(owner)
 
     def charge(
         self,
@@ -111,7 +123,7 @@ class Accountant:
         """
         new: dict[tuple[OwnerId, int, str], Charge] = {}
         for charge in charges:
-            known = self._entries(charge.owner).get((charge.round, charge.release_id))
+            known = self._costs(charge.owner).get((charge.round, charge.release_id))
             if known is None:
                 name = (charge.owner, charge.round, charge.release_id)
                 known = new.setdefault(name, charge).rho
@@ -137,7 +149,7 @@ class Accountant:
 
     def statement(self, owner: OwnerId) -> PrivacyStatement:
         """What this owner has given up so far."""
-        budget, entries, total = self._budget(owner), self._entries(owner), self.spent(owner)
+        budget, entries, total = self._budget(owner), self._costs(owner), self.spent(owner)
         bounded = math.isfinite(total + budget.rho_per_round)
         return PrivacyStatement(
             owner=budget.owner,
@@ -177,7 +189,7 @@ class Accountant:
 
     def _enter(self, charges: Iterable[Charge]) -> None:
         for charge in charges:
-            self._entries(charge.owner)[charge.round, charge.release_id] = charge.rho
+            self._costs(charge.owner)[charge.round, charge.release_id] = charge.rho
 
     def _charge(
         self, owner: OwnerId, number: int, rho: float | None, release_id: str | None
@@ -186,7 +198,7 @@ class Accountant:
         return Charge(owner, number, cost, release_id or secrets.token_hex(16))
 
     def _fits(self, owner: OwnerId, charges: Iterable[Charge]) -> bool:
-        costs = [*self._entries(owner).values(), *(charge.rho for charge in charges)]
+        costs = [*self._costs(owner).values(), *(charge.rho for charge in charges)]
         return math.fsum(costs) <= self._budget(owner).rho_cap * (1.0 + _TOLERANCE)
 
     def _budget(self, owner: OwnerId) -> PrivacyBudget:
@@ -194,5 +206,5 @@ class Accountant:
             raise BadInput("owner", owner, "has no privacy budget in this job.")
         return self._budgets[owner]
 
-    def _entries(self, owner: OwnerId) -> dict[tuple[int, str], float]:
-        return self._ledger[self._budget(owner).owner]
+    def _costs(self, owner: OwnerId) -> dict[tuple[int, str], float]:
+        return self._charged[self._budget(owner).owner]
