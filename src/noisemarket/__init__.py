@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
     from noisemarket.federated.data import Dataset, load_mnist
-    from noisemarket.federated.protections import DPSGD, Paper, Sharded
+    from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
+    from noisemarket.federated.weighting import Weighting
     from noisemarket.learning.rule import Rule
     from noisemarket.mechanisms import MECHANISMS
     from noisemarket.mechanisms.mechanism import Mechanism
@@ -40,8 +41,11 @@ _HOMES = {
     "Dataset": "noisemarket.federated.data",
     "load_mnist": "noisemarket.federated.data",
     "DPSGD": "noisemarket.federated.protections",
+    "Clipped": "noisemarket.federated.protections",
     "Paper": "noisemarket.federated.protections",
+    "Protection": "noisemarket.federated.protections",
     "Sharded": "noisemarket.federated.protections",
+    "Weighting": "noisemarket.federated.weighting",
     "Training": "noisemarket.training",
     "train": "noisemarket.training",
     "BadInput": "noisemarket.errors",
@@ -53,15 +57,18 @@ __all__ = [
     "MECHANISMS",
     "AgreedContract",
     "BadInput",
+    "Clipped",
     "Dataset",
     "Mechanism",
     "Negotiation",
     "NoisemarketError",
     "Paper",
+    "Protection",
     "Rule",
     "Scenario",
     "Sharded",
     "Training",
+    "Weighting",
     "dump_scenario",
     "load_mnist",
     "load_scenario",

@@ -274,7 +274,9 @@ def privacy(
     epsilon: Annotated[
         float | None, typer.Option(help="The other way round: which noise does this take?")
     ] = None,
-    protection: Annotated[str, typer.Option(help="sharded, dp_sgd or paper.")] = "sharded",
+    protection: Annotated[
+        str, typer.Option(help="sharded, dp_sgd, clipped, paper, or one of another package.")
+    ] = "sharded",
     neighbours: Annotated[str, typer.Option(help="replace_one or zero_out.")] = "replace_one",
     rounds: Annotated[int, typer.Option(help="Uploads of one owner.")] = 30,
     delta: Annotated[float, typer.Option(help="Between 0 and 1.")] = 1e-5,
