@@ -177,7 +177,7 @@ def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -
         out, said = process.communicate(timeout=60)
     assert process.returncode == 130
     assert out == ""
-    assert "stopped after 0 of 2 points; go on with --resume r" in said
+    assert "stopped after 0 of 2 points; continue with --resume r" in said
     assert "Traceback" not in said
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     assert list((tmp_path / "r" / "checkpoints").glob("*.npz"))
@@ -345,8 +345,8 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        (["--resume", "nothing"], "is no calibration"),
-        (["--resume", "empty"], "is no calibration"),
+        (["--resume", "nothing"], "is not a calibration"),
+        (["--resume", "empty"], "is not a calibration"),
         (["--resume", "broken"], "cannot be read"),
         (["--resume", "good", "--set", "rounds=3"], "--resume"),
         (["--resume", "good", "--seed", "3"], "--seed"),

@@ -181,12 +181,12 @@ def cut_metrics(folder: Path) -> None:
         (edit_scenario, False, [], "checkpoint.npz: belongs to another scenario"),
         (drop_last_charges, False, [], f"privacy.journal: lacks the charges of round {ROUNDS}"),
         (cut_metrics, True, [], "privacy.journal: is in use by another job"),
-        (cut_metrics, False, ["--sigma", "0.2"], "beside it give only --workers and --json"),
-        (cut_metrics, False, ["--seed", "1"], "beside it give only"),
-        (cut_metrics, False, ["--contracts", "c.csv"], "beside it give only"),
-        (cut_metrics, False, ["--overwrite"], "beside it give only"),
-        (cut_metrics, False, ["--out", "other"], "beside it give only"),
-        (cut_metrics, False, ["--set", "rounds=9"], "beside it give only"),
+        (cut_metrics, False, ["--sigma", "0.2"], "with it, give only --workers and --json"),
+        (cut_metrics, False, ["--seed", "1"], "with it, give only"),
+        (cut_metrics, False, ["--contracts", "c.csv"], "with it, give only"),
+        (cut_metrics, False, ["--overwrite"], "with it, give only"),
+        (cut_metrics, False, ["--out", "other"], "with it, give only"),
+        (cut_metrics, False, ["--set", "rounds=9"], "with it, give only"),
     ],
 )
 def test_what_cannot_be_resumed_stays_as_it_was(
@@ -304,7 +304,7 @@ def test_a_round_is_cut_off_at_once_charged_and_repeated(images: Path, tmp_path:
     run = [*given, "--sigma", "0.1", "--workers", "2", "--out", "r"]
     for lines, number in ((2, signal.SIGINT), (3, signal.SIGTERM)):
         said = stopped(run, tmp_path, lines, number)
-        assert "stopped after 0 of 2 rounds; go on with --resume r." in said
+        assert "stopped after 0 of 2 rounds; continue with --resume r." in said
         status = json.loads((tmp_path / "r" / "status.json").read_text())
         assert (status["state"], status["rounds_done"]) == ("incomplete", 0)
         for one in json.loads((tmp_path / "r" / "statements.json").read_text()):

@@ -353,8 +353,14 @@ class TestChanges:
     @pytest.mark.parametrize(
         ("change", "message"),
         [
-            (Change(5, set=(("quality_value", 1.0),)), "quality_value: owners can change only"),
-            (Change(5, "curator", set=(("markup", 1.0),)), "markup: curator can change only"),
+            (
+                Change(5, set=(("quality_value", 1.0),)),
+                "quality_value: owners can only change",
+            ),
+            (
+                Change(5, "curator", set=(("markup", 1.0),)),
+                "markup: curator can only change",
+            ),
             (Change(5, set=(("data_size", 1.0),)), "data_size"),
             (Change(5, set=(("markup", -1.0),)), "markup = -1.0: give a number of at least 0"),
             (Change(5, scale=(("privacy_cost", -2.0),)), "privacy_cost = -2.0"),
@@ -364,7 +370,7 @@ class TestChanges:
                 Change(5, "curator", scale=(("quality_weight", 2.0),)),
                 r"quality_weight = 1.2: the weight must stay within \[0, 1\]",
             ),
-            (Change(5, names=("emil",), set=(("beta", 1.0),)), "names = emil: name owners"),
+            (Change(5, names=("emil",), set=(("beta", 1.0),)), "names = emil: is not an owner"),
         ],
     )
     def test_what_cannot_be_is_refused(self, change: Change, message: str) -> None:

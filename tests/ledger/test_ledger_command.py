@@ -142,7 +142,7 @@ def test_a_run_folder_says_where_its_ledger_is(
     assert [path.name for path in tmp_path.iterdir()] == ["market.json"]
     card.write_text(json.dumps({"job": "job-1", "ledger": ""}))
     code, _, err = run("ls", str(tmp_path))
-    assert (code, "holds no ledger.sqlite" in err) == (2, True)
+    assert (code, "has no ledger.sqlite" in err) == (2, True)
     _, head = fill(tmp_path)
     assert json.loads(run("verify", str(tmp_path), "--json")[1])["head"] == str(head)
     for damage in ("{", "[]", "{}", "[" * 5000):
@@ -267,8 +267,8 @@ def test_a_damaged_ledger_gives_no_traceback(run: Run, tmp_path: Path, damage: s
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["ls", "{empty}"], "holds no ledger.sqlite"),
-        (["verify", "{empty}/nothing"], "is not there"),
+        (["ls", "{empty}"], "has no ledger.sqlite"),
+        (["verify", "{empty}/nothing"], "does not exist"),
         (["ls", "{empty}/text"], "is no ledger"),
         (["ls", "mysql://x/y"], "give a folder, a file or a URL"),
         (["export", "{full}"], "name a file"),

@@ -88,7 +88,7 @@ def test_words(capsys: pytest.CaptureFixture[str]) -> None:
     run(replace(PLAIN, sigma=0.25, epsilon=2.0), as_json=False)
     shown = capsys.readouterr().out
     assert "Hidden: one record, replaced by any other (neighbours: replace_one)." in shown
-    assert "Epsilon 2 takes sigma 0.341268." in shown
+    assert "Epsilon 2 needs sigma 0.341268." in shown
     assert "0.25" in shown
     run(replace(PLAIN, sigma=0.0), as_json=False)
     assert "nothing is guaranteed" in capsys.readouterr().out

@@ -355,8 +355,18 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("changes=[{ at = 1, share = 2 }]", "changes.0.share", "2", "less than or equal to 1"),
     ("changes=[{ at = 1, set = { beta = -1 } }]", "changes.0.set.beta", "-1", "equal to 0"),
     ("changes=[{ at = 1, set = { beta = nan } }]", "changes.0.set.beta", "nan", "finite"),
-    ("changes=[{ at = 1, set = { nu = 1 } }]", "changes", "nu", "owners can change only"),
-    ("changes=[{ at = 1, names = ['x'], set = { beta = 1 } }]", "changes: names", "x", "owners"),
+    (
+        "changes=[{ at = 1, set = { nu = 1 } }]",
+        "changes",
+        "nu",
+        "owners can only change",
+    ),
+    (
+        "changes=[{ at = 1, names = ['x'], set = { beta = 1 } }]",
+        "changes: names",
+        "x",
+        "is not an owner",
+    ),
 ]
 
 
@@ -481,7 +491,7 @@ class TestPopulationFiles:
     @pytest.mark.parametrize(
         ("content", "told"),
         [
-            ("privacy_cost,data_size,beta\n1,1,1\n", "lacks markup: add that column"),
+            ("privacy_cost,data_size,beta\n1,1,1\n", "lacks markup: add it"),
             (f"{HEADER}\nnan,1,1,0\n", "privacy_cost in row 1 of"),
             (f"{HEADER}\n1,1,1,0\n1,1,inf,0\n", "beta in row 2 of"),
             (f"{HEADER}\n1,many,1,0\n", "data_size in row 1 of"),
@@ -494,7 +504,7 @@ class TestPopulationFiles:
             (f"{HEADER},\n1,1,1,0,\n", 'has unknown ""'),
             (f"{HEADER}\n1,1,1\n", "row 1 must have one value per column"),
             (f"{HEADER}\n1,1,1,0\n1,1,1,0,5\n", "row 2 must have one value per column"),
-            (f"{HEADER.replace(',', ';')}\n1;1;1;0\n", "by commas"),
+            (f"{HEADER.replace(',', ';')}\n1;1;1;0\n", "with commas"),
             (f"{HEADER}\n-1,1,1,0\n", "privacy_cost of owner 0 = -1.0"),
             (f"{HEADER}\n1,0,1,0\n", "data_size of owner 0 = 0.0"),
             (f"{HEADER}\n1,1,0,0\n", "beta of owner 0 = 0.0"),

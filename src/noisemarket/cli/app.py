@@ -22,12 +22,12 @@ app.add_typer(ledger_app, name="ledger")
 app.add_typer(flower_app, name="flower")
 
 ScenarioFile = Annotated[
-    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
+    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset.")
 ]
 Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
 ]
 Mechanism = Annotated[
     str | None,
@@ -42,7 +42,11 @@ Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
 Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; by default all cores.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; by default one per core.")]
+Workers = Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")]
+Resume = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="Continue a run that was stopped.")
+]
 
 
 @app.callback(invoke_without_command=True)
@@ -68,26 +72,22 @@ def run(
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
-    resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Go on with a run that was stopped.")
-    ] = None,
+    resume: Resume = None,
     full: Annotated[
-        bool, typer.Option("--full", help="The paper's complete setting: larger and slower.")
+        bool, typer.Option("--full", help="The paper's full setting: larger and slower.")
     ] = False,
     baselines: Annotated[
         bool,
-        typer.Option(help="Also train with all the noise and with none, to compare."),
+        typer.Option(help="Also train with all the noise and without noise, for comparison."),
     ] = True,
     engine: Annotated[
         str | None,
-        typer.Option(help="embedded (default), or flower: Flower's processes on this machine."),
+        typer.Option(help="embedded (default), or flower: Flower processes on this machine."),
     ] = None,
     tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="flower: certificates and keys for all.")
+        bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
     ] = True,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core.")
-    ] = None,
+    workers: Workers = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
@@ -107,14 +107,14 @@ def negotiate(
     mechanism: Mechanism = None,
     seed: Seed = None,
     contracts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV.")
+        str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV file.")
     ] = None,
     out: Out = None,
     overwrite: Overwrite = False,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Play the pricing game, and show how far it ends from the exact equilibrium."""
+    """Play the pricing game and compare the result with the exact equilibrium."""
     from noisemarket.cli.common import Request
     from noisemarket.cli.negotiate import run
 
@@ -141,7 +141,7 @@ def compare(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare the mechanisms side by side on one population."""
+    """Compare mechanisms on the same owners."""
     from noisemarket.cli.common import Request
     from noisemarket.cli.compare import run
 
@@ -151,11 +151,11 @@ def compare(
 
 @app.command()
 def reproduce(
-    out: Annotated[str, typer.Option(help="Folder for page, figures and numbers.")] = (
+    out: Annotated[str, typer.Option(help="Folder for the page, figures and numbers.")] = (
         "runs/reproduction"
     ),
     page: Annotated[
-        str | None, typer.Option(help="Where to put the page, if not into the folder.")
+        str | None, typer.Option(help="File for the page; by default in the folder.")
     ] = None,
     overwrite: Overwrite = False,
     seeds: Annotated[int, typer.Option(min=2, help="Seeds per learner and preset.")] = 20,
@@ -164,7 +164,7 @@ def reproduce(
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Reproduce the paper's two convergence figures, and check its claims one by one."""
+    """Reproduce the paper's two convergence figures and check its claims one by one."""
     from noisemarket.cli.reproduce import run
 
     run(out, page, overwrite, seeds, owners, iterations, threads, json)
@@ -176,21 +176,19 @@ def train(
     preset: Preset = None,
     settings: Settings = None,
     contracts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Contracts (CSV with owner and sigma).")
+        str | None, typer.Option(metavar="FILE", help="Contracts: a CSV file with owner and sigma.")
     ] = None,
-    sigma: Annotated[float | None, typer.Option(help="One noise scale for all owners.")] = None,
+    sigma: Annotated[
+        float | None, typer.Option(help="The same noise scale for all owners.")
+    ] = None,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
-    resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Go on with a run that was stopped.")
-    ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core.")
-    ] = None,
+    resume: Resume = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Train on MNIST under given contracts, with a privacy statement per owner."""
+    """Train on MNIST under given contracts and write a privacy statement per owner."""
     from noisemarket.cli.common import Request
     from noisemarket.cli.train import run
 
@@ -204,28 +202,25 @@ def calibrate(
     preset: Preset = None,
     settings: Settings = None,
     sigmas: Annotated[
-        str | None, typer.Option(help="Noise scales, with commas; by default 0,0.1,...,0.6.")
+        str | None,
+        typer.Option(help="Noise scales, separated by commas; by default 0,0.1,...,0.6."),
     ] = None,
     betas: Annotated[
-        str | None, typer.Option(help="Non-IID degrees, with commas; by default 0.1,1,10.")
+        str | None, typer.Option(help="Non-IID degrees, separated by commas; by default 0.1,1,10.")
     ] = None,
-    seeds: Annotated[int | None, typer.Option(help="Runs per point, by default 1.")] = None,
-    name: Annotated[str | None, typer.Option(help="What to call the surface.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Runs per point; by default 1.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the surface.")] = None,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
-    resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Go on with a calibration.")
-    ] = None,
+    resume: Resume = None,
     fit_only: Annotated[
-        bool, typer.Option("--fit-only", help="With --resume: measure nothing, only fit again.")
+        bool, typer.Option("--fit-only", help="With --resume: only fit again, without measuring.")
     ] = False,
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core.")
-    ] = None,
+    workers: Workers = None,
     json: Json = False,
 ) -> None:
-    """Measure accuracy over noise and non-IID data by training, and fit a loss surface to it."""
+    """Measure accuracy over noise and non-IID data by training, and fit a loss surface."""
     from noisemarket.cli.calibrate import CalibrateOptions, run
     from noisemarket.cli.common import Request
 
@@ -239,26 +234,29 @@ def audit(
     preset: Preset = None,
     settings: Settings = None,
     sigma: Annotated[
-        float | None, typer.Option(help="Noise to audit at; by default where bugs show best.")
+        float | None,
+        typer.Option(help="Noise scale to audit at; by default one at which bugs show best."),
     ] = None,
     trials: Annotated[
-        int | None, typer.Option(help="Uploads per canary and arm, 1000; with --controls 400.")
+        int | None,
+        typer.Option(help="Uploads per canary and arm; by default 1000, with --controls 400."),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="Probability that a right protection passes, at least.")
+        float, typer.Option(help="Least probability that a correct protection passes.")
     ] = 0.999,
     bug: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Audit with this seeded bug in it.")
+        str | None, typer.Option(metavar="NAME", help="Audit the protection with this seeded bug.")
     ] = None,
     controls: Annotated[
-        bool, typer.Option("--controls", help="Audit every seeded bug: is each one caught?")
+        bool,
+        typer.Option("--controls", help="Audit every seeded bug, to see whether each is found."),
     ] = False,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
     json: Json = False,
 ) -> None:
-    """Attack the protection that really runs: what is proven to leak, beside what is claimed."""
+    """Attack the protection that runs in training, and compare what leaks with what is claimed."""
     from noisemarket.cli.audit import AuditOptions, run
     from noisemarket.cli.common import Request
 
@@ -269,10 +267,11 @@ def audit(
 @app.command()
 def privacy(
     sigma: Annotated[
-        float | None, typer.Option(help="Noise on the uploaded model: what does it cost?")
+        float | None,
+        typer.Option(help="Noise scale on the uploaded model: what it costs in privacy."),
     ] = None,
     epsilon: Annotated[
-        float | None, typer.Option(help="The other way round: which noise does this take?")
+        float | None, typer.Option(help="Epsilon: which noise scale it needs.")
     ] = None,
     protection: Annotated[
         str, typer.Option(help="sharded, dp_sgd, clipped, paper, or one of another package.")
@@ -280,19 +279,22 @@ def privacy(
     neighbours: Annotated[str, typer.Option(help="replace_one or zero_out.")] = "replace_one",
     rounds: Annotated[int, typer.Option(help="Uploads of one owner.")] = 30,
     delta: Annotated[float, typer.Option(help="Between 0 and 1.")] = 1e-5,
-    clip: Annotated[float, typer.Option(help="Norm to which an update or gradient is cut.")] = 1.0,
+    clip: Annotated[
+        float, typer.Option(help="Norm to which an update or gradient is clipped.")
+    ] = 1.0,
     shards: Annotated[
-        int | None, typer.Option(help="sharded: parts, 64; 1 hides all an owner's data.")
+        int | None,
+        typer.Option(help="sharded: number of shards, 64; 1 hides all data of an owner."),
     ] = None,
     batch: Annotated[int | None, typer.Option(help="dp_sgd: records in a batch, 64.")] = None,
     steps: Annotated[int | None, typer.Option(help="dp_sgd: batches in a round, 10.")] = None,
     learning_rate: Annotated[float | None, typer.Option(help="dp_sgd: step size, 0.05.")] = None,
     parameters: Annotated[
-        int, typer.Option(help="Size of the model, to charge the noise grid as a run does.")
+        int, typer.Option(help="Number of model parameters, to include the rounding of the noise.")
     ] = 0,
     json: Json = False,
 ) -> None:
-    """Say what noise costs in privacy, which noise an epsilon takes, and for which neighbours."""
+    """Show what noise costs in privacy, and which noise an epsilon needs."""
     from noisemarket.cli.privacy import Question, run
 
     question = Question(
@@ -321,7 +323,7 @@ def scenario(
         bool, typer.Option("--explain", help="List every key with its default and meaning.")
     ] = False,
 ) -> None:
-    """Print a scenario in full, ready to be edited and run."""
+    """Print a scenario with all its settings, ready to be edited and run."""
     from noisemarket.cli.scenario import explain_keys, show
 
     if explain:

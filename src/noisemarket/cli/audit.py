@@ -18,7 +18,7 @@ from noisemarket.audit import (
 )
 from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
-from noisemarket.cli.common import Request, console, keep_scenario, progress
+from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
@@ -34,7 +34,7 @@ TRIALS, CONTROL_TRIALS = 1000, 400
 
 @dataclass(frozen=True)
 class AuditOptions:
-    """The options of this command alone, as given; None where they were not."""
+    """The options of this command alone; None where they were not given."""
 
     sigma: float | None
     trials: int | None
@@ -43,15 +43,15 @@ class AuditOptions:
     controls: bool
 
 
-def run(request: Request, asked: AuditOptions) -> int:
+def run(request: Request, options: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
-    if asked.controls and asked.bug is not None:
-        raise BadInput("--bug", asked.bug, "give either --bug or --controls.")
+    if options.controls and options.bug is not None:
+        raise BadInput("--bug", options.bug, "give only one of --bug and --controls.")
     scenario = request.scenario()
-    right, settings = protection_of(scenario), _settings(scenario, asked)
-    if asked.controls:
+    right, settings = protection_of(scenario), _settings(scenario, options)
+    if options.controls:
         return _controls(request, scenario, right, settings)
-    prepared = prepare(right if asked.bug is None else Buggy(right, asked.bug), settings)
+    prepared = prepare(right if options.bug is None else Buggy(right, options.bug), settings)
     with _folder(request, scenario) as folder:
         keep_scenario(folder, scenario)
         with _watched(uploads(settings.trials)) as watch:
@@ -66,9 +66,7 @@ def run(request: Request, asked: AuditOptions) -> int:
     out.print(audit_table(result))
     for sentence in verdict(result):
         out.print(sentence, soft_wrap=True)
-    out.print(f"Run folder: {folder.path}")
-    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    out.print(f"Figures: {pictures}", soft_wrap=True)
+    print_paths(folder, figures)
     return int(not result.passed)
 
 
@@ -94,14 +92,13 @@ def _controls(
     if request.json:
         print(json.dumps(document, allow_nan=False))
     else:
-        out = console()
-        out.print(controls_table(right.name, found))
-        out.print(f"Run folder: {folder.path}")
+        console().print(controls_table(right.name, found))
+        print_paths(folder)
     return int(not good)
 
 
 def _folder(request: Request, scenario: Scenario) -> RunFolder:
-    """To be opened when nothing is left to refuse: an earlier run in it is gone then."""
+    """Opened only when all input is checked: it replaces an earlier run."""
     return request.folder(scenario, f"{scenario.preset}-audit")
 
 
@@ -113,19 +110,19 @@ def _watched(total: int) -> Iterator[Watch]:
 
 
 def _noise(scenario: Scenario) -> NoiseSource:
-    """Noise as the market's: by a cipher under a key, which is drawn for this audit alone."""
+    """Noise as in the market: from a cipher, with a key drawn for this audit alone."""
     if scenario.privacy.noise == "secure":
         return KeyedNoise(KeyedNoise.new_key())
     return SimulatedNoise(scenario.seed)
 
 
-def _settings(scenario: Scenario, asked: AuditOptions) -> AuditSettings:
+def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
     maker = network_of(scenario.training, _CLASSES, _SIDE)
-    default = CONTROL_TRIALS if asked.controls else TRIALS
+    default = CONTROL_TRIALS if options.controls else TRIALS
     return AuditSettings(
-        sigma=asked.sigma,
-        trials=default if asked.trials is None else asked.trials,
-        confidence=asked.confidence,
+        sigma=options.sigma,
+        trials=default if options.trials is None else options.trials,
+        confidence=options.confidence,
         delta=scenario.privacy.delta,
         seed=scenario.seed,
         target=Target(maker, (1, _SIDE, _SIDE), _CLASSES),
@@ -134,9 +131,9 @@ def _settings(scenario: Scenario, asked: AuditOptions) -> AuditSettings:
 
 def verdict(result: AuditResult) -> list[str]:
     """What was found, in plain sentences."""
-    worst, said = result.worst, []
+    worst, sentences = result.worst, []
     if not result.claimed:
-        said.append(
+        sentences.append(
             f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
             f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
             f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least: the most that "
@@ -146,28 +143,30 @@ def verdict(result: AuditResult) -> list[str]:
             f"{worst.mu_low:.2f} at least."
         )
     else:
-        said.append(
+        sentences.append(
             f"Claimed: mu {worst.mu:.3f}, epsilon {worst.epsilon:.2f} at delta {result.delta:g}, "
             f"a round; hidden: {result.protects}. Proven by attack: mu {worst.mu_low:.3f}, epsilon "
             f"{worst.epsilon_low_gaussian:.2f} at least for Gaussian noise "
             f"({worst.epsilon_low:.2f} for any)."
         )
     if result.passed:
-        said.append("PASSED: nothing found speaks against the claim.")
+        sentences.append("PASSED: nothing contradicts the claim.")
     else:
-        said.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
-    said.append(
-        f"A right protection is accused with probability {result.false_alarm:.2g} at most "
-        f"(asked for: {1.0 - result.confidence:.2g})."
+        sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
+    sentences.append(
+        f"A correct protection is accused with probability {result.false_alarm:.2g} at most "
+        f"(requested: {1.0 - result.confidence:.2g})."
     )
     power = max(finding.power for finding in result.findings if finding.layer is None)
     if result.claimed:
-        said.append(f"20 % too little noise shows in the best canary with probability {power:.2g}.")
+        sentences.append(
+            f"20 % too little noise shows in the best canary with probability {power:.2g}."
+        )
         if power < 0.5:
-            said.append(
-                "The canaries are weak here: take more trials, or leave --sigma out. The check of "
+            sentences.append(
+                "The canaries are weak here: use more trials, or omit --sigma. The check of "
                 f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
             )
     if not result.private:
-        said.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
-    return said
+        sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
+    return sentences

@@ -21,7 +21,15 @@ from noisemarket.calibration.measure import (
 )
 from noisemarket.calibration.points import POINTS, Point, Points
 from noisemarket.calibration.result import Calibration, calibrated, surface_file
-from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
+from noisemarket.cli.common import (
+    Request,
+    at_least_one,
+    console,
+    keep_scenario,
+    print_paths,
+    progress,
+    stoppable,
+)
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.report.calibration_report import calibration_table, draw_calibration
@@ -31,12 +39,12 @@ from noisemarket.training import one_sigma
 
 PLAN, CHECKPOINTS = "calibration.json", "checkpoints"
 
-_STOPPING = "Stopping: all rounds that are done are kept. Ctrl-C again stops at once."
+_STOPPING = "Stopping: finished rounds are kept. Press Ctrl-C again to stop at once."
 
 
 @dataclass(frozen=True)
 class CalibrateOptions:
-    """The options of this command alone, as given; None where they were not."""
+    """The options of this command alone; None where they were not given."""
 
     sigmas: str | None
     betas: str | None
@@ -67,55 +75,57 @@ class CalibrationPlan:
         return {"name": values.pop("name"), **values.pop("grid"), **values}
 
 
-def run(request: Request, asked: CalibrateOptions) -> None:
+def run(request: Request, options: CalibrateOptions) -> None:
     """Measure what is missing, then fit, draw and write the surface."""
-    if asked.workers is not None and asked.workers < 1:
-        raise BadInput("--workers", asked.workers, "give at least 1.")
-    if asked.resume is not None:
-        folder, scenario, plan = _reopen(asked.resume, request, asked)
+    at_least_one("--workers", options.workers)
+    if options.resume is not None:
+        folder, scenario, plan = _reopen(options.resume, request, options)
     else:
-        folder, scenario, plan = _start(request, asked)
+        folder, scenario, plan = _start(request, options)
     settings = list(plan.grid.settings(scenario.seed))
     with Points(folder.path / POINTS, plan.fingerprint) as points:
-        to_measure = not asked.fit_only and any(one not in points for one in settings)
+        to_measure = not options.fit_only and any(one not in points for one in settings)
         if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
-            remedy = "is not what the first points were measured with: start a new folder."
+            remedy = "differs from the data of the first points: start a new folder."
             raise BadInput("data", where, remedy)
-        with RunFolder.reopen(folder.path) if asked.resume else folder as folder:
+        with RunFolder.reopen(folder.path) if options.resume else folder as folder:
             folder.write_json(PLAN, plan.document())
             problems: list[str] = []
             stopped = False
-            if not asked.fit_only:
-                stopped = _measure(folder, scenario, plan, points, asked.workers, problems)
+            if not options.fit_only:
+                stopped = _measure(folder, scenario, plan, points, options.workers, problems)
             missing = sum(one not in points for one in settings)
-            result = _finish(folder, scenario, plan, points.all(), missing)
+            result, figures = _finish(folder, scenario, plan, points.all(), missing)
     if stopped:
         raise Interrupted(
-            f"stopped after {len(plan.grid) - missing} of {len(plan.grid)} points; go on with "
+            f"stopped after {len(plan.grid) - missing} of {len(plan.grid)} points; continue with "
             f"--resume {folder.path}."
         )
     if problems:
         raise NoisemarketError(
-            f"{len(problems)} of {len(plan.grid)} points could not be measured, --resume "
-            f"{folder.path} tries again; {problems[0]}"
+            f"{len(problems)} of {len(plan.grid)} points could not be measured (try again with "
+            f"--resume {folder.path}); {problems[0]}"
         )
     if request.json:
         print(json.dumps(result.summary(scenario), allow_nan=False))
     else:
-        _show(folder, result)
+        _show(folder, result, figures)
 
 
 def _start(
-    request: Request, asked: CalibrateOptions
+    request: Request, options: CalibrateOptions
 ) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    if asked.fit_only:
-        raise BadInput("--fit-only", "true", "name the folder to fit by --resume.")
+    if options.fit_only:
+        raise BadInput("--fit-only", "true", "name the folder with --resume.")
     scenario = simulated(request.scenario())
     data = data_of(scenario)
     alike = fingerprint(scenario, data.sha256)
     plan = _plan(
-        scenario, request, asked, CalibrationPlan("", Grid(), "", data.sha256, data.classes, alike)
+        scenario,
+        request,
+        options,
+        CalibrationPlan("", Grid(), "", data.sha256, data.classes, alike),
     )
     _try_out(scenario, plan)
     folder = request.folder(scenario, f"{scenario.preset}-calibrate")
@@ -125,48 +135,41 @@ def _start(
 
 
 def _reopen(
-    resume: str, request: Request, asked: CalibrateOptions
+    resume: str, request: Request, options: CalibrateOptions
 ) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    path = Path(resume)
-    if request.file or request.preset or request.settings or request.out or request.overwrite:
-        remedy = "beside it give only --sigmas, --betas, --seeds and --name."
-        raise BadInput("--resume", resume, remedy)
-    if request.seed is not None:
-        raise BadInput("--resume", resume, "give no --seed beside it.")
-    for name in ("scenario.toml", PLAN):
-        if not (path / name).is_file():
-            raise BadInput("--resume", resume, f"is no calibration: it has no {name}.")
+    allowed = "--sigmas, --betas, --seeds, --name, --fit-only, --workers and --json"
+    path = request.resumed(resume, "a calibration", ("scenario.toml", PLAN), allowed)
     scenario = load_scenario(path / "scenario.toml")
     try:
-        held = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        grid = Grid(tuple(held["sigmas"]), tuple(held["betas"]), int(held["seeds"]))
+        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        grid = Grid(tuple(saved["sigmas"]), tuple(saved["betas"]), int(saved["seeds"]))
         before = CalibrationPlan(
-            str(held["name"]), grid, str(held["command"]), str(held["data"]),
-            int(held.get("labels", 0)), str(held["fingerprint"]),
+            str(saved["name"]), grid, str(saved["command"]), str(saved["data"]),
+            int(saved.get("labels", 0)), str(saved["fingerprint"]),
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
         raise BadInput("--resume", resume, f"has a {PLAN} that cannot be read.") from None
     if fingerprint(scenario, before.data) != before.fingerprint:
-        remedy = "has a scenario.toml that was changed since its first points: start a new folder."
+        remedy = "has a scenario.toml that changed after its first points: start a new folder."
         raise BadInput("--resume", resume, remedy)
-    plan = _plan(scenario, request, asked, before)
-    if not asked.fit_only and plan.grid != grid:
+    plan = _plan(scenario, request, options, before)
+    if not options.fit_only and plan.grid != grid:
         _try_out(scenario, plan)
     return RunFolder(path), scenario, plan
 
 
 def _plan(
-    scenario: Scenario, request: Request, asked: CalibrateOptions, before: CalibrationPlan
+    scenario: Scenario, request: Request, options: CalibrateOptions, before: CalibrationPlan
 ) -> CalibrationPlan:
-    """The plan that the options make out of the one that was, or of the nameless default."""
+    """The earlier plan (or the default, which has no name) with the options applied."""
     grid = before.grid
-    if asked.sigmas is not None:
-        grid = replace(grid, sigmas=numbers("--sigmas", asked.sigmas))
-    if asked.betas is not None:
-        grid = replace(grid, betas=numbers("--betas", asked.betas))
-    if asked.seeds is not None:
-        grid = replace(grid, seeds=asked.seeds)
-    name = asked.name or before.name or f"{scenario.privacy.protection}-measured"
+    if options.sigmas is not None:
+        grid = replace(grid, sigmas=numbers("--sigmas", options.sigmas))
+    if options.betas is not None:
+        grid = replace(grid, betas=numbers("--betas", options.betas))
+    if options.seeds is not None:
+        grid = replace(grid, seeds=options.seeds)
+    name = options.name or before.name or f"{scenario.privacy.protection}-measured"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
     if before.command:
@@ -199,15 +202,15 @@ def _measure(
     workers: int | None,
     problems: list[str],
 ) -> bool:
-    """Measure all points that are missing; says whether it was asked to stop before the end."""
-    place = folder.path / CHECKPOINTS
+    """Measure all missing points; returns whether it was stopped before the end."""
+    checkpoints = folder.path / CHECKPOINTS
     settings = list(plan.grid.settings(scenario.seed))
     rounds = scenario.training.rounds
     with stoppable(_STOPPING) as stop, progress("rounds") as bar:
         line = bar.add_task("calibrating", total=len(settings) * rounds)
         for setting in settings:
             if setting in points:
-                forget(place, setting)
+                forget(checkpoints, setting)
         for setting in settings:
             if setting in points:
                 continue
@@ -222,7 +225,7 @@ def _measure(
                 bar.update(line, completed=done * rounds + result.number, description=words)
 
             try:
-                point = measure(scenario, setting, place, workers, stop, watch)
+                point = measure(scenario, setting, checkpoints, workers, stop, watch)
             except (BadInput, MissingExtra):
                 raise
             except NoisemarketError as problem:  # the other points can still be measured
@@ -231,7 +234,7 @@ def _measure(
             if point is None:
                 return True
             points.add(point)
-            forget(place, setting)
+            forget(checkpoints, setting)
             if stop():
                 return any(one not in points for one in settings)
     return False
@@ -243,30 +246,26 @@ def _finish(
     plan: CalibrationPlan,
     points: Sequence[Point],
     missing: int,
-) -> Calibration:
-    """Fit, draw and write what has been measured, and say how the run stands."""
+) -> tuple[Calibration, list[Path]]:
+    """Fit, draw and write what has been measured; returns the figures too."""
     wanted = len(plan.grid)
     result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
     folder.write_json("summary.json", result.summary(scenario))
     text = surface_file(result, scenario)
     if text is not None:
         folder.write_text(f"{plan.name}.toml", text)
-    draw_calibration(folder, result)
+    figures = draw_calibration(folder, result)
     state = "incomplete" if missing else "complete"
     folder.status(state, points=wanted, points_done=wanted - missing)
-    return result
+    return result, figures
 
 
-def _show(folder: RunFolder, result: Calibration) -> None:
+def _show(folder: RunFolder, result: Calibration, figures: Sequence[Path]) -> None:
     out = console()
     out.print(calibration_table(result))
     for remark in result.remarks:
         out.print(remark, soft_wrap=True)
-    out.print(f"Run folder: {folder.path}", soft_wrap=True)
     if result.fit is not None:
         surface = folder.path / f"{result.name}.toml"
-        out.print(f"Surface: {surface} (use it by --set surface={surface})", soft_wrap=True)
-    if result.points:
-        names = ("surface.png", "accuracy.png")
-        pictures = ", ".join(str(folder.path / "figures" / name) for name in names)
-        out.print(f"Figures: {pictures}", soft_wrap=True)
+        out.print(f"Surface: {surface} (use it with --set surface={surface})", soft_wrap=True)
+    print_paths(folder, figures)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,9 +43,8 @@ class Request:
     json: bool
 
     def scenario(self) -> Scenario:
-        """The scenario asked for, all options laid over it."""
-        if self.threads is not None and self.threads < 1:
-            raise BadInput("--threads", self.threads, "give at least 1.")
+        """The scenario with all options applied."""
+        at_least_one("--threads", self.threads)
         settings = list(self.settings or [])
         if self.seed is not None:
             settings.append(f"seed={self.seed}")
@@ -54,34 +53,59 @@ class Request:
         return load_scenario(self.file, preset=self.preset, settings=settings)
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
-        """The run folder asked for."""
+        """The run folder, created."""
         named = (self.file, scenario.population.file, scenario.game.surface, *more_inputs)
         inputs = [file for file in named if file]
         return RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=inputs)
 
+    def resumed(
+        self, resume: str, kind: str, files: Sequence[str], allowed: str, *others: object
+    ) -> Path:
+        """The folder to resume; refuses other options beside it, and a folder of another kind."""
+        given = (self.file, self.preset, self.settings, self.mechanism, self.out, self.overwrite)
+        if any(given) or any(one is not None for one in (self.seed, *others)):
+            raise BadInput("--resume", resume, f"with it, give only {allowed}.")
+        path = Path(resume)
+        for name in files:
+            if not (path / name).is_file():
+                raise BadInput("--resume", resume, f"is not {kind}: it has no {name}.")
+        return path
+
+
+def at_least_one(option: str, number: int | None) -> None:
+    """Refuse an option that counts threads or processes if it is below 1."""
+    if number is not None and number < 1:
+        raise BadInput(option, number, "give at least 1.")
+
+
+def writable_file(option: str, file: str | None) -> None:
+    """Refuse an option that names a file in a folder that does not exist."""
+    if file is not None and (Path(file).is_dir() or not Path(file).parent.is_dir()):
+        raise BadInput(option, file, "name a file in a folder that exists.")
+
 
 class Stop:
-    """Set by the first Ctrl-C (or SIGTERM): finish what is under way and keep it."""
+    """Set by the first Ctrl-C (or SIGTERM): finish what is running and keep it."""
 
     def __init__(self) -> None:
-        self.asked = False
+        self.requested = False
 
     def __call__(self) -> bool:
-        return self.asked
+        return self.requested
 
 
-_KEPT = "Stopping: what is under way is finished and kept. Ctrl-C again drops it."
+_KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
 
 @contextmanager
 def stoppable(message: str = _KEPT) -> Iterator[Stop]:
-    """While open, the first Ctrl-C only asks to stop; a second one interrupts at once."""
+    """While open, the first Ctrl-C only requests a stop; a second one interrupts at once."""
     stop = Stop()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.asked:
+        if stop.requested:
             raise KeyboardInterrupt
-        stop.asked = True
+        stop.requested = True
         print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -94,7 +118,7 @@ def stoppable(message: str = _KEPT) -> Iterator[Stop]:
 
 @contextmanager
 def progress(unit: str) -> Iterator[Progress]:
-    """A progress bar on standard error, shown only where somebody can see it move."""
+    """A progress bar on standard error, shown only on a terminal."""
     console = Console(stderr=True)
     with Progress(
         TextColumn("{task.description}"),
@@ -127,3 +151,11 @@ def keep_scenario(folder: RunFolder, scenario: Scenario) -> None:
 def console() -> Console:
     """Standard output; wide enough for a table where it is not a terminal."""
     return Console(width=None if sys.stdout.isatty() else 130, highlight=False)
+
+
+def print_paths(folder: RunFolder, figures: Iterable[Path] = ()) -> None:
+    """Name the run folder and its figures (of each, the PNG)."""
+    out = console()
+    out.print(f"Run folder: {folder.path}", soft_wrap=True, markup=False)
+    if pictures := ", ".join(str(path) for path in figures if path.suffix == ".png"):
+        out.print(f"Figures: {pictures}", soft_wrap=True, markup=False)

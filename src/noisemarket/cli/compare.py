@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
+from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import Negotiation, negotiate, run_options
@@ -47,13 +47,11 @@ def run(request: Request, mechanisms: str | None) -> None:
         folder.status(state, mechanisms=names, mechanisms_done=complete)
     if state == "incomplete":
         raise Interrupted(
-            f"stopped after {len(complete)} of {len(names)} mechanisms; theirs are kept in "
+            f"stopped after {len(complete)} of {len(names)} mechanisms; their results are in "
             f"{folder.path} (status: incomplete)."
         )
     if request.json:
         print(json.dumps({"seed": scenario.seed, "mechanisms": rows}, allow_nan=False))
         return
-    out = console()
-    out.print(comparison_table(rows))
-    out.print(f"Run folder: {folder.path}")
-    out.print(f"Figure: {figures[0]}", soft_wrap=True)
+    console().print(comparison_table(rows))
+    print_paths(folder, figures)

@@ -1,4 +1,4 @@
-"""``noisemarket ledger``: what was agreed, delivered and paid. Reads only, and makes no ledger."""
+"""``noisemarket ledger``: what was agreed, delivered and paid. It only reads."""
 
 from __future__ import annotations
 
@@ -53,10 +53,12 @@ def ls(
 @ledger_app.command("show")
 def show(
     where: Where,
-    contract: Annotated[str, typer.Argument(metavar="CONTRACT", help="Id, or how it begins.")],
+    contract: Annotated[
+        str, typer.Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
+    ],
     as_json: Json = False,
 ) -> None:
-    """Show one contract in full, with all that became of it."""
+    """Show one contract in full, and its outcome."""
     from noisemarket.ledger import queries
 
     with _reading(where) as ledger:
@@ -67,7 +69,7 @@ def show(
             return
         _facts(document.pop("terms"), "Agreed")
         rounds = document.pop("each_round")
-        _facts(document, "What became of it")
+        _facts(document, "Outcome")
         _rounds(rounds)
 
 
@@ -75,15 +77,17 @@ def show(
 def verify_command(
     where: Where,
     head: Annotated[
-        str | None, typer.Option(help="Head that was noted earlier: count:hash, or the hash.")
+        str | None, typer.Option(help="Head noted earlier: count:hash, or the hash.")
     ] = None,
     curator_key: Annotated[
         list[str] | None,
-        typer.Option(metavar="HEX", help="Key of every job's curator, as noted; may be repeated."),
+        typer.Option(
+            metavar="HEX", help="Key of a curator, noted earlier; can be repeated, one per curator."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Check every hash, signature, state and payment; name the first entry that is wrong."""
+    """Check every hash, signature, state and payment; name the first wrong entry."""
     from noisemarket.cli.common import console, progress
     from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
@@ -121,13 +125,15 @@ def verify_command(
 def export(
     where: Where,
     csv: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Contracts, one a row, to this CSV.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the contracts to this CSV file, one per row."),
     ] = None,
     json_file: Annotated[
-        str | None, typer.Option("--json", metavar="FILE", help="All entries, to this JSON.")
+        str | None,
+        typer.Option("--json", metavar="FILE", help="Write all entries to this JSON file."),
     ] = None,
 ) -> None:
-    """Write contracts to a CSV file, or the whole chain to a JSON file."""
+    """Write the contracts to a CSV file, or all entries to a JSON file."""
     from noisemarket.cli.ledger_export import write_csv, write_json
 
     if csv is None and json_file is None:
@@ -144,7 +150,7 @@ def statement(
     owner: Annotated[str, typer.Argument(metavar="OWNER", help="Name of the owner.")],
     as_json: Json = False,
 ) -> None:
-    """Say what an owner sold, what that cost it in privacy, and what it was paid."""
+    """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.ledger import queries
 
     with _reading(where) as ledger:
@@ -165,7 +171,7 @@ def statement(
 
 @contextmanager
 def _reading(where: str) -> Iterator[Ledger]:
-    """The ledger asked for, which must be there; what is damaged is said in a sentence."""
+    """An existing ledger; damage is reported in one sentence."""
     from noisemarket.ledger.database import LEDGER_FILE
     from noisemarket.ledger.ledger_errors import LedgerError
     from noisemarket.ledger.store import open_ledger
@@ -175,28 +181,32 @@ def _reading(where: str) -> Iterator[Ledger]:
         if url := _elsewhere(folder / "market.json"):
             where = url
         elif folder.is_dir() and not (folder / LEDGER_FILE).is_file():
-            raise _bad("ledger", where, f"this folder holds no {LEDGER_FILE}.")
+            raise _bad("ledger", where, f"this folder has no {LEDGER_FILE}.")
         elif not folder.is_dir() and not folder.is_file():
-            raise _bad("ledger", where, "is not there: name a run folder or a URL.")
+            raise _bad(
+                "ledger", where, "does not exist: name a run folder, a ledger file or a URL."
+            )
     with open_ledger(where, create=False) as ledger:
         try:
             yield ledger
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
+            raise LedgerError(
+                f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
+            ) from None
 
 
-def _elsewhere(card: Path) -> str:
-    """The URL of a run's ledger, by the card of its job; empty if it is in the run folder."""
-    if not card.is_file():
+def _elsewhere(manifest: Path) -> str:
+    """The URL of a run's ledger, from its manifest; empty if it is in the run folder."""
+    if not manifest.is_file():
         return ""
     try:
-        return str(json.loads(card.read_text(encoding="utf-8"))["ledger"])
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["ledger"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise _bad("ledger", str(card), "cannot be read: name the ledger itself.") from None
+        raise _bad("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
 
 
 def _statement(account: Account) -> dict[str, Any]:
-    """What a contract cost its owner and brought it, as plain values; what is infinite is null."""
+    """What a contract cost its owner and paid it, as plain values; infinity is null."""
     import math
 
     from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
@@ -247,10 +257,10 @@ def _statement(account: Account) -> dict[str, Any]:
 
 
 def _account(account: Account) -> dict[str, Any]:
-    said = _statement(account)
+    statement = _statement(account)
     kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
     return {
-        **{name: said[name] for name in kept},
+        **{name: statement[name] for name in kept},
         "recorded_offer": account.offered_at,
         "recorded_signatures": account.signed_at,
         "recorded_closing": account.closed_at,
@@ -259,7 +269,7 @@ def _account(account: Account) -> dict[str, Any]:
         "kept": account.kept,
         "paid_micro": account.paid,
         "evidence": account.evidence,
-        "each_round": said["each_round"],
+        "each_round": statement["each_round"],
         "terms": account.contract.to_dict(),
     }
 
@@ -279,7 +289,7 @@ def _print_statement(document: dict[str, Any]) -> None:
             f"({said['protection']}).",
         ]
         if said["rho_per_round"] is None or said["rho_total"] is None:
-            lines.append("Nothing is guaranteed: the noise bounds nothing that could be told.")
+            lines.append("Nothing is guaranteed: there is no bound on what the uploads reveal.")
         else:
             lines += [
                 f"Hidden: {said['protects']} (neighbours: {said['neighbours']}).",
@@ -380,7 +390,7 @@ def _rounds(rounds: list[dict[str, Any]]) -> None:
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:
-    """Amounts under names that say their unit."""
+    """Amounts with their unit in the name."""
     return {
         f"{name}_micro" if name in ("paid", "budget") else name: value
         for name, value in values.items()

@@ -7,8 +7,16 @@ import time
 from itertools import chain
 from pathlib import Path
 
-from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
-from noisemarket.errors import BadInput, Interrupted
+from noisemarket.cli.common import (
+    Request,
+    console,
+    keep_scenario,
+    print_paths,
+    progress,
+    stoppable,
+    writable_file,
+)
+from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
@@ -31,7 +39,7 @@ def run(request: Request, contracts: str | None) -> None:
     chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
-    _check_writable(contracts)
+    writable_file("--contracts", contracts)
     folder = request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}")
     with folder:
         keep_scenario(folder, scenario)
@@ -46,7 +54,7 @@ def run(request: Request, contracts: str | None) -> None:
         folder.status(state, owners=len(environment), owners_done=len(done))
     if not agreement.complete:
         raise Interrupted(
-            f"stopped after {len(done)} of {len(environment)} owners; what they agreed is kept in "
+            f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
     _print(request, result, folder, figures)
@@ -59,7 +67,7 @@ def _play(
     environment: Environment,
     folder: RunFolder,
 ) -> Agreement:
-    """Run the mechanism; a long run saves finished owners on the way, lest it be killed."""
+    """Run the mechanism; finished owners are saved now and then, in case the run is killed."""
     finished: list[Done] = []
     flushed = time.monotonic()
 
@@ -84,20 +92,9 @@ def _play(
         return chosen.run(environment, run_options(scenario, request.threads, watch, stop))
 
 
-def _check_writable(contracts: str | None) -> None:
-    if contracts is None:
-        return
-    path = Path(contracts)
-    if path.is_dir() or not path.parent.is_dir():
-        raise BadInput("--contracts", contracts, "name a file in a folder that exists.")
-
-
 def _print(request: Request, result: Negotiation, folder: RunFolder, figures: list[Path]) -> None:
     if request.json:
         print(json.dumps(result.summary(), allow_nan=False))
         return
-    out = console()
-    out.print(summary_table(result))
-    out.print(f"Run folder: {folder.path}")
-    pictures = ", ".join(str(f) for f in figures if f.suffix == ".png")
-    out.print(f"Figures: {pictures}", soft_wrap=True)
+    console().print(summary_table(result))
+    print_paths(folder, figures)

@@ -24,14 +24,14 @@ from noisemarket.privacy.zcdp import (
 )
 
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-"""The rows of the table, besides those asked for."""
+"""The rows of the table, besides those that were requested."""
 
 Row = dict[str, float | None]
 
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked: a protection and its settings, None where an option was not given."""
+    """A protection and its settings; None where an option was not given."""
 
     sigma: float | None
     epsilon: float | None
@@ -47,7 +47,7 @@ class Question:
     parameters: int
 
     def options(self, kind: type[Protection]) -> dict[str, float]:
-        """What counts for this kind of protection, with its defaults; refuses what does not."""
+        """The settings of this kind of protection, with its defaults; others are refused."""
         options = dict(kind.account_options)
         for name in ("clip", "shards", "batch", "steps", "learning_rate"):
             value = getattr(self, name)
@@ -69,7 +69,7 @@ def run(question: Question, as_json: bool) -> None:
 
 
 def answer(question: Question) -> dict[str, Any]:
-    """All that is known, as plain values; what is infinite is null."""
+    """The answer as plain values; infinity is null."""
     kind = PROTECTIONS.find(question.protection, "--protection")
     options, neighbours = question.options(kind), Neighbours.named(question.neighbours)
     if not question.clip > 0.0:
@@ -80,23 +80,23 @@ def answer(question: Question) -> dict[str, Any]:
     protection, records = kind.from_account(options)
     sensitivity = protection.sensitivity(question.parameters, records, neighbours)
     if options and not 0.0 < sensitivity < math.inf:
-        remedy = f"gives a sensitivity of {sensitivity:g}, which is out of range."
+        remedy = f"gives a sensitivity of {sensitivity:g}: change it, it is out of range."
         raise BadInput("--clip", question.clip, remedy)
     if not 1 <= question.rounds <= MOST:
         raise BadInput("--rounds", question.rounds, f"give a number from 1 to {MOST:,}.")
     bounded = math.isfinite(sensitivity)
-    asked = None if question.sigma is None else _row(question, sensitivity, question.sigma)
+    requested = None if question.sigma is None else _row(question, sensitivity, question.sigma)
     needed = None
     if question.epsilon is not None:
         if not bounded:
-            remedy = f"{protection.name} guarantees none: choose sharded or dp_sgd."
+            remedy = f"{protection.name} guarantees no epsilon: choose sharded or dp_sgd."
             raise BadInput("--epsilon", question.epsilon, remedy)
         sigma = sigma_for_epsilon(sensitivity, question.epsilon, question.delta, question.rounds)
         needed = _row(question, sensitivity, sigma)
         if needed["epsilon"] is None:
-            remedy = f"takes a sigma of {sigma:g}, too small to compute with: give a smaller one."
+            remedy = f"needs a sigma of {sigma:g}, too small to compute: give a smaller epsilon."
             raise BadInput("--epsilon", question.epsilon, remedy)
-    guaranteed = bounded and (asked is None or asked["epsilon"] is not None)
+    guaranteed = bounded and (requested is None or requested["epsilon"] is not None)
     return {
         "protection": question.protection,
         "neighbours": str(neighbours),
@@ -108,7 +108,7 @@ def answer(question: Question) -> dict[str, Any]:
         "rounds": question.rounds,
         "delta": question.delta,
         "sensitivity": finite(sensitivity),
-        "at_sigma": asked,
+        "at_sigma": requested,
         "for_epsilon": needed,
         "table": [_row(question, sensitivity, sigma) for sigma in SIGMAS],
     }
@@ -132,31 +132,31 @@ def _print(document: dict[str, Any]) -> None:
     out = console()
     if document["sensitivity"] is None:
         out.print(
-            f"Nothing is guaranteed: nothing bounds what one record can change in an upload under "
-            f"protection {document['protection']}. Use sharded or dp_sgd."
+            f"Nothing is guaranteed: under protection {document['protection']}, one record can "
+            f"change an upload without bound. Use sharded or dp_sgd."
         )
         return
-    asked, needed = document["at_sigma"], document["for_epsilon"]
+    requested, needed = document["at_sigma"], document["for_epsilon"]
     if document["protects"] is not None:
         out.print(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
     out.print(
         f"Sensitivity {document['sensitivity']:.6g} a round, rounds: {document['rounds']}, "
         f"delta {document['delta']:g}."
     )
-    if asked is not None and asked["epsilon"] is None:
-        noise = "no" if asked["sigma"] == 0.0 else "too little"
-        out.print(f"Sigma {asked['sigma']:g}: {noise} noise, and nothing is guaranteed.")
-    elif asked is not None:
+    if requested is not None and requested["epsilon"] is None:
+        noise = "no" if requested["sigma"] == 0.0 else "too little"
+        out.print(f"Sigma {requested['sigma']:g}: {noise} noise, and nothing is guaranteed.")
+    elif requested is not None:
         out.print(
-            f"Sigma {asked['sigma']:g} costs rho {asked['rho_per_round']:.6g} a round, "
-            f"{asked['rho_total']:.6g} in all: epsilon {asked['epsilon']:.4f}."
+            f"Sigma {requested['sigma']:g} costs rho {requested['rho_per_round']:.6g} a round, "
+            f"{requested['rho_total']:.6g} in all: epsilon {requested['epsilon']:.4f}."
         )
     if needed is not None:
-        out.print(f"Epsilon {needed['epsilon']:.6g} takes sigma {needed['sigma']:.6g}.")
+        out.print(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
     table = Table(box=None, pad_edge=False)
     for head in ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic"):
         table.add_column(head, justify="right")
-    extra = [row for row in (asked, needed) if row is not None]
+    extra = [row for row in (requested, needed) if row is not None]
     rows = {row["sigma"]: row for row in [*document["table"], *extra]}
     for _, row in sorted(rows.items()):
         bold = "bold" if row in extra else None

@@ -8,17 +8,10 @@ from pathlib import Path
 
 from rich.table import Table
 
-from noisemarket.cli.common import console, progress, stoppable
-from noisemarket.errors import BadInput, Interrupted
+from noisemarket.cli.common import at_least_one, console, progress, stoppable, writable_file
+from noisemarket.errors import Interrupted
 from noisemarket.reproduction.page import write_reproduction
-from noisemarket.reproduction.trials import (
-    ADAPTING,
-    CHANGES,
-    LEARNERS,
-    PRESETS,
-    run_adaptations,
-    run_trials,
-)
+from noisemarket.reproduction.trials import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
 from noisemarket.runfolder import RunFolder
 
 
@@ -33,10 +26,8 @@ def run(
     as_json: bool,
 ) -> None:
     """Run all trials, then write figures, numbers and page."""
-    if threads is not None and threads < 1:
-        raise BadInput("--threads", threads, "give at least 1.")
-    if page is not None and (Path(page).is_dir() or not Path(page).parent.is_dir()):
-        raise BadInput("--page", page, "name a file in a folder that exists.")
+    at_least_one("--threads", threads)
+    writable_file("--page", page)
     folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
     with folder:
         total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
@@ -46,16 +37,16 @@ def run(
             def advance(preset: str, learner: str) -> None:
                 bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
 
-            how = (seeds, owners, iterations, threads, advance, stop)
-            trials, adaptations = list(run_trials(*how)), list(run_adaptations(*how))
+            study = Study(seeds, owners, iterations, threads, advance, stop)
+            trials, adaptations = list(study.trials()), list(study.adaptations())
         if len(trials) + len(adaptations) < total // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
         command = (
             f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
         )
-        place = Path(page) if page else folder.path / "reproduction.md"
-        verdicts = write_reproduction(folder, place, trials, adaptations, command)
+        path = Path(page) if page else folder.path / "reproduction.md"
+        verdicts = write_reproduction(folder, path, trials, adaptations, command)
         folder.status("complete")
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in verdicts]))
@@ -67,4 +58,4 @@ def run(
         seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))
     console().print(table)
-    console().print(f"Page: {place}\nFigures and numbers: {folder.path}", soft_wrap=True)
+    console().print(f"Page: {path}\nFigures and numbers: {folder.path}", soft_wrap=True)

@@ -5,10 +5,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
-from noisemarket.cli.common import Request, console, keep_scenario, progress, stoppable
+from noisemarket.cli.common import (
+    Request,
+    at_least_one,
+    console,
+    keep_scenario,
+    print_paths,
+    progress,
+    stoppable,
+)
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import (
     Checkpoint,
@@ -32,7 +39,7 @@ from noisemarket.training import (
 )
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
-_DROPPED = "Stopping: the round under way is dropped, those before it are kept."
+_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
 def run(
@@ -43,50 +50,49 @@ def run(
     workers: int | None,
 ) -> None:
     """Train, then write the run folder and print the summary."""
-    if workers is not None and workers < 1:
-        raise BadInput("--workers", workers, "give at least 1.")
+    at_least_one("--workers", workers)
     if resume is not None:
         folder = _reopen(resume, request, contracts, sigma)
         scenario = load_scenario(folder.path / "scenario.toml")
         environment = scenario.environment()
         noise = read_contracts(str(folder.path / "contracts.csv"), environment)
-        made = order(scenario, environment, noise)
+        job_order = order(scenario, environment, noise)
     else:
         scenario = request.scenario()
         environment = scenario.environment()
         if (contracts is None) == (sigma is None):
-            raise BadInput("--sigma", str(sigma), "give either --sigma or --contracts.")
+            raise BadInput("--sigma", str(sigma), "give one of --sigma and --contracts.")
         if sigma is not None:
             noise = one_sigma(sigma, len(environment), environment.levels.sigma_max)
         else:
             noise = read_contracts(str(contracts), environment)
-        made = order(scenario, environment, noise)
+        job_order = order(scenario, environment, noise)
         folder = request.folder(scenario, f"{scenario.preset}-train", contracts)
         keep_scenario(folder, scenario)
         names = environment.population.names
         rows = "".join(f"{name},{float(s)!r}\n" for name, s in zip(names, noise, strict=True))
         folder.write_text("contracts.csv", "owner,sigma\n" + rows)
     with (
-        _opened(folder, made) as (accountant, checkpoint, state),
+        _opened(folder, job_order) as (accountant, checkpoint, state),
         folder if resume is None else RunFolder.reopen(folder.path) as folder,
     ):
-        done = _train(folder, made, accountant, checkpoint, state, workers)
+        done = _train(folder, job_order, accountant, checkpoint, state, workers)
         summary, rounds = done.summary(), len(done.rounds)
         folder.write_json("summary.json", summary)
         statements = [_statement(index, one) for index, one in enumerate(done.statements)]
         folder.write_json("statements.json", statements)
         save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
-        data = made.job.data
-        figures = draw_training(folder, done.rounds, made.job.partition, data.train_labels)
+        data = job_order.job.data
+        figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
         folder.status(
             "complete" if done.complete else "incomplete",
-            rounds=made.plan.rounds,
+            rounds=job_order.plan.rounds,
             rounds_done=rounds,
-            secure_noise=made.job.noise == "secure",
+            secure_noise=job_order.job.noise == "secure",
         )
     if not done.complete:
         raise Interrupted(
-            f"stopped after {rounds} of {made.plan.rounds} rounds; go on with "
+            f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "
             f"--resume {folder.path}."
         )
     if request.json:
@@ -96,42 +102,37 @@ def run(
     if done.rounds:
         out.print(training_table(done.rounds[-1], done.statements))
     if summary["rho_cap"] is not None:
-        spent = f"{done.owners_at_cap} of {len(done.statements)} owners can pay for no more rounds"
+        spent = f"{done.owners_at_cap} of {len(done.statements)} owners have used it up"
         out.print(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
-    if rounds < made.plan.rounds:
-        out.print(f"The budgets were spent after {rounds} of {made.plan.rounds} rounds.")
-    out.print(f"Run folder: {folder.path}")
-    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    out.print(f"Figures: {pictures}", soft_wrap=True)
+    if rounds < job_order.plan.rounds:
+        out.print(
+            f"The privacy budgets were used up after {rounds} of {job_order.plan.rounds} rounds."
+        )
+    print_paths(folder, figures)
 
 
 def _reopen(resume: str, request: Request, contracts: str | None, sigma: float | None) -> RunFolder:
-    path = Path(resume)
-    given = request.file or request.preset or request.settings or request.out or request.overwrite
-    if given or any(one is not None for one in (request.seed, contracts, sigma)):
-        raise BadInput("--resume", resume, "beside it give only --workers and --json.")
-    for name in ("scenario.toml", "contracts.csv", JOURNAL):
-        if not (path / name).is_file():
-            raise BadInput("--resume", resume, f"is no training run: it has no {name}.")
-    return RunFolder(path)
+    files = ("scenario.toml", "contracts.csv", JOURNAL)
+    allowed = "--workers and --json"
+    return RunFolder(request.resumed(resume, "a training run", files, allowed, contracts, sigma))
 
 
 @contextmanager
 def _opened(
-    folder: RunFolder, made: Order
+    folder: RunFolder, job_order: Order
 ) -> Iterator[tuple[JournalledAccountant, Checkpoint, State]]:
-    """Journal, checkpoint and where training stands, refused before anything is written if they
-    are in use or belong to another job."""
-    checkpoint = Checkpoint(folder.path / CHECKPOINT, made.fingerprint)
-    state = checkpoint.load() or made.start()
-    with JournalledAccountant(folder.path / JOURNAL, made.budgets) as accountant:
+    """Journal, checkpoint and training state, checked before anything is written: they must not be
+    in use, nor belong to another job."""
+    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
+    state = checkpoint.load() or job_order.start()
+    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
         check_charges(accountant, state)
         yield accountant, checkpoint, state
 
 
 def _train(
     folder: RunFolder,
-    made: Order,
+    job_order: Order,
     accountant: JournalledAccountant,
     checkpoint: Checkpoint,
     state: State,
@@ -139,7 +140,7 @@ def _train(
 ) -> Training:
     folder.write_text(METRICS, "".join(_line(result) for result in state.results))
     with stoppable(_DROPPED) as stop, progress("rounds") as bar:
-        line = bar.add_task("training", total=made.plan.rounds, completed=state.round_number)
+        line = bar.add_task("training", total=job_order.plan.rounds, completed=state.round_number)
 
         def watch(result: RoundResult) -> None:
             folder.append(METRICS, _line(result))
@@ -149,7 +150,7 @@ def _train(
             bar.update(line, completed=result.number, description=words)
 
         return carry_out(
-            made, accountant, checkpoint, state, workers=workers, watch=watch, stop=stop
+            job_order, accountant, checkpoint, state, workers=workers, watch=watch, stop=stop
         )
 
 

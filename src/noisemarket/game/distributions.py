@@ -1,7 +1,6 @@
 """Named distributions that a population is drawn from, each given by its quantile function.
 
-Drawing by quantile keeps a promise: the first owners of a larger population are those of a smaller
-one.
+Drawing by quantile makes the first owners of a larger population those of a smaller one.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class Distribution(Protocol):
 
 @dataclass(frozen=True)
 class Constant:
-    """Everybody has the same value."""
+    """The same value for all owners."""
 
     value: float
 
@@ -60,7 +59,7 @@ class LogUniform:
     def __post_init__(self) -> None:
         _ordered(self.low, self.high)
         if self.low <= 0:
-            raise BadInput("low", self.low, "log_uniform needs a lower end above 0.")
+            raise BadInput("low", self.low, "give a lower end above 0.")
 
     def quantile(self, u: ArrayLike) -> FloatArray:
         return np.asarray(self.low * (self.high / self.low) ** np.asarray(u, dtype=float))
@@ -114,7 +113,7 @@ class Choice:
         if not self.values:
             raise BadInput("values", self.values, "give at least one value.")
         if self.weights and (len(self.weights) != len(self.values) or min(self.weights) < 0):
-            raise BadInput("weights", self.weights, "give one weight, not negative, per value.")
+            raise BadInput("weights", self.weights, "give one weight per value, each at least 0.")
         if self.weights and sum(self.weights) <= 0:
             raise BadInput("weights", self.weights, "at least one weight must be above 0.")
 

@@ -1,4 +1,4 @@
-"""The whole game of a job: who the owners are, what the curator wants, and how that may change."""
+"""The whole game of a job: its owners, the curator's preferences, and how both change."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ CURATOR_PREFERENCES = ("quality_weight", "quality_value", "payment_cost")
 
 @dataclass(frozen=True)
 class Change:
-    """Preferences that change at iteration ``at``: a new task, a new mood.
+    """Preferences that change at iteration ``at``, for example with a new task.
 
-    ``who`` is the owners or the curator. ``share`` of the owners are hit (drawn by the seed), or
-    those called by ``names``. ``scale`` multiplies a preference, ``set`` replaces it.
+    ``who`` is the owners or the curator. The change holds for a ``share`` of the owners, drawn by
+    the seed, or for those in ``names``. ``scale`` multiplies a preference, ``set`` replaces it.
     """
 
     at: int
@@ -51,7 +51,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Environment:
-    """Levels, payoffs, protocol and preferences: all that a mechanism plays on."""
+    """Levels, payoffs, protocol and preferences: what a mechanism works on."""
 
     levels: Levels
     surface: LossSurface
@@ -66,13 +66,13 @@ class Environment:
         return len(self.population)
 
     def slices(self) -> list[slice]:
-        """All owners, so many at a time that their tables take some tens of megabytes."""
+        """All owners in slices whose tables take some tens of megabytes."""
         savings, payments = self.levels.shape
         step = max(1, min(4096, 2_000_000 // (savings * payments)))
         return [slice(at, min(at + step, len(self))) for at in range(0, len(self), step)]
 
     def only(self, phase: int) -> Environment:
-        """This environment as if the preferences of one phase held all along."""
+        """This environment with the preferences of one phase from the start."""
         return replace(self, phases=(replace(self.phases[phase], start=0),))
 
     def owner_side(self, phase: int = -1, some: slice = slice(None)) -> OwnerSide:
@@ -110,7 +110,7 @@ def phases(
     changes: Sequence[Change],
     seed: np.random.SeedSequence,
 ) -> tuple[Phase, ...]:
-    """The phases that a list of changes makes out of the first preferences."""
+    """The phases that follow from the first preferences and a list of changes."""
     now = Phase(0, population.privacy_cost, population.markup, population.beta, *curator)
     out = [now]
     children = seed.spawn(len(changes))
@@ -130,7 +130,11 @@ def _after(
     hit = _hit(change, population, seed) if change.who == "owners" else np.zeros(0, dtype=bool)
     for name, value in (*change.scale, *change.set):
         if name not in allowed:
-            raise BadInput("changes", name, f"{change.who} can change only: {', '.join(allowed)}.")
+            raise BadInput(
+                "changes",
+                name,
+                f"{change.who} can only change: {', '.join(allowed)}.",
+            )
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
     for name, factor in change.scale:
@@ -161,17 +165,19 @@ def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -
         hit = np.zeros(owners, dtype=bool)
         hit[chosen] = True
         return hit
-    place = {str(name): i for i, name in enumerate(population.names)}
-    unknown = [name for name in change.names if name not in place]
+    index = {str(name): i for i, name in enumerate(population.names)}
+    unknown = [name for name in change.names if name not in index]
     if unknown:
-        raise BadInput("changes: names", unknown[0], "name owners of this population.")
+        raise BadInput(
+            "changes: names", unknown[0], "is not an owner of this population: remove it."
+        )
     hit = np.zeros(owners, dtype=bool)
-    hit[[place[name] for name in change.names]] = True
+    hit[[index[name] for name in change.names]] = True
     return hit
 
 
 def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's output function: a lottery number for every owner that follows its key."""
+    """SplitMix64's output function: a random number for every owner, by its key alone."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

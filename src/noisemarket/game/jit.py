@@ -1,4 +1,4 @@
-"""Compiling with Numba, with a cache on disk where there is a place for one."""
+"""Compiling with Numba, with a cache on disk where one can be written."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from numba import njit
 
 
 def cached(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """``njit`` that keeps compiled code on disk; where nothing can be written, it compiles anew."""
+    """``njit`` that keeps compiled code on disk, if there is a folder that can be written."""
 
     def compile_it(function: Callable[..., Any]) -> Any:
         try:

@@ -16,7 +16,7 @@ class Levels:
     """J + 1 savings from 0 to sigma_max and K + 1 payments from 0 to payment_max.
 
     The paper prints the grids as k/(K p_max) and j/(J sigma_max); read k p_max / K and
-    j sigma_max / J, or prices would end at 1/16 and savings would exceed all the noise there is.
+    j sigma_max / J, or prices would end at 1/16 and savings would exceed all the noise.
     """
 
     sigma_max: float = 0.6

@@ -1,4 +1,4 @@
-"""How the games ended, one row an owner: what an exact solver finds and what learners reach."""
+"""How the games ended, one row per owner: what an exact solver finds and what learners reach."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class DataOwner:
 class Population:
     """All owners of a job, one array per field.
 
-    ``key`` names each owner's stream of random numbers: it follows the owner, not its place, so
-    that a reordered population gets the same results reordered.
+    ``key`` names each owner's stream of random numbers: it follows the owner, not its
+    position, so that a reordered population gets the same results, reordered.
     """
 
     names: Sequence[str] | range

@@ -1,4 +1,4 @@
-"""What one interaction is: both sides' tables brought together into games that can be played."""
+"""What one interaction is: both sides' tables combined into games."""
 
 from __future__ import annotations
 

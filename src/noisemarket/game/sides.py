@@ -1,4 +1,4 @@
-"""The two sides of the market and what each knows: here private information stays private.
+"""The two sides of the market and what each knows: private information stays private here.
 
 ``OwnerSide`` alone holds privacy costs and markups, ``CuratorSide`` alone the curator's weights.
 Each turns what it knows into tables over (saving, payment) of its own; only those meet, in
@@ -28,7 +28,7 @@ exactly on the owner's limit quite often."""
 class OwnerSide:
     """The owners' preferences: payoff F_n = payment_value p - privacy loss (owner payoff equation).
 
-    ``payoff = "privacy_loss"``: the loss is ``privacy_weight c saving`` (the sign mended);
+    ``payoff = "privacy_loss"``: the loss is ``privacy_weight c saving`` (with the sign corrected);
     ``payoff = "printed"``: it is ``privacy_weight c (sigma_max - saving)``, as the paper prints it.
     """
 

@@ -9,7 +9,7 @@ from noisemarket.learning.rule import Rule
 
 
 class Greedy(Rule):
-    """Takes the other side's last move for granted and picks what pays most at once."""
+    """Assumes that the other side repeats its last move, and picks what pays most at once."""
 
     @classmethod
     def first_values(cls, hopes: FloatArray, first_value: FloatArray) -> FloatArray:

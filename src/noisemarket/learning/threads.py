@@ -1,4 +1,4 @@
-"""Shares batches of owners among threads; the compiled loop lets them run truly side by side."""
+"""Batches of owners on several threads; the compiled loop lets them run in parallel."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LARGEST_BATCH = 512
 
 
 def batches(owners: int, iterations: int, cells: int, *, compiled: bool = True) -> list[slice]:
-    """Cut the owners into batches of some tenths of a second and some tens of megabytes each.
+    """Divide the owners into batches of some tenths of a second and some tens of megabytes each.
 
     ``cells`` is the size of a payoff table. The cut depends on nothing but these numbers, so that
     sums over batches come out the same with any number of threads.
@@ -33,7 +33,7 @@ def work_through(
 ) -> Iterator[tuple[int, Result]]:
     """Do ``work`` on every part; yields each result with its part's number when it is done.
 
-    When ``stop`` says so, or the consumer gives up, no new part is begun; those under way are
+    When ``stop`` returns True, or the consumer ends, no new part is begun; running parts are
     still finished and yielded, so that no finished work is lost.
     """
     waiting = iter(enumerate(parts))

@@ -19,7 +19,7 @@ TAIL = 0.1
 """Last part of a run whose mean is the level that it settles at."""
 
 FEWEST_BLOCKS = 10
-"""Blocks of a trace below which nobody can tell whether it has settled."""
+"""With fewer blocks in a trace, it cannot be said whether it has settled."""
 
 RECOVERED = 0.95
 """Part of its former efficiency that a learner must be back at to have recovered."""
@@ -27,7 +27,7 @@ RECOVERED = 0.95
 
 @dataclass(frozen=True)
 class Recovery:
-    """How play took a change of preferences at iteration ``at``.
+    """How play recovered from a change of preferences at iteration ``at``.
 
     Efficiency is the curator's gain over no trade as a share of the exact equilibrium's, under the
     preferences of the time: its mean over the last tenth before the change, and over the last tenth

@@ -1,4 +1,4 @@
-"""Contracts by learning: both sides play the game until they have settled on a deal.
+"""Contracts by learning: both sides play the game until they settle on a deal.
 
 DyPP is this with WoLF-PHC; two-layer Q-learning and greedy are the paper's benchmarks. No learner
 sees more than its own rewards and the moves of the other side.
@@ -36,7 +36,7 @@ POLICIES_KEPT_UP_TO = 20_000_000
 
 @dataclass(frozen=True)
 class _Part:
-    """A batch, with what is computed from its policies before they are let go."""
+    """A batch, with what is computed from its policies before they are dropped."""
 
     batch: Batch
     contracts: Contracts
@@ -125,8 +125,8 @@ def _stack(policies: list[FloatArray]) -> FloatArray | None:
 class _Totals:
     """Sums of the batches' counts and payoffs, added in the order of the batches.
 
-    Batches come in as threads finish them. One that is early waits for those before it, so that
-    floating-point sums do not depend on who was faster.
+    Threads finish batches in any order. One that is early waits for those before it, so that
+    floating-point sums do not depend on timing.
     """
 
     def __init__(self, config: PlayConfig) -> None:

@@ -95,7 +95,7 @@ def types_from_sample(reservation_costs: ArrayLike, count: int) -> tuple[FloatAr
     if costs.size == 0 or not np.all(np.isfinite(costs)) or costs[0] < 0:
         raise BadInput("reservation_costs", reservation_costs, "give finite numbers, 0 or more.")
     if count < 1:
-        raise BadInput("count", count, "ask for at least one type.")
+        raise BadInput("count", count, "give at least 1.")
     last_of_bin = [-(-m * costs.size // count) - 1 for m in range(1, count + 1)]
     types, weight = np.unique(costs[last_of_bin], return_counts=True)
     return types, weight / count
@@ -131,7 +131,7 @@ def grid_menu(
     if worth.shape != saving_grid.shape or not np.all(np.isfinite(worth)):
         raise BadInput("values", values, "give one finite value for each saving.")
     if saving_step == 0:
-        raise BadInput("savings", savings, "let them increase.")
+        raise BadInput("savings", savings, "give increasing levels.")
 
     gains = (worth - worth[0])[:, None] - price_weight * payment_grid
     gains[0, 1:] = -np.inf  # paying for nothing
@@ -176,7 +176,9 @@ def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray,
     if np.any(np.diff(theta) <= 0):
         raise BadInput("types", types, "sort them and merge equal ones.")
     if q.shape != theta.shape or not np.all(q > 0) or abs(q.sum() - 1.0) > 1e-9:
-        raise BadInput("probabilities", probabilities, "give one above 0 per type, of sum 1.")
+        raise BadInput(
+            "probabilities", probabilities, "give one probability above 0 per type, with sum 1."
+        )
     return theta, q / q.sum()
 
 
@@ -200,5 +202,5 @@ def _even_grid(field: str, grid: ArrayLike) -> tuple[FloatArray, float]:
     step = float(points[-1]) / (points.size - 1)
     even = step * np.arange(points.size)
     if step < 0 or not np.allclose(points, even, rtol=0, atol=1e-9 * abs(float(points[-1]))):
-        raise BadInput(field, grid, "start at 0 and go up in equal steps.")
+        raise BadInput(field, grid, "give levels that start at 0 and rise in equal steps.")
     return points, step

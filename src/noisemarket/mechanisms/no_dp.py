@@ -1,4 +1,4 @@
-"""No DP: all noise is given up for nothing; the upper bound of utility, agreed by nobody."""
+"""No DP: all noise is given up for nothing; an upper bound of utility that nobody agreed to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact answers as mechanisms, to be compared on the same footing as the learned ones."""
+"""The exact answers as mechanisms, to compare the learned ones with."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, by_s
 
 
 class FirstBest(Direct):
-    """The contracts that a curator who knew everything would make."""
+    """The contracts that a curator who knows everything would choose."""
 
     knows = "everything"
 

@@ -10,10 +10,10 @@ from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
 
 
 class PainFL(Direct):
-    """Offers every owner the same screening menu; each takes the item that suits it best.
+    """Gives every owner the same screening menu; each takes the item that is best for it.
 
     The type of an owner is its reservation cost, privacy cost times (1 + markup). Of the non-IID
-    degrees the menu knows only the spread, so it is made for the mean quality over owners.
+    degrees the menu knows only the spread, so it is computed for the mean quality over owners.
     """
 
     knows = "how costs and data are spread among these owners"

@@ -36,7 +36,7 @@ def tally(
     done: BoolArray | None = None,
     phase: int = -1,
 ) -> Tally:
-    """Count up contracts (of the owners that are ``done``) under the preferences of a phase."""
+    """What contracts (of the owners that are ``done``) are worth by the preferences of a phase."""
     owners = len(contracts)
     sums = np.zeros(4)
     counted = np.ones(owners, dtype=bool) if done is None else done

@@ -1,4 +1,4 @@
-"""UniformDP DP: nobody trades, everybody adds all the noise."""
+"""Uniform DP: nobody trades, every owner adds all the noise."""
 
 from __future__ import annotations
 

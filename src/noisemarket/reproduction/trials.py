@@ -81,67 +81,60 @@ class Adaptation:
     iterations: FloatArray
 
 
-def run_adaptations(
-    seeds: int,
-    owners: int,
-    iterations: int,
-    threads: int | None,
-    advance: Callable[[str, str], None],
-    stop: Callable[[], bool],
-) -> Iterator[Adaptation]:
-    """The trials of adaptation; ends early, between learners, when ``stop`` says so."""
-    for change, factor in CHANGES.items():
-        for learner in ADAPTING:
-            taken = []
-            for seed in range(1, seeds + 1):
-                if stop():
+@dataclass(frozen=True)
+class Study:
+    """How large the trials are, who hears of each run, and who may stop them."""
+
+    seeds: int
+    owners: int
+    iterations: int
+    threads: int | None
+    advance: Callable[[str, str], None]
+    stop: Callable[[], bool]
+
+    def trials(self) -> Iterator[Trials]:
+        """All trials; ends early, between learners, when ``stop`` says so."""
+        for preset in PRESETS:
+            for learner in LEARNERS:
+                results = self._run(preset, learner, preset, iterations=self.iterations)
+                if results is None:
                     return
-                scenario = Scenario.from_preset(
-                    "market",
-                    surface="printed",
+                yield _collect(preset, learner, results)
+
+    def adaptations(self) -> Iterator[Adaptation]:
+        """The trials of adaptation; ends early, between learners, when ``stop`` says so."""
+        for change, factor in CHANGES.items():
+            for learner in ADAPTING:
+                changes = [{"at": self.iterations, "scale": {"privacy_cost": factor}}]
+                results = self._run(
+                    "market", learner, f"costs {change}",
+                    iterations=2 * self.iterations, changes=changes,
+                )  # fmt: skip
+                if results is None:
+                    return
+                recoveries = [one for result in results for one in result.recoveries]
+                yield Adaptation(
+                    change=change,
                     learner=learner,
-                    seed=seed,
-                    owners=owners,
-                    iterations=2 * iterations,
-                    changes=[{"at": iterations, "scale": {"privacy_cost": factor}}],
+                    before=np.array([one.efficiency_before for one in recoveries], dtype=float),
+                    after=np.array([one.efficiency_after for one in recoveries], dtype=float),
+                    iterations=np.array([one.iterations for one in recoveries], dtype=float),
                 )
-                taken += negotiate(scenario, threads=threads).recoveries
-                advance(f"costs {change}", learner)
-            yield Adaptation(
-                change=change,
-                learner=learner,
-                before=np.array([one.efficiency_before for one in taken], dtype=float),
-                after=np.array([one.efficiency_after for one in taken], dtype=float),
-                iterations=np.array([one.iterations for one in taken], dtype=float),
+
+    def _run(
+        self, preset: str, learner: str, title: str, **settings: object
+    ) -> list[Negotiation] | None:
+        """One negotiation per seed, or None if it was stopped."""
+        results = []
+        for seed in range(1, self.seeds + 1):
+            if self.stop():
+                return None
+            scenario = Scenario.from_preset(
+                preset, surface="printed", seed=seed, owners=self.owners, **settings
             )
-
-
-def run_trials(
-    seeds: int,
-    owners: int,
-    iterations: int,
-    threads: int | None,
-    advance: Callable[[str, str], None],
-    stop: Callable[[], bool],
-) -> Iterator[Trials]:
-    """All trials; ends early, between learners, when ``stop`` says so."""
-    for preset in PRESETS:
-        for learner in LEARNERS:
-            results = []
-            for seed in range(1, seeds + 1):
-                if stop():
-                    return
-                scenario = Scenario.from_preset(
-                    preset,
-                    surface="printed",
-                    learner=learner,
-                    seed=seed,
-                    owners=owners,
-                    iterations=iterations,
-                )
-                results.append(negotiate(scenario, threads=threads))
-                advance(preset, learner)
-            yield _collect(preset, learner, results)
+            results.append(negotiate(scenario, mechanism=learner, threads=self.threads))
+            self.advance(title, learner)
+        return results
 
 
 def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:

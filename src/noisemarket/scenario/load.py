@@ -1,4 +1,4 @@
-"""Scenarios in and out: TOML files, ``--set key=value``, and errors that say what to do."""
+"""Reading and writing scenarios: TOML files, ``--set key=value``, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def build(
     settings: Mapping[str, object],
     base: Path | None = None,
 ) -> Scenario:
-    """Lay a document and settings over a preset and validate the whole."""
+    """Apply a document and settings to a preset, and validate the result."""
     preset = str(settings.get("preset", preset))
     if preset not in PRESETS:
         raise BadInput("preset", preset, f"choose one of: {', '.join(PRESETS)}.")
@@ -120,7 +120,7 @@ def _split(setting: str) -> tuple[str, object]:
 
 
 def _fields() -> dict[str, tuple[str, ...]]:
-    """Every way to name a field -> its path."""
+    """The path of a field by each of its names."""
     paths: dict[str, tuple[str, ...]] = {}
     for name, info in Scenario.model_fields.items():
         paths[name] = (name,)
@@ -132,7 +132,7 @@ def _fields() -> dict[str, tuple[str, ...]]:
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:
-    """Put a value where its key belongs; tables are laid over what is there."""
+    """Put a value where its key belongs; tables are merged."""
     paths = _fields()
     found, rest = key, ""
     while found not in paths:
@@ -159,7 +159,7 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> BadInput:
-    """The complaint about a key, with the one that was probably meant."""
+    """The error for an unknown key, with the one that was probably meant."""
     name = key.rpartition(".")[2]
     close = difflib.get_close_matches(key, paths, n=1)
     if name in paths:
@@ -187,7 +187,7 @@ def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
 
 
 def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
-    """A file or folder is named relative to its scenario; owners' files say how many there are."""
+    """Make paths absolute from the scenario's folder, and count the owners of a file."""
     game = tree.get("game")
     if isinstance(game, dict) and isinstance(game.get("surface"), str):
         game["surface"] = anchored(game["surface"], base)
@@ -206,7 +206,7 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
 
 
 def _sentence(problem: ValidationError) -> BadInput:
-    """The first complaint of pydantic, in our form."""
+    """The first error of pydantic, as BadInput."""
     first = problem.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if not _is_kind(part))
     remedy = first["msg"][0].lower() + first["msg"][1:]
@@ -216,5 +216,5 @@ def _sentence(problem: ValidationError) -> BadInput:
 
 
 def _is_kind(part: object) -> bool:
-    """Pydantic adds the branch of a union to the location: not a name a user knows."""
+    """Pydantic adds the branch of a union to the location: not a name that users know."""
     return isinstance(part, str) and (part in ("float", "int", "str") or part.startswith("dict["))

@@ -15,13 +15,13 @@ from noisemarket.errors import BadInput
 from noisemarket.game.population import FIELDS, Population
 
 SECRETS = ("privacy_cost", "markup")
-"""What a curator need not know of its owners."""
+"""What a curator does not need to know about its owners."""
 
 
 def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
     """The owners in ``file``: columns privacy_cost, data_size, beta, markup and perhaps owner.
 
-    Without ``secrets`` the file may lack these, and they are 0 whatever it says.
+    Without ``secrets``, the file may lack these, and they are 0 in any case.
     """
     path = Path(file)
     needed = [name for name in FIELDS if secrets or name not in SECRETS]
@@ -36,7 +36,7 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
         raise BadInput("population.file", file, "give at least one owner.")
     if owners is not None and owners != len(rows):
         raise BadInput(
-            "population.owners", owners, f"{file} has {len(rows)} owners: drop one of the two."
+            "population.owners", owners, f"{file} has {len(rows)} owners: give only one of the two."
         )
     names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
     if "" in names:
@@ -54,7 +54,7 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
 def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
     reader = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
     if reader.fieldnames and len(reader.fieldnames) == 1 and ";" in reader.fieldnames[0]:
-        raise BadInput("population.file", file, "separate the columns by commas.")
+        raise BadInput("population.file", file, "separate the columns with commas.")
     _check_columns(reader.fieldnames or (), needed, file, "the header")
     rows = []
     try:
@@ -89,7 +89,7 @@ def _check_columns(given: Iterable[str], needed: Sequence[str], file: str, where
             raise BadInput("population.file", file, f'{where} has "{name}" twice: keep one.')
     for name in needed:
         if name not in found:
-            raise BadInput("population.file", file, f"{where} lacks {name}: add that column.")
+            raise BadInput("population.file", file, f"{where} lacks {name}: add it.")
     for name in found:
         if name not in (*FIELDS, "owner"):
             allowed = ", ".join(("owner", *FIELDS))

@@ -30,14 +30,14 @@ def _ledger_url(value: str) -> str:
     from sqlalchemy.engine import make_url
     from sqlalchemy.exc import ArgumentError
 
-    remedy = "give a URL that begins with postgresql://, or nothing: SQLite in the run folder."
+    remedy = "give a URL that begins with postgresql://, or leave it empty (SQLite)."
     try:
         url = make_url(value)
     except (ArgumentError, ValueError):
         shown = "the URL" if "@" in value else value
         raise BadInput("market.ledger", shown, remedy) from None
     if url.password or {"password", "sslpassword"} & url.query.keys():
-        remedy = "the run folder keeps it: give it in ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
+        remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
     if url.drivername not in ("postgresql", "postgresql+psycopg"):
         raise BadInput("market.ledger", value, remedy)
@@ -68,13 +68,13 @@ Positive = Annotated[float, Field(gt=0, le=1e30)]
 
 
 class Section(BaseModel):
-    """A part of a scenario: unknown keys, NaN and infinity are refused, nothing can be changed."""
+    """A part of a scenario: read only; unknown keys, NaN and infinity are refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 MOST_CELLS = 2_000_000
-"""Pairs of a saving and a payment up to which a game fits into memory."""
+"""Most pairs of a saving and a payment that a game may have, so that it fits into memory."""
 
 _COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
 
@@ -117,10 +117,10 @@ class PopulationSection(Section):
 
     owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
-    data_size: Spread = Field(600.0, description="records that an owner holds; in no payoff")
+    data_size: Spread = Field(600.0, description="records of an owner; not part of the payoffs")
     beta: Spread = Field(1.0, description="non-IID degree of an owner's data; small: uneven")
     markup: Spread = Field(
-        0.2, description="what an owner asks above its cost, as a share; its secret"
+        0.2, description="what an owner adds to its cost, as a share; its secret"
     )
     file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
 
@@ -166,21 +166,21 @@ class LearningSection(Section):
 class MenuSection(Section):
     """The Pain-FL style contract menu."""
 
-    types: int = Field(64, ge=1, le=256, description="owner types that the menu tells apart")
+    types: int = Field(64, ge=1, le=256, description="owner types in the menu")
 
 
 class TrainingSection(Section):
-    """Federated training; the defaults are the paper's where it says anything.
+    """Federated training; the defaults are the paper's where it gives them.
 
-    It says nothing of the network's widths. The default is narrow and quick: noise acts on every
-    parameter, so fewer of them lose less.
+    It does not give the network's widths. The default is narrow: noise acts on every parameter, so
+    fewer parameters lose less.
     """
 
     rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
     local_rate: Positive = Field(0.05, description="step size of the owners' SGD")
     local_epochs: int = Field(
-        1, ge=1, le=1000, description="passes of an owner over its data a round"
+        1, ge=1, le=1000, description="passes of an owner over its data per round"
     )
     channels: tuple[Width, Width] = Field((8, 16), description="widths of the two convolutions")
     hidden: Width = Field(32, description="width of the first fully connected layer")
@@ -202,9 +202,9 @@ class TrainingSection(Section):
         0.6, ge=0, lt=1, description="weight of the past in an average of the global models"
     )
     decay: float = Field(
-        0.0, ge=0, lt=1, description="part of the global model that every round takes off"
+        0.0, ge=0, lt=1, description="share of the global model that is subtracted every round"
     )
-    data: str = Field("", description="folder of idx files; empty: MNIST of the extra fl")
+    data: str = Field("", description="folder of idx files; empty: MNIST of the extra cnn")
 
 
 class PrivacySection(Section):
@@ -218,7 +218,7 @@ class PrivacySection(Section):
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection from an installed package, by name"
     )
-    clip: Positive = Field(1.0, description="norm to which an update or a gradient is cut")
+    clip: Positive = Field(1.0, description="norm to which an update or a gradient is clipped")
     shards: int = Field(
         64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
     )
@@ -232,7 +232,7 @@ class PrivacySection(Section):
         0.0, description="most zCDP that an owner gives up in the whole job; 0: no cap"
     )
     epsilon_cap: NotNegative = Field(
-        0.0, description="the same cap in epsilon at delta; 0: none; the stricter one holds"
+        0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
     )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
@@ -240,7 +240,7 @@ class PrivacySection(Section):
 
 
 class MarketSection(Section):
-    """What the contracts of a job say beyond the trade itself, and where they are kept."""
+    """What the contracts of a job say beyond the trade, and where they are stored."""
 
     budget: NotNegative | Literal["none"] = Field(
         "none", description="most that the curator pays in all, or none for no limit"
@@ -254,40 +254,42 @@ class MarketSection(Section):
     false_alarm: float = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
-    valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours in which an offer stands")
+    valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours for which an offer is valid")
     ledger: LedgerUrl = Field("", description="postgresql:// URL; empty: SQLite in the run folder")
 
 
 class FaultSection(Section):
-    """An owner that does not keep to its contract, to see what the market makes of it."""
+    """An owner that breaks its contract, to test the market."""
 
     owner: str = Field(description="its name")
     kind: Literal["noise", "zeros", "nan", "huge", "short", "absent"] = Field(
         description="what it sends: noise, zeros, nan, huge, short, absent"
     )
     factor: NotNegative = Field(1.1, description="noise: its scale over the contracted one")
-    first: int = Field(1, ge=1, description="first round of it")
-    last: int = Field(10**9, ge=1, description="last round of it")
+    first: int = Field(1, ge=1, description="first round in which it does")
+    last: int = Field(10**9, ge=1, description="last round in which it does")
 
 
 class ChangeSection(Section):
-    """Preferences that change while the game is played."""
+    """Preferences that change during the game."""
 
     at: int = Field(ge=1, description="iteration from which it holds")
     who: Literal["owners", "curator"] = Field("owners", description="owners or curator")
-    share: float = Field(1.0, gt=0, le=1, description="share of the owners it hits")
-    names: tuple[str, ...] = Field((), description="or the owners it hits, by name")
-    scale: dict[str, NotNegative] = Field({}, description="preference = factor")
-    set: dict[str, NotNegative] = Field({}, description="preference = new value")
+    share: float = Field(1.0, gt=0, le=1, description="share of the owners that change")
+    names: tuple[str, ...] = Field(
+        (), description="names of the owners that change, instead of a share"
+    )
+    scale: dict[str, NotNegative] = Field({}, description="preference = factor: multiplies it")
+    set: dict[str, NotNegative] = Field({}, description="preference = new value: replaces it")
 
     def change(self) -> Change:
-        """The same, as the game knows it."""
+        """The change of the game."""
         if not self.scale and not self.set:
-            raise BadInput("changes.at", self.at, "say what changes by scale or by set.")
+            raise BadInput("changes.at", self.at, "give scale or set: what changes.")
         if self.names and (self.share < 1.0 or self.who == "curator"):
-            raise BadInput("changes.names", self.names[0], "drop it, or share and who beside it.")
+            raise BadInput("changes.names", self.names[0], "give either names, or share and who.")
         if self.who == "curator" and self.share < 1.0:
-            raise BadInput("changes.share", self.share, "there is one curator: drop it.")
+            raise BadInput("changes.share", self.share, "there is only one curator: remove share.")
         scale, new = tuple(self.scale.items()), tuple(self.set.items())
         return Change(self.at, self.who, self.share, self.names, scale, new)
 
@@ -317,7 +319,7 @@ class Scenario(Section):
     privacy: PrivacySection = PrivacySection()
     market: MarketSection = MarketSection()
     changes: tuple[ChangeSection, ...] = Field(
-        (), description="preferences that change on the way, one [[changes]] table each"
+        (), description="preferences that change during the game, one [[changes]] table each"
     )
     faults: tuple[FaultSection, ...] = Field(
         (), description="owners that break their contracts, one [[faults]] table each"
@@ -326,15 +328,14 @@ class Scenario(Section):
     def environment(self, *, secrets: bool = True) -> Environment:
         """The game that this scenario describes, with its population drawn or read.
 
-        Without ``secrets`` a population file need not say what owners keep to themselves: enough
-        for a curator whose owners play on their own machines.
+        Without ``secrets``, a population file need not contain the owners' secrets: that is enough
+        for a curator whose owners run on their own machines.
         """
         g = self.game
         cells = (g.saving_levels + 1) * (g.payment_levels + 1)
         if cells > MOST_CELLS:
-            remedy = (
-                f"with {g.saving_levels} saving levels, let no more than {MOST_CELLS:,} pairs be."
-            )
+            most = MOST_CELLS // (g.saving_levels + 1) - 1
+            remedy = f"with {g.saving_levels} saving levels, give at most {most:,}."
             raise BadInput("game.payment_levels", g.payment_levels, remedy)
         draw_owners, draw_changes, _ = self.seeds()
         if self.population.file:
@@ -347,7 +348,7 @@ class Scenario(Section):
         for section in self.changes:
             if section.at >= self.learning.iterations:
                 last = self.learning.iterations - 1
-                raise BadInput("changes.at", section.at, f"let it be an iteration up to {last}.")
+                raise BadInput("changes.at", section.at, f"give an iteration up to {last}.")
         changes = [section.change() for section in self.changes]
         return Environment(
             levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),

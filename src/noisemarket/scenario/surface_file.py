@@ -1,7 +1,7 @@
 """Loss surfaces by name or by file: the paper's, those that the package carries, one's own.
 
 A surface file is TOML with ``gamma`` (five numbers), ``zeta`` (two) and perhaps ``labels`` (a whole
-number). Tables in it say where they come from; they are for people and are not read. Files in the
+number). Its tables say where the numbers come from and are not read. Files in the
 folder ``surfaces`` beside this one are known by their names.
 """
 
@@ -52,7 +52,7 @@ def read_surface(file: str | Path) -> LossSurface:
 
 
 def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
-    """A surface as the text of a surface file, with tables that say where it comes from."""
+    """The text of a surface file, with tables that say where the surface comes from."""
     numbers: dict[str, Any] = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
     if surface.labels:
         numbers["labels"] = surface.labels
@@ -60,7 +60,7 @@ def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
 
 
 def anchored(name: str, base: Path | None) -> str:
-    """A path counts from the scenario's folder (else from here) and is kept whole; a name stays."""
+    """A path, made absolute from the scenario's folder (or the current one); a name is kept."""
     if name in SURFACES or not _is_path(name) or name in _shipped():
         return name
     path = Path(name)
@@ -88,11 +88,11 @@ def _parse(text: str, file: str) -> LossSurface:
         _numbers(document, name, count, file) for name, count in (("gamma", 5), ("zeta", 2))
     )
     if gamma[2] <= 0.0:
-        raise BadInput("surface", file, "let its third gamma be above 0: it stands in a divisor.")
+        raise BadInput("surface", file, "its third gamma must be above 0.")
     labels = document.get("labels", 0)
     if type(labels) is not int or labels == 1 or not 0 <= labels <= _LARGEST:
         raise BadInput(
-            "surface", file, "let its labels be a whole number above 1, or leave it out."
+            "surface", file, "its labels must be a whole number above 1; it may be left out."
         )
     shape = (gamma[0], gamma[1], gamma[2], gamma[3], gamma[4])
     return LossSurface(shape, (zeta[0], zeta[1]), labels)
@@ -104,4 +104,4 @@ def _numbers(document: Mapping[str, Any], name: str, count: int, file: str) -> l
         plain = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
         if len(plain) == count and all(math.isfinite(v) and abs(v) <= _LARGEST for v in plain):
             return [float(value) for value in plain]
-    raise BadInput("surface", file, f"give it {name} = [...] of {count} finite numbers.")
+    raise BadInput("surface", file, f"it needs {name} = [...] with {count} finite numbers.")

@@ -1,6 +1,6 @@
 """The compiled loop: plays whole games, pair after pair, so that a pair's tables stay in cache.
 
-``play.py`` next door is the same loop in plain Python; read that first.
+``learning/play.py`` is the same loop in plain Python; read that first.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from noisemarket.learning.compiled.arguments import (
     Scratch,
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
-from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, learn, place
+from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 from noisemarket.learning.lanes import LANES
 
@@ -62,7 +62,7 @@ def _lay_out(
     for state in range(states):
         best = 0
         for action in range(groups * LANES):
-            where = place(at, action)
+            where = cell(at, action)
             real = action < actions
             table[where] = first[state, action] if real else LOWEST
             table[where + POLICY] = 1.0 / actions if real else 0.0
@@ -85,7 +85,7 @@ def _read_policy(family: int, table: Any, best_action: Any, row: int, at: int, o
     for state in range(states):
         for action in range(actions):
             if family == CLIMBING:
-                out[state, action] = table[place(at, action) + POLICY]
+                out[state, action] = table[cell(at, action) + POLICY]
             else:
                 out[state, action] = 1.0 if action == best_action[row] else 0.0
         row += 1
@@ -194,8 +194,8 @@ def _build(stamp: int) -> Any:
                     best_action[rows_o + state_c], settled[rows_o + state_c],
                     np.float64(word & _U(0xFFFFFFFF)) * TO_UNIT, exploration,
                 )  # fmt: skip
-                cell = cells + j * payments + quote
-                reward_o, reward_c = pays_o[cell], pays_c[cell]
+                outcome = cells + j * payments + quote
+                reward_o, reward_c = pays_o[outcome], pays_c[outcome]
                 win_step = 1.0 / (settings.step_start + t / settings.step_slowing)
                 learn(
                     family, table, best_action, best_value, count, settled,
@@ -206,7 +206,7 @@ def _build(stamp: int) -> Any:
                 win_step_before = win_step
                 k = quote
 
-                deal = int(agrees[cell])
+                deal = int(agrees[outcome])
                 offers += j
                 quotes += k
                 savings_sum += deal * j

@@ -1,6 +1,6 @@
 """The rules' inner steps on one row of a pair's tables: how to act and how to learn.
 
-The same arithmetic as the plain files next door, with three savings that change no trajectory:
+The same arithmetic as the plain files of the rules, with three savings that change no trajectory:
 the best action of a row and its value are remembered and searched for again only when that value
 falls; sums run in vector registers; and a row that has become pure is not touched while its best
 action stays (the sum of its policies is brought up to date when it moves again).
@@ -30,14 +30,14 @@ inlined = njit(nogil=True, error_model="numpy", forceinline=True)
 """Compiles a function into its callers: a call with this many arguments costs more than it does."""
 
 CLIMBING, EXPLORING, FIXED = 0, 1, 2
-"""The families of rules: policy hill-climbers, epsilon-greedy value learners, and the unmoved."""
+"""The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
 
 MOVING = -1
 """``settled`` of a row that is not pure; else the count at which it became so."""
 
 
 @inlined
-def place(at: int, action: int) -> int:
+def cell(at: int, action: int) -> int:
     """Index of an action's Q-value in its row."""
     return at + (action // LANES) * GROUP + action % LANES
 
@@ -83,7 +83,7 @@ def learn(
     """Take in that ``action`` in the state of this row is worth ``target``."""
     if family == FIXED:
         return
-    old = table[place(at, action)]
+    old = table[cell(at, action)]
     value = old + learning_rate * (target - old)
     set_value(table, at, action, value)
     was_best = best_action[row]
