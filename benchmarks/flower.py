@@ -27,21 +27,21 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.flower import wire
-from noisemarket.flower.local import LocalMarket
-from noisemarket.flower.market import interactions
-from noisemarket.market import MarketOutcome, run
+from noisemarket.flower.deploy.single_machine import run_on_flower
+from noisemarket.flower.remote_owners import interactions
+from noisemarket.market import prepare, run_market
 from noisemarket.scenario import Scenario, dump_scenario
 
 JOB_ROUNDS = 30
 MOST_SHARE = 0.25
 
 PHASES = {
-    "query.hello": "negotiation",
-    wire.LETTER: "negotiation",
+    wire.HELLO: "negotiation",
+    wire.QUOTES: "negotiation",
     wire.KEY: "negotiation",
-    wire.OFFER: "negotiation",
-    wire.KEEP: "negotiation",
-    "train": "training",
+    wire.CONTRACT: "negotiation",
+    wire.SIGNED: "negotiation",
+    wire.TRAIN: "training",
     wire.SETTLED: "settlement",
 }
 
@@ -118,12 +118,8 @@ def measure(scenario: Scenario, folder: Path, *, flower: bool) -> Measured:
     """Run a market and read its clocks."""
     folder.mkdir(parents=True)
     (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
-    outcome = MarketOutcome()
-    events = LocalMarket(scenario, folder, outcome) if flower else run(
-        scenario, folder, outcome=outcome
-    )  # fmt: skip
-    for _ in events:
-        pass
+    run = run_on_flower if flower else run_market
+    outcome = run(prepare(scenario), folder).finish()
     seconds, kinds = outcome.seconds, {}
     if flower:
         traffic = json.loads((folder / "curator" / "traffic.json").read_text(encoding="utf-8"))
@@ -132,7 +128,7 @@ def measure(scenario: Scenario, folder: Path, *, flower: bool) -> Measured:
         engine="Flower deployment" if flower else "embedded",
         owners=scenario.population.owners or 0,
         round_seconds=statistics.median(result.seconds for result in outcome.results),
-        letter_seconds=kinds[wire.LETTER].seconds if flower else seconds["negotiate"],
+        letter_seconds=kinds[wire.QUOTES].seconds if flower else seconds["negotiate"],
         negotiation=seconds["negotiate"] + seconds["sign"],
         settlement=seconds["settle"],
         interactions=scenario.learning.iterations,

@@ -27,10 +27,12 @@ from rich.table import Table
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import settlement, store
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.inspection import UploadInspector
-from noisemarket.market.job import _Market
-from noisemarket.market.parties import Curator, Owner
+from noisemarket.market.offers import Curator
+from noisemarket.market.owners import LocalOwners
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
 from noisemarket.training.local_engine import LocalEngine
@@ -44,15 +46,15 @@ PARTS: list[tuple[str, Any, tuple[str, ...]]] = [
     (TRAINING, LocalEngine, ("train", "score")),
     (ACCOUNT, JournalledAccountant, ("charge_all", "statement")),
     (ACCOUNT, Checkpoint, ("save", "load")),
-    (NEGOTIATION, _Market, ("_negotiate",)),
+    (NEGOTIATION, LocalOwners, ("negotiate",)),
     (KEYS, KeyPair, ("create", "load")),
-    (KEYS, Owner, ("__init__",)),
-    (SIGNING, Curator, ("offer", "countersign")),
-    (SIGNING, Owner, ("accept", "keep")),
+    (KEYS, OwnerFolder, ("keep_private",)),
+    (SIGNING, Curator, ("draft", "countersign")),
+    (SIGNING, OwnerAgent, ("sign", "keep")),
     (CHECKS, UploadInspector, ("inspect", "state", "evidence")),
     (LEDGER, store.Ledger, ("append", "head")),
     (LEDGER, settlement, ("_matched",)),
-    (LEDGER, Owner, ("keep_statement",)),
+    (LEDGER, OwnerFolder, ("keep_statement",)),
 ]
 
 
@@ -93,11 +95,10 @@ class Clock:
 
 
 def measure(scenario: Scenario, workers: int | None) -> tuple[dict[str, float], MarketOutcome]:
-    clock, outcome = Clock(), MarketOutcome()
+    clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         clock.watch()
-        for _ in run(scenario, Path(folder) / "run", workers=workers, outcome=outcome):
-            pass
+        outcome = run_market(scenario, Path(folder) / "run", workers=workers).finish()
         clock._turn()
     return dict(clock.seconds), outcome
 

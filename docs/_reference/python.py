@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
+from types import ModuleType
 
 import noisemarket
 from _reference import code, page, table
@@ -50,7 +51,7 @@ def python_page() -> str:
 
 def _sentence(name: str) -> str:
     found = getattr(noisemarket, name)
-    if not callable(found):  # a constant: its class says nothing about it
+    if not callable(found) and not isinstance(found, ModuleType):  # a constant
         return f"{len(found)} parts by name"
     return _text(found.__doc__).partition(". ")[0].removesuffix(".")
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from prepare import make_job
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.flower.deployment import Deployment
+from noisemarket.flower.deploy.deployment import Deployment
 
 HERE = Path(__file__).resolve().parent
 

@@ -9,11 +9,12 @@ start a SuperLink and SuperNodes and run the app, each on loopback.
 import argparse
 from pathlib import Path
 
-from noisemarket.flower.deployment import NodeSetup, toml_lines
-from noisemarket.flower.keys import make_certificates, make_node_key
-from noisemarket.flower.local import deal_out
-from noisemarket.flower.processes import fleet_apart
+from noisemarket.flower.deploy.certificates import make_certificates, make_node_key
+from noisemarket.flower.deploy.deployment import NodeSetup, toml_lines
+from noisemarket.flower.deploy.processes import fleet_apart
+from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.market import prepare
 from noisemarket.scenario import dump_scenario, load_scenario
 
 COMMANDS = """\
@@ -55,7 +56,7 @@ def make_job(folder: Path, owners: int, rounds: int) -> list[NodeSetup]:
     scenario = load_scenario(preset="market", settings={"owners": owners, "rounds": rounds})
     (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
     key = KeyPair.create(folder / "curator").public_hex
-    return deal_out(scenario, scenario.environment(), folder / "owners", key)
+    return deal_out(prepare(scenario), folder / "owners", key)
 
 
 def main() -> None:

@@ -13,12 +13,14 @@ from pathlib import Path
 from flwr.app import ArrayRecord
 from moons_app import task
 
-from noisemarket.flower.agreements import draw_up, parameters, put_on_record, sign
-from noisemarket.flower.deployment import Deployment, NodeSetup
-from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.client_mod import parameters
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market.deals import Deal
+from noisemarket.market.offers import draft_clipped, record_contracts
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.terms import Assignment, Deal
 
 HERE = Path(__file__).resolve().parent
 JOB, CLIP, FULL_NOISE = "moons", 1.0, 0.05
@@ -47,18 +49,20 @@ def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> list[Nod
     accepted, setups = [], []
     for number, deal in enumerate(made):
         owner = OwnerFolder(deal.owner, folder / "owners" / deal.owner)
-        key = KeyPair.obtain(owner.path).public_hex  # the owner's: its key
+        agent = OwnerAgent(owner)  # the owner's: signs for it
         owner.keep_records(*task.moons(200, seed=number))  # the owner's: its records
-        contract = draw_up(
-            JOB, deal, key, curator.public_hex, clip=CLIP, parameters=size, rounds=rounds, **more
+        keys = agent.public_key, curator.public_hex
+        contract = draft_clipped(
+            JOB, deal, *keys, clip=CLIP, parameters=size, rounds=rounds, **more
         )
         most = contract.rho_cap  # the owner's: how much privacy it sells at most
-        signature = sign(owner, contract, size, most, place=number)  # the owner's: now it has terms
+        work = Assignment(number)
+        signature = agent.accept_without_game(contract, size, most, work)  # now it has terms
         accepted.append((contract, signature))
         config = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
         setups.append(NodeSetup(owner.name, config))
     with open_ledger(folder / "ledger.sqlite") as ledger:
-        put_on_record(ledger, curator, sum(deal.payment for deal in made), accepted)
+        record_contracts(ledger, curator, sum(deal.payment for deal in made), accepted)
     return setups
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
     from noisemarket.federated.weighting import Weighting
     from noisemarket.learning.rule import Rule
+    from noisemarket.market import MarketOutcome, MarketRun, events, run_market
     from noisemarket.mechanisms import MECHANISMS
     from noisemarket.mechanisms.mechanism import Mechanism
     from noisemarket.mechanisms.tables import AgreedContract
@@ -48,6 +49,10 @@ _HOMES = {
     "Weighting": "noisemarket.federated.weighting",
     "Training": "noisemarket.training",
     "train": "noisemarket.training",
+    "MarketOutcome": "noisemarket.market",
+    "MarketRun": "noisemarket.market",
+    "events": "noisemarket.market",
+    "run_market": "noisemarket.market",
     "BadInput": "noisemarket.errors",
     "NoisemarketError": "noisemarket.errors",
 }
@@ -59,6 +64,8 @@ __all__ = [
     "BadInput",
     "Clipped",
     "Dataset",
+    "MarketOutcome",
+    "MarketRun",
     "Mechanism",
     "Negotiation",
     "NoisemarketError",
@@ -70,9 +77,11 @@ __all__ = [
     "Training",
     "Weighting",
     "dump_scenario",
+    "events",
     "load_mnist",
     "load_scenario",
     "negotiate",
+    "run_market",
     "train",
 ]
 

@@ -22,7 +22,7 @@ def refused(*words: str) -> str:
 
 def test_an_unknown_engine_is_refused(tmp_path: Path) -> None:
     out = tmp_path / "run"
-    assert "embedded or flower" in refused("run", "--engine", "ray", "--out", str(out))
+    assert "choose one of: embedded, flower" in refused("run", "--engine", "ray", "--out", str(out))
     assert not out.exists()
 
 

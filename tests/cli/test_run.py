@@ -10,21 +10,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.market.common import HereEngine, settings, state, write_images
+from tests.market.common import here as run_here
+from tests.market.common import settings, state, write_images
 
-from noisemarket.cli import main
-from noisemarket.cli import run as command_run
+from noisemarket.cli import engines, main
 from noisemarket.errors import Interrupted
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import run as market
 from noisemarket.privacy.journal import read_journal
+from noisemarket.registry import Registry
 from noisemarket.runfolder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -212,7 +211,7 @@ def test_broken_contracts_are_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command_run, "market", partial(market, engine=HereEngine))
+    monkeypatch.setattr(engines, "run_market", run_here)
     monkeypatch.chdir(tmp_path)
     fault = 'faults=[{owner="1", kind="huge"}]'
     with pytest.raises(SystemExit) as end:
@@ -232,7 +231,7 @@ def here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int, str, str]:
     """A run in this process: its code, and what it says."""
-    monkeypatch.setattr(command_run, "market", partial(market, engine=HereEngine))
+    monkeypatch.setattr(engines, "run_market", run_here)
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--no-baselines"])
     out, said = capsys.readouterr()
@@ -288,13 +287,14 @@ def test_a_run_goes_on_with_its_engine(
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
 
-    def stopped(folder: RunFolder, *_: object) -> Any:
-        status = json.loads((folder.path / "status.json").read_text())
+    def stopped(market: object, folder: Path, settings: object) -> Any:
+        status = json.loads((folder / "status.json").read_text())
         asked.append(status["engine"])
         assert status["state"] == "running"
         raise Interrupted("stopped.")
 
-    monkeypatch.setattr(command_run, "_over_flower", stopped)
+    both = {"embedded": engines.embedded, "flower": stopped}
+    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
     given = [*words(images, mechanism="dypp", iterations=400), "--engine", "flower", "--out", "r"]
     for arguments in (given, ["run", "--resume", "r"], ["run", "--resume", "r"]):
         code, _, said = here(monkeypatch, capsys, *arguments)

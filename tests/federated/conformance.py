@@ -49,6 +49,12 @@ PROTECTIONS: dict[str, Protection] = {
     "sharded": Sharded(shards=8, clip=0.5, steps=2, rate=0.2),
     "dp_sgd": DPSGD(batch=10, rate=0.1, clip=1.0),
 }
+DIVERGING = "diverging"
+"""An order whose owners train with a step size that no update survives."""
+
+KEY = bytes(range(32))
+FIRST = 0
+"""The number of the first round."""
 
 Open = Callable[[Order], Engine]
 Uploads = dict[int, Upload | None]
@@ -68,10 +74,13 @@ def make_order(protection: str, noise: str = "simulated") -> Order:
     parts = np.split(np.random.default_rng(3).permutation(140), np.cumsum(SIZES)[:-1])
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
     model = partial(CNN, (2, 3), 8, 4, 16)
-    made, sigma = PROTECTIONS[protection], np.array(SIGMA)
-    job = Job(data(), partition, model, made, sigma, 7, noise)  # type: ignore[arg-type]
+    diverging = Paper(16, 1e30, 1)
+    made, sigma = PROTECTIONS.get(protection, diverging), np.array(SIGMA)
+    key = KEY if noise == "keyed" else None
+    kind = "simulated" if noise == "simulated" else "secure"
+    job = Job(data(), partition, model, made, sigma, 7, kind, key)  # type: ignore[arg-type]
     budgets = tuple(
-        PrivacyBudget(owner, protection, SIGMA[owner], np.inf, Neighbours.REPLACE_ONE,
+        PrivacyBudget(owner, made.name, SIGMA[owner], np.inf, Neighbours.REPLACE_ONE,
                       simulated=noise == "simulated")
         for owner in EVERYBODY
     )  # fmt: skip
@@ -255,3 +264,53 @@ class EngineConformance:
             assert np.array_equal(state.weights, weights)
             charged = [account.statement(owner).releases for owner in EVERYBODY]
             assert charged == [2, 3, 3, 3]  # who was not there was not charged
+
+    def test_an_update_that_diverges_is_refused_as_not_finite(self, open_engine: Open) -> None:
+        """It is not missing, which would be paid for in part, and it moves nothing."""
+        order = make_order(DIVERGING)
+        account = Accountant(order.budgets)
+        with open_engine(order) as engine:
+            state = State.first(engine.first_weights())
+            first = state.weights.copy()
+            rounds = list(train(engine, order.job, account, order.plan, state))
+        everybody = dict.fromkeys(EVERYBODY, "not finite")
+        assert [dict(result.refused) for result in rounds] == [everybody] * 3
+        assert np.array_equal(state.weights, first)
+        assert [account.statement(owner).releases for owner in EVERYBODY] == [3] * 4
+
+    def test_asked_again_from_the_same_model_it_gives_the_same_bits(
+        self, open_engine: Open
+    ) -> None:
+        """Also with secret noise, where the job has a key for it: a release is made once."""
+        with open_engine(make_order("sharded", "keyed")) as engine:
+            first = engine.first_weights()
+            made = engine.train(FIRST, first, EVERYBODY)
+            assert same(engine.train(FIRST, first, EVERYBODY), made)
+            later = engine.train(FIRST + 1, first, EVERYBODY)
+            moved = engine.train(FIRST + 1, first + 1e-3, EVERYBODY)
+        for owner in (0, 1, 3):
+            assert differ(made[owner], later[owner])
+            assert differ(later[owner], moved[owner])
+
+    def test_every_release_is_charged_before_it_is_made(self, open_engine: Open) -> None:
+        order = make_order("sharded")
+        account = Accountant(order.budgets)
+        with open_engine(order) as engine:
+            state = State.first(engine.first_weights())
+            asked = Charged(engine, account)
+            list(train(asked, order.job, account, order.plan, state))
+        assert asked.rounds == 3
+
+
+class Charged(Lent):
+    """An engine that trains nobody who has not paid for it."""
+
+    def __init__(self, engine: Engine, account: Accountant) -> None:
+        super().__init__(engine, [])  # type: ignore[arg-type]
+        self._account, self.rounds = account, 0
+
+    def train(self, round_number: int, weights: Weights, owners: Sequence[int]) -> Uploads:
+        charged = {(charge.owner, charge.round) for charge in self._account.charges}
+        assert {(owner, round_number + 1) for owner in owners} <= charged
+        self.rounds += 1
+        return super().train(round_number, weights, owners)

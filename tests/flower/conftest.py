@@ -21,6 +21,7 @@ from flwr.app import Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
+from tests.flower.training import deal
 from torch import nn
 
 from noisemarket.federated.data import Dataset
@@ -28,7 +29,6 @@ from noisemarket.federated.engine import Job
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper
 from noisemarket.federated.rounds import TrainingPlan
-from noisemarket.flower.server import deal
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.training import Order

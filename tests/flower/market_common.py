@@ -9,8 +9,9 @@ import numpy as np
 from tests.flower.conftest import Node, ProcessGrid
 from tests.tiny_images import idx
 
-from noisemarket.flower.client import owner_app
-from noisemarket.flower.local import deal_out
+from noisemarket.flower.deploy.single_machine import deal_out
+from noisemarket.flower.owner_app import owner_app
+from noisemarket.market import prepare
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 NAMES = ["0", "1", "2"]
@@ -33,7 +34,8 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
         "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 2, "noise": "simulated",
-        "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400, "letter": 50,
+        "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400,
+        "interactions_per_message": 50,
         "window": 100, "saving_levels": 4, "payment_levels": 6, "privacy_cost": 0.61803,
         "markup": 0.07771, "seed": 7, **more,
     }  # fmt: skip
@@ -44,7 +46,7 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
 
 def grid_of(scenario: Scenario, folder: Path, *, named: bool = True) -> ProcessGrid:
     """The owners of a scenario with their folders, on a grid inside this process."""
-    setups = deal_out(scenario, scenario.environment(), folder / "owners")
+    setups = deal_out(prepare(scenario), folder / "owners")
     return ProcessGrid(
         {
             number: Node(owner_app(), dict(setup.config), setup.name if named else "")

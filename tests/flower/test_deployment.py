@@ -18,21 +18,17 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tests.flower.market_common import write_pictures
+from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.rounds import State, train
-from noisemarket.flower.deployment import Deployment, NodeSetup, RunEnd, toml_lines
-from noisemarket.flower.guard import marked
-from noisemarket.flower.keys import make_node_key
-from noisemarket.flower.owner import OwnerFolder
-from noisemarket.flower.server import deal, model_settings
-from noisemarket.privacy.accountant import Accountant
+from noisemarket.flower.deploy.certificates import make_node_key
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd, toml_lines
+from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.single_machine import deal_out
+from noisemarket.market import prepare, run_market
+from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.runfolder import RunFolder
-from noisemarket.scenario import dump_scenario, load_scenario
-from noisemarket.training import Order, order, read_contracts
-from noisemarket.training.local_engine import LocalEngine
+from noisemarket.scenario import Scenario
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 NAMES = ["0", "1", "2"]
@@ -45,37 +41,27 @@ class Setting:
     """A running deployment of three owners (and one stranger), and the job that they train."""
 
     deployment: Deployment
-    order: Order
+    scenario: Scenario
     folder: Path
 
-    def settings(self, out: str, **more: float) -> dict[str, str | float]:
-        paths = {"scenario": "scenario.toml", "contracts": "contracts.csv", "folder": out}
-        return {key: str(self.folder / name) for key, name in paths.items()} | more
+    def settings(self, **more: float) -> dict[str, str | float]:
+        paths = {"scenario": str(self.folder / "scenario.toml"), "folder": str(self.folder)}
+        return paths | more
 
-    def metrics(self, out: str) -> list[dict[str, object]]:
-        text = (self.folder / out / "metrics.jsonl").read_text()
+    def metrics(self) -> list[dict[str, object]]:
+        text = (self.folder / "curator" / "metrics.jsonl").read_text()
         return [json.loads(line) for line in text.splitlines()]
 
 
 @pytest.fixture(scope="module")
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
-    folder = tmp_path_factory.mktemp("flower")
-    write_pictures(folder)
-    settings = {
-        "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 3, "noise": "simulated",
-        "data": str(folder),
-    }  # fmt: skip
-    scenario = load_scenario(preset="market", settings=settings)
-    (folder / "scenario.toml").write_text(dump_scenario(scenario))
-    (folder / "contracts.csv").write_text("owner,sigma\n0,0.01\n1,0.02\n2,0.0\n")
-    environment = scenario.environment()
-    sigma = read_contracts(str(folder / "contracts.csv"), environment)
-    made = order(scenario, environment, sigma)
-    setups = deal(made, NAMES, model_settings(made), folder / "owners")
+    folder = tmp_path_factory.mktemp("flower") / "run"
+    scenario = make_scenario(folder, rounds=3, interactions_per_message=400)
+    setups = deal_out(prepare(scenario), folder / "owners")
     nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
-    with Deployment(nodes, folder / "deployment", register=NAMES) as deployment:
+    with Deployment(nodes, folder.parent / "deployment", register=NAMES) as deployment:
         token = deployment.processes.token
-        yield Setting(deployment, made, folder)
+        yield Setting(deployment, scenario, folder)
     assert marked(token) == []
 
 
@@ -89,7 +75,9 @@ def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> No
     assert "SuperNode ID" not in deployment.log("mallory").read_text()
 
 
-def test_one_job_through_kills_ends_with_the_embedded_engines_model(setting: Setting) -> None:
+def test_one_job_through_kills_ends_with_the_embedded_engines_model(
+    setting: Setting, tmp_path: Path
+) -> None:
     """The SuperLink is killed after the first round, a node after the second."""
     deployment, said = setting.deployment, list[str]()
 
@@ -98,10 +86,10 @@ def test_one_job_through_kills_ends_with_the_embedded_engines_model(setting: Set
         if line.startswith("Round 1 of 3"):
             deployment.stop_superlink(kill=True)
 
-    first = deployment.run(APP, setting.settings("run", timeout=120.0), show=kill_superlink)
+    first = deployment.run(APP, setting.settings(timeout=120.0), show=kill_superlink)
     assert not first.completed
-    assert "3 of 3 owners are here." in said
-    assert len(setting.metrics("run")) == 1
+    assert any("3 owners, 3 rounds" in line for line in said)
+    assert len(setting.metrics()) == 1
 
     deployment.start_superlink()
     deployment.wait_online(3)
@@ -111,31 +99,28 @@ def test_one_job_through_kills_ends_with_the_embedded_engines_model(setting: Set
         if line.startswith("Round 2 of 3"):
             deployment.stop_node("2", kill=True)
 
-    second = deployment.run(APP, setting.settings("run", timeout=120.0, grace=45.0), show=kill_node)
+    second = deployment.run(APP, setting.settings(timeout=120.0, grace=45.0), show=kill_node)
     assert second.completed, "\n".join(said)
-    rounds = setting.metrics("run")
+    rounds = setting.metrics()
     assert [one["number"] for one in rounds] == [1, 2, 3]
     assert [one["delivered"] for one in rounds] == [[0, 1, 2], [0, 1, 2], [0, 1]]
 
-    def present(number: int) -> list[int]:
-        return [0, 1, 2] if number < 2 else [0, 1]
-
-    made = setting.order
-    with LocalEngine(made.job, 1) as engine:
-        state = State.first(engine.first_weights())
-        accountant = Accountant(made.budgets)
-        list(train(engine, made.job, accountant, made.plan, state, present=present))
-    with np.load(setting.folder / "run" / "model.npz") as model:
-        assert np.abs(state.weights - engine_start(made)).max() > 1e-4  # something was learned
-        assert np.allclose(model["weights"], state.weights, rtol=0, atol=1e-6)
+    here = tmp_path / "here"
+    fault = {"owner": "2", "kind": "absent", "first": 3}
+    scenario = make_scenario(here, rounds=3, interactions_per_message=400, faults=[fault])
+    done = run_market(scenario, here, workers=1).finish()
+    with (
+        np.load(setting.folder / "curator" / "model.npz") as model,
+        np.load(here / "curator" / "model.npz") as embedded,
+    ):
+        moved = embedded["weights"] - done.order.start().weights
+        assert np.abs(moved).max() > 1e-4  # something was learned
+        assert np.allclose(model["weights"], embedded["weights"], rtol=0, atol=1e-6)
+    job = json.loads((setting.folder / "market.json").read_text())["job"]
     for name in NAMES:
-        journal = OwnerFolder(name, setting.folder / "owners" / name).journal(made.fingerprint)
-        rounds_charged = {charge.round for charge in read_journal(journal).charges}
+        folder = OwnerFolder(name, owner_folder(setting.folder / "owners", name))
+        rounds_charged = {charge.round for charge in read_journal(folder.journal(job)).charges}
         assert rounds_charged >= ({1, 2, 3} if name != "2" else {1, 2})
-
-
-def engine_start(made: Order) -> np.ndarray:
-    return made.start().weights
 
 
 def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -> None:
@@ -150,17 +135,17 @@ def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -
 
 
 def test_an_app_that_fails_or_cannot_run_says_so(setting: Setting, tmp_path: Path) -> None:
-    missing = setting.settings("other") | {"contracts": "missing.csv"}
+    missing = setting.settings() | {"scenario": "missing.toml"}
     said: list[str] = []
     assert not setting.deployment.run(APP, missing, show=said.append).completed
-    assert any("missing.csv" in line for line in said)
+    assert any("missing.toml" in line for line in said)
     with pytest.raises(NoisemarketError, match="flwr run failed"):
         setting.deployment.run(tmp_path)
 
 
 HOLDER = """
 import sys, time
-from noisemarket.flower.deployment import Deployment, NodeSetup
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
 
 with Deployment([NodeSetup("a")], secure=False) as deployment:
     print(deployment.processes.token, deployment.folder, *deployment.online(), flush=True)
@@ -198,7 +183,7 @@ def fake(path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "") -> Deplo
     command = path / "flwr"
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o700)
-    monkeypatch.setattr("noisemarket.flower.deployment._command", lambda name: str(command))
+    monkeypatch.setattr("noisemarket.flower.deploy.deployment._command", lambda name: str(command))
     nothing = SimpleNamespace(start=lambda *given: None, environment=lambda home: {})
     monkeypatch.setattr(Deployment, "processes", nothing)
     monkeypatch.setattr(Deployment, "_wait_port", lambda *given: None)
@@ -262,8 +247,8 @@ def test_the_example_says_when_it_cannot_run_or_has_failed(
         def run(self, *given: object, **more: object) -> RunEnd:
             return RunEnd(7, "finished:failed")
 
-    monkeypatch.setattr("noisemarket.flower.deployment.Deployment", Failing)
-    monkeypatch.setattr("noisemarket.flower.local.deal_out", lambda *given: [])
+    monkeypatch.setattr("noisemarket.flower.deploy.deployment.Deployment", Failing)
+    monkeypatch.setattr("noisemarket.flower.deploy.single_machine.deal_out", lambda *given: [])
     monkeypatch.setattr(sys, "argv", ["local.py", "--folder", str(tmp_path / "job")])
     monkeypatch.syspath_prepend(str(APP))  # as for a script
     for code, words in (("Run 7 ended early: finished:failed.", ""), (2, "is there already")):
@@ -288,6 +273,6 @@ def test_settings_are_toml() -> None:
 
 
 def test_the_run_folder_is_the_embedded_ones(setting: Setting) -> None:
-    names = {path.name for path in RunFolder(setting.folder / "run").path.iterdir()}
+    names = {path.name for path in (setting.folder / "curator").iterdir()}
     assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
-    assert names >= {"statements.json", "traffic.json"}
+    assert names >= {"events.jsonl", "traffic.json"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,13 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordD
 from flwr.clientapp import ClientApp
 from tests.flower.conftest import JOB, NAMES, Node, ProcessGrid, small
 from tests.flower.overheard import BareUpdates, Overheard
+from tests.flower.training import engine_over, train_over
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.model import CNN, seeded
-from noisemarket.flower.client import cnn, owner_app
-from noisemarket.flower.engine import FlowerEngine
-from noisemarket.flower.owner import OwnerFolder
-from noisemarket.flower.server import model_settings, train_over_flower
+from noisemarket.federated.model import CNN, cnn_of, cnn_settings, seeded
+from noisemarket.flower.owner_app import owner_app
+from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.runfolder import RunFolder
 from noisemarket.training import Order
 
 Owners = dict[str, dict[str, Any]]
@@ -48,20 +45,13 @@ def rubbish(content: RecordDict) -> ClientApp:
     return app
 
 
-def folder(path: Path) -> RunFolder:
-    path.mkdir(exist_ok=True)
-    return RunFolder(path)
-
-
 @pytest.mark.parametrize("named", [True, False])
 def test_a_job_is_charged_by_each_owner_and_takes_two_messages_a_round(
     order: Order, owners: Owners, tmp_path: Path, named: bool
 ) -> None:
     said: list[str] = []
     grid = grid_of(owners, named=named)
-    done = train_over_flower(
-        grid, order, NAMES, folder(tmp_path / "run"), show=said.append, insecure=not named
-    )
+    done = train_over(grid, order, NAMES, tmp_path / "run", show=said.append, insecure=not named)
     assert done.complete
     with np.load(tmp_path / "run" / "model.npz") as model:
         size = 4 * len(model["weights"])
@@ -78,11 +68,11 @@ def test_no_private_number_or_datum_is_in_any_message(
     order: Order, owners: Owners, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     grid, bare = grid_of(owners), BareUpdates.of("paper", monkeypatch)
-    train_over_flower(grid, order, NAMES, folder(tmp_path / "run"), show=lambda line: None)
+    train_over(grid, order, NAMES, tmp_path / "run")
     assert len(grid.sent) == len(grid.heard) == 6
     for message in grid.sent:
         assert set(message.content) == {"arrays", "config"}
-        assert set(message.content["config"]) == {"job", "round", "sigma"}
+        assert set(message.content["config"]) == {"job", "server-round", "sigma"}
     for message in grid.heard:
         assert {name: set(part) for name, part in message.content.items()} == {
             "arrays": {"weights"}
@@ -106,8 +96,8 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
     grid.nodes[100] = Node(
         rubbish(RecordDict({"arrays": ArrayRecord({"weights": broken})})), {}, "anna"
     )
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.meet(0.1) == [0, 1, 2]
+    with engine_over(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.line.meet(0.1) == [0, 1, 2]
         first = engine.first_weights()
         made = engine.train(0, first, [0, 1, 2])
         assert made[0] is None
@@ -117,12 +107,10 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
         made = engine.train(1, first, [0, 1, 2])
         assert (made[0], made[1]) == (None, None)
         assert made[2] is not None
-        assert engine.meet(0.1) == [0, 2]
+        assert engine.line.meet(0.1) == [0, 2]
     short = ArrayRecord({"weights": Array(np.ones(3, np.float32))})
     grid.nodes[100].app = rubbish(RecordDict({"arrays": short}))
-    done = train_over_flower(
-        grid, order, NAMES, folder(tmp_path / "run"), timeout=1, wait=0.1, show=lambda line: None
-    )
+    done = train_over(grid, order, NAMES, tmp_path / "run", timeout=1, wait=0.1)
     assert done.complete
     assert [one.delivered for one in done.results] == [(2,), (2,)]
     assert [one.refused for one in done.results] == [((0, "wrong shape"),)] * 2
@@ -131,8 +119,8 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
 
 def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) -> None:
     order.job.sigma[0] = 0.01  # the curator would like less noise than was contracted
-    with FlowerEngine(grid_of(owners), order.job, NAMES, JOB, timeout=1) as engine:
-        engine.meet(0.1)
+    with engine_over(grid_of(owners), order.job, NAMES, JOB, timeout=1) as engine:
+        engine.line.meet(0.1)
         made = engine.train(0, engine.first_weights(), [0, 1])
     assert made[0] is None
     assert made[1] is not None
@@ -140,8 +128,8 @@ def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) 
 
 def test_after_an_answer_the_others_have_the_grace(order: Order, owners: Owners) -> None:
     grid = grid_of(owners)
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=600, grace=0.1) as engine:
-        engine.meet(0.1)
+    with engine_over(grid, order.job, NAMES, JOB, timeout=600, grace=0.1) as engine:
+        engine.line.meet(0.1)
         del grid.nodes[102]
         made = engine.train(0, engine.first_weights(), [0, 1, 2])
     assert [made[owner] is None for owner in range(3)] == [False, False, True]
@@ -151,12 +139,12 @@ def test_a_node_that_comes_back_under_another_number_is_met_again(
     order: Order, owners: Owners
 ) -> None:
     grid = grid_of(owners, named=False)
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
-        assert engine.meet(0.1) == [0, 1, 2]
+    with engine_over(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
+        assert engine.line.meet(0.1) == [0, 1, 2]
         back = grid.nodes.pop(101)
-        assert engine.meet(0.1) == [0, 2]
+        assert engine.line.meet(0.1) == [0, 2]
         grid.nodes[555] = back
-        assert engine.meet(0.1) == [0, 1, 2]
+        assert engine.line.meet(0.1) == [0, 1, 2]
         assert engine.train(0, engine.first_weights(), [1])[1] is not None
 
 
@@ -164,41 +152,41 @@ def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> Non
     """Neither a node registered under another name, nor a second one that says it is Bob; and
     where nodes are known by their keys, none that has no name."""
     grid = grid_of(owners, named=False)
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.meet(0.1) == []
+    with engine_over(grid, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.line.meet(0.1) == []
         assert grid.sent == []
-    with FlowerEngine(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
-        engine.meet(0.1)
+    with engine_over(grid, order.job, NAMES, JOB, timeout=1, insecure=True) as engine:
+        engine.line.meet(0.1)
         grid.nodes[600] = Node(owner_app(small), owners["bob"])
         grid.nodes[601] = Node(owner_app(small), owners["bob"], "mallory")
-        engine.meet(0.1)
-        assert engine.nodes["bob"] == 101
+        engine.line.meet(0.1)
+        assert engine.line.known["bob"] == 101
     fresh = ProcessGrid({601: grid.nodes[601]})
-    with FlowerEngine(fresh, order.job, NAMES, JOB, timeout=1) as engine:
-        assert engine.meet(0.1) == []
+    with engine_over(fresh, order.job, NAMES, JOB, timeout=1) as engine:
+        assert engine.line.meet(0.1) == []
 
 
 @pytest.mark.parametrize("downsampling", ["pool", "stride"])
 def test_terms_build_the_very_model_of_the_job(order: Order, downsampling: str) -> None:
     """Same number of parameters is not enough: what the model computes must be the same."""
     maker = partial(CNN, (2, 3), 8, 4, 16, downsampling=downsampling)
-    settings = model_settings(replace(order, job=replace(order.job, model=maker)))
+    settings = cnn_settings(maker)
     pictures = torch.rand(5, 1, 16, 16)
     ours, theirs = (
         seeded(made, 3).module(pictures)
-        for made in (maker, partial(cnn, json.loads(json.dumps(settings))))
+        for made in (maker, partial(cnn_of, json.loads(json.dumps(settings))))
     )
     assert torch.equal(ours, theirs)
     with pytest.raises(BadInput, match="not the scenario's CNN"):
-        model_settings(order)
+        cnn_settings(order.job.model)
 
 
 def test_without_owners_the_job_stops_and_can_go_on(
     order: Order, owners: Owners, tmp_path: Path
 ) -> None:
-    run = folder(tmp_path / "run")
+    run = tmp_path / "run"
     with pytest.raises(NoisemarketError, match="No owner is here"):
-        train_over_flower(ProcessGrid({}), order, NAMES, run, wait=0.1, show=lambda line: None)
-    done = train_over_flower(grid_of(owners), order, NAMES, run, show=lambda line: None)
+        train_over(ProcessGrid({}), order, NAMES, run, wait=0.1)
+    done = train_over(grid_of(owners), order, NAMES, run)
     assert done.complete
-    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 2
+    assert len(done.results) == 2

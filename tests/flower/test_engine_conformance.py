@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from tests.federated.conformance import EMBEDDED, EngineConformance, Open
 from tests.flower.conftest import Node, ProcessGrid
+from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
-from noisemarket.flower.client import owner_app
-from noisemarket.flower.engine import FlowerEngine
-from noisemarket.flower.server import deal, model_settings
+from noisemarket.federated.model import cnn_settings
+from noisemarket.flower.owner_app import owner_app
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
@@ -30,13 +30,13 @@ class TestFlower(EngineConformance):
         """Every engine has a grid and nodes of its own; the owners' folders last."""
 
         def make(order: Order) -> Engine:
-            setups = deal(order, NAMES, model_settings(order), tmp_path / "owners")
+            setups = deal(order, NAMES, cnn_settings(order.job.model), tmp_path / "owners")
             nodes = {
                 number: Node(owner_app(), dict(setup.config), setup.name)
                 for number, setup in enumerate(setups, start=100)
             }
-            engine = FlowerEngine(ProcessGrid(nodes), order.job, NAMES, order.fingerprint)
-            assert engine.meet(0.0) == [0, 1, 2, 3]
+            engine = engine_over(ProcessGrid(nodes), order.job, NAMES, order.fingerprint)
+            assert engine.line.meet(0.0) == [0, 1, 2, 3]
             return engine
 
         return make

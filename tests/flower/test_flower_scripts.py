@@ -16,8 +16,9 @@ from runpy import run_path
 import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
-from noisemarket.flower.app import write_app
-from noisemarket.flower.job import hold_market
+from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.deploy.app_folder import write_app
+from noisemarket.flower.line import Bounds
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +28,7 @@ def test_the_benchmark_counts_all_messages_of_a_job_by_their_phase(tmp_path: Pat
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
     grid = grid_of(scenario, folder, named=False)
-    hold_market(grid, scenario, folder, lambda line: None, insecure=True, wait=0.2)
+    hold_market(grid, scenario, folder, lambda line: None, Bounds(wait=0.2, insecure=True))
     traffic = json.loads((folder / "curator" / "traffic.json").read_text())
     rounds = scenario.training.rounds
     kinds = benchmark["by_kind"](traffic, rounds)

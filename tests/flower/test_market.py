@@ -17,16 +17,16 @@ from tests.flower.market_common import NAMES, grid_of, make_scenario
 from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.job import hold_market, market_over_flower
-from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.curator_app import hold_market, market_over_flower
+from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, LeftOut, RoundTrained, Settled
-from noisemarket.market.parties import owner_folder
+from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
@@ -34,7 +34,7 @@ BOUNDS = {"timeout": 30.0, "wait": 0.2}
 
 
 def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> MarketOutcome:
-    return hold_market(grid, scenario, folder, lambda line: None, **BOUNDS, **more)
+    return hold_market(grid, scenario, folder, lambda line: None, Bounds(**BOUNDS, **more))
 
 
 def deals(folder: Path) -> dict[str, tuple[Any, ...]]:
@@ -71,7 +71,7 @@ def charged(folder: Path, name: str) -> list[int]:
 def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same market in one process: what every engine must come to."""
     folder = tmp_path_factory.mktemp("embedded") / "run"
-    list(run(make_scenario(folder), folder, workers=1))
+    run_market(make_scenario(folder), folder, workers=1).finish()
     return folder
 
 
@@ -89,7 +89,7 @@ def test_the_same_contracts_and_model_as_the_embedded_market(
     lines = (folder / "curator" / EVENTS).read_text().splitlines()
     seen = [one for one in map(from_line, lines) if isinstance(one, Event)]
     assert isinstance(seen[-1], Settled)
-    assert [one.result for one in seen if isinstance(one, RoundTrained)] == outcome.results
+    assert [one.result for one in seen if isinstance(one, RoundTrained)] == [*outcome.results]
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
         assert str(verify(ledger).head) == outcome.head
     for name in NAMES:
@@ -115,7 +115,7 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
     bare = BareUpdates.of("sharded", monkeypatch)
     hold(grid, scenario, folder)
     kinds = {message.metadata.message_type for message in grid.sent}
-    queries = {f"query.{kind}" for kind in ("key", "letter", "offer", "keep", "settled")}
+    queries = {f"query.{kind}" for kind in ("key", "quotes", "contract", "signed", "settled")}
     assert kinds == queries | {"train"}
     assert len(grid.heard) == len(grid.sent)
     said = Overheard([*grid.sent, *grid.heard])
@@ -259,13 +259,13 @@ def test_an_owner_that_answers_rubbish_is_left_out_and_the_job_goes_on(
     folder = tmp_path / "run"
     scenario = make_scenario(folder, rounds=1)
     grid = grid_of(scenario, folder)
-    grid.nodes[101].app = rubbish("letter", content)
+    grid.nodes[101].app = rubbish("quotes", content)
     outcome = hold(grid, scenario, folder)
-    assert outcome.left_out == {"1": "letter: unusable answers"}
+    assert outcome.left_out == {"1": "quotes: unusable answers"}
     assert set(outcome.payments) == {"0", "2"}
     assert set(deals(folder)) == {"0", "2"}
     lines = (folder / "curator" / EVENTS).read_text().splitlines()
-    assert LeftOut("1", "letter: unusable answers") in [from_line(line) for line in lines]
+    assert LeftOut("1", "quotes: unusable answers") in [from_line(line) for line in lines]
 
 
 def test_owners_that_are_away_are_left_out_and_no_stranger_takes_their_place(
@@ -277,7 +277,7 @@ def test_owners_that_are_away_are_left_out_and_no_stranger_takes_their_place(
     away = grid.nodes.pop(102)
     grid.nodes[103] = Node(away.app, away.config, "mallory")
     outcome = hold(grid, scenario, folder)
-    assert outcome.left_out == {"2": "letter: away"}
+    assert outcome.left_out == {"2": "quotes: away"}
     assert not any(message.metadata.dst_node_id == 103 for message in grid.sent)
     for node in [100, 101]:
         del grid.nodes[node]
@@ -295,7 +295,7 @@ def test_a_node_without_a_name_takes_nobodys_place(tmp_path: Path) -> None:
     grid = grid_of(scenario, folder)
     grid.nodes[101].name = ""
     outcome = hold(grid, scenario, folder)
-    assert outcome.left_out == {"1": "letter: away"}
+    assert outcome.left_out == {"1": "quotes: away"}
     assert not any(message.metadata.dst_node_id == 101 for message in grid.sent)
 
 
@@ -330,7 +330,7 @@ def test_an_owner_that_refuses_is_asked_three_times_and_a_late_one_until_it_is_t
         made = list(messages)
         pushed = list(push(made))
         for name, message in zip(pushed, made, strict=True):
-            if message.metadata.message_type != "query.offer":
+            if message.metadata.message_type != "query.contract":
                 continue
             number = message.metadata.dst_node_id
             asked.append(number)
@@ -341,17 +341,17 @@ def test_an_owner_that_refuses_is_asked_three_times_and_a_late_one_until_it_is_t
         return pushed
 
     grid.push_messages = disturb  # type: ignore[method-assign]
-    outcome = hold_market(grid, scenario, folder, lambda line: None, timeout=0.5, wait=20.0)
+    outcome = hold_market(grid, scenario, folder, lambda line: None, Bounds(0.5, wait=20.0))
     assert asked.count(102) == 3
     assert asked.count(101) == 5
-    assert outcome.left_out == {"2": "offer: no"}
+    assert outcome.left_out == {"2": "contract: no"}
     assert {name: one for name, one in deals(embedded).items() if name != "2"} == deals(folder)
 
 
 def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     grid = grid_of(scenario := make_scenario(folder, rounds=1), folder)
-    hold_market(grid, scenario, folder, lambda line: None, timeout=300.0, wait=0.2)
+    hold_market(grid, scenario, folder, lambda line: None, Bounds(300.0, wait=0.2))
     lives = {one.metadata.message_type: one.metadata.ttl for one in grid.sent}
     assert lives.pop("query.settled") == 60.0
     assert set(lives.values()) == {300.0}
@@ -366,7 +366,7 @@ def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
     def cut_off(messages: Any) -> Any:
         made = list(messages)
         letters.extend(one.metadata.message_type for one in made)
-        if letters.count("query.letter") > len(NAMES):
+        if letters.count("query.quotes") > len(NAMES):
             raise NoisemarketError("cut off")
         return push(made)
 
@@ -399,7 +399,7 @@ def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> N
         return found
 
     grid.push_messages, grid.pull_messages = count, one_by_one  # type: ignore[method-assign]
-    hold_market(grid, scenario, folder, lambda line: None, timeout=30.0, wait=0.2, at_once=2)
+    hold_market(grid, scenario, folder, lambda line: None, Bounds(30.0, wait=0.2, at_once=2))
     assert max(most) == 2
     assert deals(folder) == deals(embedded)
 
@@ -413,7 +413,7 @@ def test_a_wrong_number_at_once_is_refused(value: object, tmp_path: Path) -> Non
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("kind", ["letter", "key", "offer", "keep"])
+@pytest.mark.parametrize("kind", ["quotes", "key", "contract", "signed"])
 def test_an_answer_that_is_lost_or_late_is_asked_for_again(
     embedded: Path, tmp_path: Path, kind: str
 ) -> None:
@@ -433,8 +433,7 @@ def test_an_answer_that_is_lost_or_late_is_asked_for_again(
         return pushed
 
     grid.push_messages = lose  # type: ignore[method-assign]
-    quick = {"timeout": 1.0, "wait": 20.0}
-    outcome = hold_market(grid, scenario, folder, lambda line: None, **quick)
+    outcome = hold_market(grid, scenario, folder, lambda line: None, Bounds(1.0, wait=20.0))
     assert len(late) == 1
     assert outcome.left_out == {}
     assert deals(folder) == deals(embedded)
@@ -449,7 +448,7 @@ def test_a_wrong_signature_is_no_signature(tmp_path: Path) -> None:
 
     def forged(message: Message, number: int) -> Message:
         reply = honest(message, number)
-        if message.metadata.message_type == "query.offer":
+        if message.metadata.message_type == "query.contract":
             good = str(reply.content["config"]["signature"])
             bad = ("1" if good[0] != "1" else "2") + good[1:]
             return Message(
@@ -459,7 +458,7 @@ def test_a_wrong_signature_is_no_signature(tmp_path: Path) -> None:
 
     grid.nodes[100].answer = forged  # type: ignore[method-assign]
     outcome = hold(grid, scenario, folder)
-    assert outcome.left_out == {"0": "offer: unusable answers"}
+    assert outcome.left_out == {"0": "contract: unusable answers"}
     assert set(outcome.payments) == {"1", "2"}
 
 
@@ -476,9 +475,7 @@ def test_an_owner_that_dies_in_training_is_missing_and_not_paid_in_full(tmp_path
         return honest(message, number)
 
     grid.nodes[100].answer = dies  # type: ignore[method-assign]
-    outcome = hold_market(
-        grid, scenario, folder, lambda line: None, timeout=30, grace=0.5, wait=0.2
-    )
+    outcome = hold_market(grid, scenario, folder, lambda line: None, Bounds(30, 0.5, 0.2))
     assert [one.delivered for one in outcome.results] == [(0, 2), (0, 2)]
     assert [one.refused for one in outcome.results] == [((1, "missing"),), ()]
     agreed = deals(folder)["1"][2]

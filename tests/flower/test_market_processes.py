@@ -15,18 +15,17 @@ import numpy as np
 import pytest
 from tests.flower.market_common import NAMES, make_scenario
 
-from noisemarket.flower.deployment import Deployment, NodeSetup
-from noisemarket.flower.guard import marked
-from noisemarket.flower.local import LocalMarket, deal_out
-from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
+from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.single_machine import deal_out, run_on_flower
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
-from noisemarket.market.parties import owner_folder
 from noisemarket.market.summary import summary
+from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.journal import read_journal
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
@@ -63,10 +62,11 @@ def signed(folder: Path) -> dict[str, tuple[float, int, str]]:
 
 def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
     here, folder = tmp_path / "here", tmp_path / "run"
-    expected = MarketOutcome()
-    list(run(make_scenario(here, interactions_per_message=200), here, workers=1, outcome=expected))
+    expected = run_market(
+        make_scenario(here, interactions_per_message=200), here, workers=1
+    ).finish()
     scenario = make_scenario(folder, interactions_per_message=200)
-    setups = deal_out(scenario, scenario.environment(), folder / "owners")
+    setups = deal_out(prepare(scenario), folder / "owners")
     nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
     paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
     settings = {**paths, "timeout": 150.0, "wait": 150.0}
@@ -92,7 +92,7 @@ def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
     assert marked(token) == []
 
     # Everything is new but the folders: SuperLink, SuperNodes, their keys and numbers.
-    market = LocalMarket(scenario, folder)
+    market = run_on_flower(prepare(scenario), folder)
     assert isinstance(list(market)[-1], Settled)
     assert letters(folder) == 2  # no letter was sent again
     assert signed(folder) == signed(here)
@@ -110,7 +110,7 @@ def test_a_market_through_kills_ends_as_in_one_process(tmp_path: Path) -> None:
         np.load(here / "curator" / "model.npz") as embedded,
     ):
         assert np.allclose(model["weights"], embedded["weights"], rtol=0, atol=1e-6)
-    assert all(journal(folder, name) == [0, 1] for name in NAMES)
+    assert all(journal(folder, name) == [1, 2] for name in NAMES)
 
 
 def wait(until: object, seconds: float = 240.0) -> None:

@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from tests.flower.conftest import JOB, NAMES, make_order, small
+from tests.flower.training import deal
 from torch import nn
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.model import first_weights
-from noisemarket.flower.client import owner_app
-from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
-from noisemarket.flower.server import deal
+from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
+from noisemarket.owner.folder import Declined, OwnerFolder
+from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.journal import read_journal
 from noisemarket.training import Order
 from noisemarket.training.local_engine import LocalEngine
@@ -27,7 +28,7 @@ Config = dict[str, Any]
 
 
 def ask(weights: np.ndarray, **config: Any) -> Message:
-    told = {"job": JOB, "round": 0, "sigma": 0.1} | config
+    told = {"job": JOB, "server-round": 1, "sigma": 0.1} | config
     record = ConfigRecord({key: value for key, value in told.items() if value is not None})
     arrays = ArrayRecord({"weights": Array(weights)})
     return Message(RecordDict({"arrays": arrays, "config": record}), 1, "train")
@@ -60,7 +61,7 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
     for number in (0, 1):
         for index, name in enumerate(NAMES):
             sigma = float(order.job.sigma[index])
-            reply = call(owners[name], ask(weights, round=number, sigma=sigma))
+            reply = call(owners[name], ask(weights, **{"server-round": number + 1, "sigma": sigma}))
             assert list(reply.content) == ["arrays"]
             upload = reply.content["arrays"]["weights"].numpy()
             assert upload.dtype == np.float32
@@ -72,17 +73,17 @@ def test_uploads_are_the_embedded_engines_bit_by_bit(
     ("change", "reason"),
     [
         ({"sigma": 0.05}, "sigma is not the contracted one"),
-        ({"sigma": "0.1"}, "sigma is no number"),
+        ({"sigma": "0.1"}, "sigma is not a number"),
         ({"job": "job-2"}, "no contract in this job"),
         ({"job": "../../carla/jobs/job-1"}, "no such job"),
         ({"job": 1}, "names no job"),
-        ({"round": -1}, "names no round"),
-        ({"round": True}, "names no round"),
-        ({"round": None}, "names no round"),
-        ({"round": 2}, "no such round"),
-        ({"round": 99999}, "no such round"),
-        ({"round": None, "server-round": 0}, "names no round"),
-        ({"round": None, "server-round": 3}, "no such round"),
+        ({"server-round": -1}, "names no round"),
+        ({"server-round": 0}, "names no round"),
+        ({"server-round": True}, "names no round"),
+        ({"server-round": None}, "names no round"),
+        ({"server-round": None, "round": 1}, "names no round"),
+        ({"server-round": 3}, "no such round"),
+        ({"server-round": 99999}, "no such round"),
     ],
 )
 def test_what_is_not_in_the_contract_is_refused_and_costs_nothing(
@@ -90,7 +91,7 @@ def test_what_is_not_in_the_contract_is_refused_and_costs_nothing(
 ) -> None:
     reply = call(owners["anna"], ask(start(order), **change))
     assert reply.has_error()
-    assert reply.error.code == REFUSED
+    assert reply.error.code == DECLINED
     assert reason in str(reply.error.reason)
     assert charges(owners["anna"]) == 0
 
@@ -103,7 +104,7 @@ def test_a_model_that_is_not_the_contracted_one_is_refused(
     bad = {"nan": weights * np.nan, "short": weights[1:], "double": weights.astype(np.float64)}
     reply = call(owners["anna"], ask(bad[kind]))
     assert reply.has_error()
-    assert reply.error.code == REFUSED
+    assert reply.error.code == DECLINED
     assert charges(owners["anna"]) == 0
 
 
@@ -127,8 +128,9 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
     first = start(order)
 
-    def upload(weights: np.ndarray, models: Any, number: int = 0) -> np.ndarray:
-        reply = call(config, ask(weights, round=number, sigma=50.0), models)
+    def upload(weights: np.ndarray, models: Any, number: int = 1) -> np.ndarray:
+        task = {"server-round": number, "sigma": 50.0}
+        reply = call(config, ask(weights, **task), models)
         return np.array(reply.content["arrays"]["weights"].numpy())
 
     made = upload(first, small)
@@ -136,7 +138,7 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     assert np.array_equal(upload(first, other), made)  # what went out, not one with its noise
     assert charges(config) == 1
     moved = upload(first + np.float32(1e-3), small)
-    later = upload(first, small, 1)
+    later = upload(first, small, 2)
     again = upload(first, other)
     assert charges(config) == 4
     for one, two in ((made, moved), (made, later), (made, again), (moved, again)):
@@ -150,7 +152,7 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
     order = make_order("secure")
     config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
     with monkeypatch.context() as patched:
-        patched.setattr(OwnerFolder, "charge", lambda *given: 1 / 0)
+        patched.setattr("noisemarket.owner.release.charge", lambda *given: 1 / 0)
         assert call(config, ask(start(order))).has_error()
     kept = np.load(tmp_path / "anna" / "jobs" / JOB / "release.npz")["array.weights"]
     reply = call(config, ask(start(order)))
@@ -187,12 +189,13 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
     order = make_order("secure")
     folder.keep_records(order.job.data.train_images[:20], order.job.data.train_labels[:20])
     settings = {"shards": 4, "clip": 1.0}
-    terms = Terms(
+    terms = OwnerTerms(
         JOB, "anna", 0, 0.1, "sharded", settings, rho_cap=80.0
     )  # a round costs 12.5 + ...
     folder.agree(terms)
     config = {"owner": "anna", "owner-folder": str(tmp_path)}
-    replies = [call(config, ask(start(order), round=number)) for number in range(8)]
+    numbers = [{"server-round": number} for number in range(1, 9)]
+    replies = [call(config, ask(start(order), **number)) for number in numbers]
     errors = [reply.error for reply in replies if reply.has_error()]
     assert 0 < len(errors) < 8
     assert {error.reason for error in errors} == {"the privacy budget is spent"}
@@ -225,12 +228,14 @@ def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:
     folder = OwnerFolder("anna", Path(owners["anna"]["owner-folder"]))
     terms = folder.terms(JOB)
     folder.agree(terms)
-    assert Terms.from_json(terms.to_json()) == terms
+    assert OwnerTerms.from_dict(terms.to_dict()) == terms
     with pytest.raises(BadInput, match="cannot change"):
         folder.agree(replace(terms, sigma=0.0))
-    for wrong in ({"job": "../x"}, {"sigma": -1.0}, {"sigma": float("nan")}, {"noise": "none"}):
+    for wrong in ({"sigma": -1.0}, {"sigma": float("nan")}, {"noise": "none"}):
         with pytest.raises(BadInput):
             replace(terms, **wrong)
+    with pytest.raises(Declined, match="no such job"):
+        folder.agree(replace(terms, job="../x"))
 
 
 def test_a_node_without_an_owner_refuses(order: Order) -> None:

@@ -11,11 +11,11 @@ import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.job import hold_market
-from noisemarket.flower.local import LocalMarket
+from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import check
+from noisemarket.market import prepare, run_market
 from noisemarket.scenario import Scenario, load_scenario
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "flower.md"
@@ -37,7 +37,7 @@ def scenario_of(folder: Path, owners: str) -> Scenario:
 
 def signed(scenario: Scenario, folder: Path, real: Scenario) -> dict[str, tuple[float, int]]:
     grid = grid_of(real, folder)  # the owners have their folders, or get them
-    hold_market(grid, scenario, folder, lambda line: None, timeout=30.0, wait=0.2)
+    hold_market(grid, scenario, folder, lambda line: None, Bounds(30.0, wait=0.2))
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
         return {
             one.contract.owner: (one.contract.sigma, one.contract.payment)
@@ -60,7 +60,7 @@ def test_the_same_contracts_whatever_the_curator_writes_as_costs(tmp_path: Path)
 
 def test_who_plays_the_owners_too_needs_their_costs(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path / "run", PUBLIC)
-    for start in (check, lambda given: LocalMarket(given, tmp_path / "run")):
+    for start in (prepare, lambda given: run_market(given, tmp_path / "run")):
         with pytest.raises(BadInput, match="lacks privacy_cost: add that column"):
             start(scenario)
 

@@ -15,11 +15,11 @@ import torch
 from flwr.app import Context, RecordDict
 from tests.flower.conftest import Node, ProcessGrid
 
-from noisemarket.flower.owner import OwnerFolder
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market.deals import Deal
+from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.terms import Deal
 from noisemarket.privacy.journal import read_journal
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower-own-model"

@@ -20,16 +20,18 @@ from flwr.clientapp import ClientApp
 from tests.flower.market_common import grid_of, make_scenario
 from tests.flower.test_market_processes import rounds, wait
 
-from noisemarket.flower.deployment import SUPERLINK, Deployment
-from noisemarket.flower.guard import marked
-from noisemarket.flower.job import hold_market
-from noisemarket.flower.local import deal_out
+from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment
+from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.single_machine import deal_out
+from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market import prepare
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
-SETTINGS: dict[str, Any] = {"owners": 2, "rounds": 3, "letter": 400}
+SETTINGS: dict[str, Any] = {"owners": 2, "rounds": 3, "interactions_per_message": 400}
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -57,7 +59,7 @@ def undisturbed(folder: Path) -> None:
         if line.startswith("Round 2 of 3"):
             grid.nodes[101].app = failing()
 
-    hold_market(grid, scenario, folder, show, wait=1.0, timeout=5.0)
+    hold_market(grid, scenario, folder, show, Bounds(5.0, wait=1.0))
 
 
 def first_round(folder: Path) -> None:
@@ -69,7 +71,7 @@ def first_round(folder: Path) -> None:
             raise Stopped
 
     with pytest.raises(Stopped):
-        hold_market(grid_of(scenario, folder), scenario, folder, show, wait=1.0, timeout=5.0)
+        hold_market(grid_of(scenario, folder), scenario, folder, show, Bounds(5.0, wait=1.0))
 
 
 def kill(deployment: Deployment, program: str) -> None:
@@ -101,7 +103,7 @@ def test_a_killed_serverapp_and_a_killed_node_leave_the_ledger_right(tmp_path: P
     undisturbed(here)
     first_round(folder)
     scenario = make_scenario(folder, **SETTINGS)
-    setups = deal_out(scenario, scenario.environment(), folder / "owners")
+    setups = deal_out(prepare(scenario), folder / "owners")
     paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
     settings = {**paths, "timeout": 120.0, "wait": 60.0}
     with Deployment(setups, tmp_path / "deployment") as deployment:

@@ -16,9 +16,7 @@ from flwr.clientapp import ClientApp
 from tests.flower.conftest import Node, ProcessGrid
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.agreements import draw_up, parameters, put_on_record, sign
-from noisemarket.flower.mod import contract_mod
-from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.client_mod import contract_mod, parameters
 from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair
@@ -26,7 +24,10 @@ from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market.deals import Deal
+from noisemarket.market.offers import draft_clipped, record_contracts
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import Declined, OwnerFolder
+from noisemarket.owner.terms import Assignment, Deal
 from noisemarket.privacy.journal import read_journal
 
 JOB, CLIP, SIGMA, ROUNDS, PRICE = "job-1", 2.0, 0.5, 3, 1_000_000
@@ -67,7 +68,7 @@ def contract_of(owner: OwnerFolder, curator: KeyPair, **more: Any) -> Contract:
     deal = Deal(owner.name, 0.1, more.pop("sigma", SIGMA), PRICE)
     key = KeyPair.obtain(owner.path).public_hex
     settings = {"clip": CLIP, "parameters": SIZE, "rounds": ROUNDS, "simulated": True} | more
-    return draw_up(JOB, deal, key, curator.public_hex, **settings)
+    return draft_clipped(JOB, deal, key, curator.public_hex, **settings)
 
 
 def prepare(path: Path, **more: Any) -> ProcessGrid:
@@ -77,12 +78,14 @@ def prepare(path: Path, **more: Any) -> ProcessGrid:
     for place, name in enumerate(NAMES):
         owner = OwnerFolder(name, path / name)
         contract = contract_of(owner, curator, **more)
-        accepted.append((contract, sign(owner, contract, SIZE, math.inf, place=place, seed=5)))
+        work = Assignment(place, seed=5)
+        signature = OwnerAgent(owner).accept_without_game(contract, SIZE, math.inf, work)
+        accepted.append((contract, signature))
         config = {"owner": name, "owner-folder": str(owner.path)}
         nodes[100 + place] = Node(app_of(), config, name)
     with open_ledger(path / "ledger.sqlite") as ledger:
         for _ in range(2):  # once is enough
-            put_on_record(ledger, curator, len(NAMES) * PRICE, accepted)
+            record_contracts(ledger, curator, len(NAMES) * PRICE, accepted)
     return ProcessGrid(nodes)
 
 
@@ -290,11 +293,13 @@ def test_what_it_cannot_do_it_says(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"owner": "bob"}, "with anna and its key"),
+        ({"owner": "bob"}, "agreed to other owner"),
         ({"protection": "sharded"}, "clipped"),
         ({"clip": None}, "settings.clip = None: clipped needs it"),
-        ({"rho_per_round": 1.0}, "that a round costs"),
-        ({"rho_cap": 1e9}, "more than its rounds cost"),
+        ({"rho_per_round": 1.0}, "agreed to other rho_per_round$"),
+        ({"rho_cap": 1e9}, "agreed to other rho_cap"),
+        ({"epsilon": 0.1}, "agreed to other epsilon$"),
+        ({"whole_owner": False}, "agreed to other whole_owner$"),
         ({"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"},
          "expired"),
     ],
@@ -304,12 +309,13 @@ def test_an_owner_signs_nothing_that_costs_more_than_it_says(
 ) -> None:
     owner, curator = OwnerFolder("anna", tmp_path / "anna"), KeyPair.obtain(tmp_path / "curator")
     good = contract_of(owner, curator)
-    with pytest.raises(BadInput, match=words):
-        sign(owner, replace(good, **changes), SIZE, math.inf)
-    with pytest.raises(BadInput, match="that a round costs"):
-        sign(owner, good, 10**9, math.inf)
-    with pytest.raises(BadInput, match="that the owner sells"):
-        sign(owner, good, SIZE, good.rho_cap / 2)
+    accept, work = OwnerAgent(owner).accept_without_game, Assignment()
+    with pytest.raises(NoisemarketError, match=words):
+        accept(replace(good, **changes), SIZE, math.inf, work)
+    with pytest.raises(Declined, match="agreed to other rho_per_round"):
+        accept(good, 10**9, math.inf, work)
+    with pytest.raises(Declined, match="agreed to other rho_cap"):
+        accept(good, SIZE, good.rho_cap / 2, work)
     assert not (tmp_path / "anna" / "jobs").exists()  # it has agreed to nothing
 
 
@@ -319,9 +325,9 @@ def test_contracts_go_on_record_with_both_signatures_only(tmp_path: Path) -> Non
     with open_ledger(tmp_path / "ledger.sqlite") as ledger:
         for accepted, words in (([], "at least one"), ([(contract, "")] * 2, "for each owner")):
             with pytest.raises(BadInput, match=words):
-                put_on_record(ledger, curator, PRICE, accepted)
+                record_contracts(ledger, curator, PRICE, accepted)
         with pytest.raises(LedgerConflict, match="signature"):
-            put_on_record(ledger, curator, PRICE, [(contract, "0" * 128)])
+            record_contracts(ledger, curator, PRICE, [(contract, "0" * 128)])
 
 
 def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
@@ -329,7 +335,7 @@ def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
         Path(__file__).resolve().parents[2] / "docs" / "how-to" / "flower-own-app.md"
     ).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    (code,) = [block for block in blocks if "draw_up(" in block]
+    (code,) = [block for block in blocks if "draft_clipped(" in block]
     (tmp_path / "job").mkdir()
     exec(code.replace("/data", str(tmp_path)), {})
     with open_ledger(tmp_path / "job" / "ledger.sqlite", create=False) as ledger:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +11,14 @@ import numpy as np
 import torch
 from tests import tiny_images
 
-from noisemarket.federated.engine import Engine, Job, Score, Weights, at_model
-from noisemarket.federated.model import seeded
+from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
+from noisemarket.federated.model import seeded, tensor
 from noisemarket.federated.protections import Records, Upload
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket, run_market
 from noisemarket.market.events import Event
+from noisemarket.owner.round import OwnerTrainer
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
 
@@ -63,8 +64,8 @@ class HereEngine(Engine):
     def __init__(self, job: Job) -> None:
         self._job, self._model = job, seeded(job.model, job.seed)
         self._first = self._model.weights.numpy().astype(np.float64)
-        data = job.data
-        self._train, self._test = data.ready(data.train_images), data.ready(data.test_images)
+        self._trainer = OwnerTrainer(self._model, job.protection, job.seed)
+        self._train = job.data.ready(job.data.train_images)
 
     @property
     def dimension(self) -> int:
@@ -76,47 +77,44 @@ class HereEngine(Engine):
     def train(
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
-        job, start = self._job, torch.from_numpy(weights.astype(np.float32))
-        uploads: dict[int, Upload | None] = {}
-        for owner in owners:
-            where = job.partition.indices[owner]
-            seed = np.random.SeedSequence(job.seed, spawn_key=(round_number, owner))
-            uploads[owner] = job.protection.upload(
-                self._model,
-                start,
-                Records(_tensor(self._train[where]), _labels(job.data.train_labels[where])),
-                float(job.sigma[owner]),
-                at_model(job.noise_source(), weights).stream(owner, round_number),
-                np.random.default_rng(seed),
+        job, noise = self._job, self._job.noise_source()
+        return {
+            owner: self._trainer.upload(
+                round_number + 1, weights, owner, self._records(owner), float(job.sigma[owner]),
+                noise,
             )
-        return uploads
+            for owner in owners
+        }  # fmt: skip
+
+    def _records(self, owner: int) -> Records:
+        held = self._job.partition.indices[owner]
+        labels = torch.from_numpy(self._job.data.train_labels[held].copy())
+        return Records(tensor(self._train[held]), labels)
 
     def score(self, weights: Weights) -> Score:
-        self._model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
-        labels = _labels(self._job.data.test_labels)
-        right, loss = self._model.score(_tensor(self._test), labels)
-        return Score(100.0 * right / len(labels), loss / len(labels))
+        return score_of(self._model, weights, self._job.data)
 
     def close(self) -> None:
         pass
 
 
-def _tensor(images: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(images).contiguous(memory_format=torch.channels_last)
+def here(market: Scenario | PreparedMarket, folder: Path, **more: Any) -> MarketRun:
+    """``run_market``, trained in this process."""
+    return run_market(market, folder, **{"engine": HereEngine, **_given(more)})
 
 
-def _labels(labels: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(labels.copy())
+def _given(more: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in more.items() if value is not None}
 
 
-def events(made: Scenario, folder: Path, outcome: MarketOutcome | None = None) -> Iterator[Event]:
+def events(made: Scenario, folder: Path) -> MarketRun:
     """The market in this process."""
-    return run(made, folder, engine=HereEngine, outcome=outcome)
+    return here(made, folder)
 
 
 def played(made: Scenario, folder: Path) -> tuple[list[Event], MarketOutcome]:
-    outcome = MarketOutcome()
-    return list(events(made, folder, outcome)), outcome
+    run = events(made, folder)
+    return list(run), run.outcome
 
 
 def job_name(folder: Path) -> str:
@@ -125,11 +123,11 @@ def job_name(folder: Path) -> str:
 
 def state(folder: Path) -> dict[str, Any]:
     """All that a job came to, but for names, keys and times that no two jobs have in common."""
-    card = json.loads((folder / "market.json").read_text())
-    with open_ledger(card["ledger"] or folder, create=False) as ledger:
-        kinds = [entry.kind for entry in ledger.entries(card["job"])]
+    job = json.loads((folder / "market.json").read_text())
+    with open_ledger(job["ledger"] or folder, create=False) as ledger:
+        kinds = [entry.kind for entry in ledger.entries(job["job"])]
         owners = {}
-        for standing in contracts(ledger, card["job"]):
+        for standing in contracts(ledger, job["job"]):
             whole, agreed = account(ledger, standing.contract.id), standing.contract
             terms = (agreed.saving, agreed.sigma, agreed.payment, agreed.rho_cap, agreed.rounds)
             found = (standing.state, standing.kept, standing.paid, whole.rounds, whole.evidence)

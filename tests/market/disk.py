@@ -11,16 +11,13 @@ import json
 import os
 import resource
 import sys
-from functools import partial
 from pathlib import Path
 
 import torch
 from tests.ledger.postgres import NOBODY
-from tests.market.common import HereEngine, words
+from tests.market.common import here, words
 
-from noisemarket.cli import main
-from noisemarket.cli import run as command
-from noisemarket.market import run
+from noisemarket.cli import engines, main
 
 FEW = {
     30_000: ("ledger.sqlite", 8),
@@ -75,7 +72,7 @@ def read_only(images: str, folder: Path) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     kind, images, parent = sys.argv[1:]
-    command.market = partial(run, engine=HereEngine)  # type: ignore[assignment]
+    engines.run_market = here  # type: ignore[assignment]
     with contextlib.redirect_stdout(io.StringIO()):  # imports all there is, while it may
         attempt("whole", [*words(Path(images), noise="secure"), "--out", f"{parent}/run"])
         if kind != "full":

@@ -20,10 +20,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from tests.market.common import HereEngine, played, scenario, words
+from tests.market.common import here, played, scenario, words
 
-from noisemarket.market import folder as folders
-from noisemarket.market import run
+from noisemarket.market import market_folder as folders
 
 
 def begun(folder: Path, key: bytes) -> Path:
@@ -36,10 +35,9 @@ def begun(folder: Path, key: bytes) -> Path:
 
 def command(images: Path, noise: str, place: Path) -> None:
     """``noisemarket run``, on a folder that may be half done."""
-    from noisemarket.cli import main
-    from noisemarket.cli import run as module
+    from noisemarket.cli import engines, main
 
-    module.market = partial(run, engine=HereEngine)  # type: ignore[assignment]
+    engines.run_market = here  # type: ignore[assignment]
     given = [*words(images, noise=noise), "--out", str(place), "--overwrite"]
     if (place / folders.SCENARIO).exists():
         given = ["run", "--no-baselines", "--resume", str(place)]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, state
+from tests.market.common import OWNERS, ROUNDS, HereEngine, events, played, scenario, state
 
 from noisemarket.federated.engine import Job
 from noisemarket.ledger.queries import Account, account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
@@ -148,7 +148,6 @@ def test_all_at_once(images: Path, tmp_path: Path) -> None:
     assert len(outcome.broken) == OWNERS
     assert isinstance(told[-1], Settled)
     assert (told[-1].total, told[-1].broken) == (0, OWNERS)
-    assert outcome.order is not None
     assert model(tmp_path) == outcome.order.start().weights.tobytes()  # nothing moved it
     assert accounts(tmp_path)["1"].state == "broken"
 
@@ -163,13 +162,13 @@ def test_an_accused_owner_stays_accused_after_a_crash(images: Path, tmp_path: Pa
     assert reason == "too much noise over the rounds so far"
     cuts = 0
     while True:
-        stream = run(made, tmp_path / "cut", engine=HereEngine)
+        stream = events(made, tmp_path / "cut")
         try:
             for _ in range(6 + 2 * cuts):  # opened, negotiated, four signed, then rounds
                 next(stream)
         except StopIteration:
             break
-        stream.close()  # type: ignore[attr-defined]
+        stream.close()
         cuts += 1
     assert cuts >= 4
     assert state(tmp_path / "cut") == whole
@@ -192,7 +191,7 @@ def test_where_nothing_bounds_an_update_the_far_ones_are_refused(
 ) -> None:
     """The paper's protection clips nothing, so too much noise cannot be told from learning."""
     made = scenario(images, protection="paper", owners=5, saving_levels=1)
-    told = list(run(made, tmp_path, engine=FarEngine))
+    told = list(run_market(made, tmp_path, engine=FarEngine))
     assert [event.owner for event in told if isinstance(event, Accused)] == ["0"]
     found = accounts(tmp_path)
     assert found["0"].evidence["reason"] == "far longer than usual"
@@ -224,7 +223,6 @@ def watch_of(
             for place, one in enumerate(sigma)
         }
     told: list[Any] = []
-    assert outcome.order is not None
     return (
         UploadInspector(agreed, 1e-3, 30, lambda *finding: told.append(finding)),
         told,
@@ -334,7 +332,6 @@ def test_free_updates_that_are_far_too_long(
 
 def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> None:
     _, outcome = played(scenario(images, rounds=1), tmp_path)
-    assert outcome.order is not None
     job = outcome.order.job
     faults = [
         Fault(0, "nan", first=2, last=2),

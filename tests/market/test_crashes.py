@@ -26,7 +26,7 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
-from noisemarket.market.folder import MarketFolder
+from noisemarket.market.market_folder import MarketFolder
 from noisemarket.privacy.journal import read_journal
 
 KEY = bytes(range(32))

@@ -8,8 +8,7 @@ import re
 import stat
 import subprocess
 import sys
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from tests.market.common import (
     ROUNDS,
     HereEngine,
     events,
+    here,
     job_name,
     played,
     scenario,
@@ -30,18 +30,18 @@ from tests.market.common import (
     write_images,
 )
 
-from noisemarket.cli import main
-from noisemarket.cli import run as command
+from noisemarket.cli import engines, main
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
 from noisemarket.ledger.queries import account, contracts, jobs
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, prepare, run_market
 from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
@@ -52,12 +52,16 @@ from noisemarket.market.events import (
     Signed,
     Verified,
 )
-from noisemarket.market.folder import MarketFolder
-from noisemarket.market.parties import Curator, JobTerms, Owner, keep_secrets, owner_folder
+from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.offers import Curator
 from noisemarket.market.summary import summary
 from noisemarket.negotiation import negotiate
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
+from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
+from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.scenario import Scenario
 
 Done = tuple[Path, list[object], MarketOutcome]
@@ -93,7 +97,6 @@ def test_events_come_in_order(done: Done) -> None:
 
 def test_payments_are_the_contracts(done: Done) -> None:
     folder, told, outcome = done
-    assert outcome.deals is not None
     agreed = {deal.owner: deal for deal in outcome.deals.deals}
     signed = {event.owner: event for event in told if isinstance(event, Signed)}
     assert sum(deal.payment for deal in agreed.values()) == outcome.deals.total > 0
@@ -171,15 +174,15 @@ def test_secrets_are_never_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(Path, "replace", replaced)
     before = os.umask(0)
     try:
-        keep_secrets(tmp_path, {"markup": 0.5})
+        OwnerFolder("a", tmp_path).keep_private({"markup": 0.5})
     finally:
         os.umask(before)
     assert seen == [0o600]
     assert json.loads((tmp_path / "private.json").read_text()) == {"markup": 0.5}
-    keep_secrets(tmp_path, {"markup": 0.7})  # what is there stays
+    OwnerFolder("a", tmp_path).keep_private({"markup": 0.7})  # what is there stays
     assert json.loads((tmp_path / "private.json").read_text()) == {"markup": 0.5}
     with pytest.raises(NoisemarketError, match="cannot be written"):
-        keep_secrets(tmp_path / "nowhere", {"markup": 0.5})
+        OwnerFolder("a", tmp_path / "nowhere").keep_private({"markup": 0.5})
 
 
 @pytest.mark.parametrize("last", [Paid, Settled])
@@ -188,7 +191,7 @@ def test_owners_are_told_before_anybody_else(images: Path, tmp_path: Path, last:
     for event in stream:
         if isinstance(event, last):
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert len(list(tmp_path.glob("owners/*/statement.json"))) == OWNERS
 
 
@@ -260,7 +263,7 @@ def test_worker_processes_come_to_the_same(images: Path, tmp_path: Path) -> None
     (tmp_path / "here").mkdir()
     (tmp_path / "there").mkdir()
     played(made, tmp_path / "here")
-    list(run(made, tmp_path / "there", workers=1))
+    run_market(made, tmp_path / "there", workers=1).finish()
     assert state(tmp_path / "here") == state(tmp_path / "there")
 
 
@@ -272,7 +275,6 @@ def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
     )  # fmt: skip
     told, outcome = played(made, tmp_path / "run")
     assert sum(isinstance(event, Paid) for event in told) == owners
-    assert outcome.deals is not None
     with open_ledger(tmp_path / "run", create=False) as ledger:
         assert verify(ledger).paid == outcome.deals.total
 
@@ -302,8 +304,7 @@ def test_other_protections(images: Path, tmp_path: Path, protection: str) -> Non
 
 def test_without_money_nothing_is_traded(images: Path, tmp_path: Path) -> None:
     told, outcome = played(scenario(images, budget=0), tmp_path)
-    assert outcome.deals is not None
-    assert (outcome.deals.agreed, outcome.deals.refused, outcome.deals.total) == (0, OWNERS, 0)
+    assert (outcome.deals.agreed, outcome.deals.over_budget, outcome.deals.total) == (0, OWNERS, 0)
     with open_ledger(tmp_path, create=False) as ledger:
         assert verify(ledger).paid == 0
         for one in contracts(ledger):
@@ -315,9 +316,8 @@ def test_without_money_nothing_is_traded(images: Path, tmp_path: Path) -> None:
 
 def test_a_budget_pays_whom_it_can(images: Path, tmp_path: Path) -> None:
     told, outcome = played(scenario(images, budget=30), tmp_path)
-    assert outcome.deals is not None
     assert 0 < outcome.deals.agreed < OWNERS
-    assert outcome.deals.agreed + outcome.deals.refused == OWNERS
+    assert outcome.deals.agreed + outcome.deals.over_budget == OWNERS
     assert 0 < sum(outcome.payments.values()) <= 30_000_000
     assert isinstance(told[0], Opened)
     assert told[0].budget == 30_000_000
@@ -339,7 +339,7 @@ def test_no_budget_is_ever_passed_and_none_is_wasted(images: Path) -> None:
         assert deals.total <= budget
         assert deals.agreed >= before
         before = deals.agreed
-        if deals.refused:  # what is left could pay none of those that were left out
+        if deals.over_budget:  # what is left could pay none of those that were left out
             pairs = zip(free.deals, deals.deals, strict=True)
             out = min(a.payment for a, b in pairs if a.payment and not b.payment)
             assert budget - deals.total < out
@@ -357,29 +357,47 @@ def test_who_sells_all_its_noise_has_none() -> None:
 # Who signs what
 
 
-def desk(images: Path, folder: Path) -> tuple[Curator, Owner, JobTerms, tuple[object, ...]]:
+@dataclass(frozen=True)
+class Parties:
     """A curator and an owner, with all that it takes to make their contract."""
-    outcome = MarketOutcome()
-    stream = events(scenario(images, rounds=2), folder / "run", outcome)
-    next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    assert outcome.deals is not None
-    assert outcome.order is not None
+
+    curator: Curator
+    owner: OwnerAgent
+    deal: Deal
+    budget: PrivacyBudget
+    terms: JobTerms
+
+    def draft(self) -> Contract:
+        key = self.owner.public_key
+        return self.curator.draft(self.deal, key, self.budget, self.terms, 20)
+
+    def sign(self, contract: Contract) -> str:
+        """The owner's signature, if that is what it agreed to."""
+        keys = self.owner.public_key, self.curator.public_key
+        mine = contract_of(self.deal, *keys, self.budget, self.terms, 20)
+        return self.owner.sign(contract, [mine])
+
+
+def parties(images: Path, folder: Path) -> Parties:
+    market = prepare(scenario(images, rounds=2))
+    done = negotiate(market.scenario)
+    deals = strike(done.environment, done.agreement.contracts, None)
+    order = market.under(deals)
     MarketFolder(folder).prepare()
-    deal, budget = outcome.deals.deals[0], outcome.order.budgets[0]
-    curator, secrets = Curator(folder / "curator"), {"privacy_cost": 1, "markup": 1}
-    owner = Owner(owner_folder(folder / "owners", "0"), deal, secrets, curator.public_key)
+    protection = order.job.protection
     terms = JobTerms(
-        "job", 2, outcome.order.job.protection, "pro_rata", 0.5, 1e-3,
-        "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
+        "job", 2, protection.name, protection.settings(), "replace_one", 1e-5, True,
+        "pro_rata", 0.5, 1e-3, "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
     )  # fmt: skip
-    return curator, owner, terms, (deal, owner.public_key, budget)
+    path = owner_folder(folder / "owners", "0")
+    owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
+    return Parties(Curator(folder / "curator"), owner, deals.deals[0], order.budgets[0], terms)
 
 
 def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> None:
-    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
-    good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
-    assert good == curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
+    both = parties(images, tmp_path)
+    good = both.draft()
+    assert good == both.draft()
     changes: list[dict[str, Any]] = [
         {"sigma": good.sigma - 0.05},
         {"saving": good.saving + 0.05},
@@ -412,25 +430,23 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
     assert {name for change in changes for name in change} == {*good.to_dict()} - {"version"}
     for change in changes:
         (name,) = change
-        with pytest.raises(NoisemarketError, match=f"owner 0 refuses: it agreed to other {name}"):
-            owner.accept(replace(good, **change), budget, terms, 20)  # type: ignore[arg-type]
-    signature = owner.accept(good, budget, terms, 20)  # type: ignore[arg-type]
-    signed = curator.countersign(good, signature)
-    signed.verify(owner.public_key, curator.public_key)
-    owner.keep(signed)
+        with pytest.raises(Declined, match=f"owner 0 agreed to other {name}$"):
+            both.sign(replace(good, **change))
+    signed = both.curator.countersign(good, both.sign(good))
+    signed.verify(both.owner.public_key, both.curator.public_key)
+    both.owner.keep(signed, both.curator.public_key)
 
 
-def test_nobody_signs_an_offer_that_has_expired(images: Path, tmp_path: Path) -> None:
-    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
-    over = replace(
-        terms, offered_at="2020-01-01T00:00:00+00:00", expires_at="2020-01-02T00:00:00+00:00"
-    )
-    late = curator.offer(deal, key, budget, over, 20)  # type: ignore[arg-type]
-    with pytest.raises(BadInput, match="the offer has expired"):
-        owner.accept(late, budget, over, 20)  # type: ignore[arg-type]
-    signature = KeyPair.load(owner.folder).sign("owner", late)
-    with pytest.raises(BadInput, match="the offer has expired"):
-        curator.countersign(late, signature)
+def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) -> None:
+    both = parties(images, tmp_path)
+    days = {"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
+    both = replace(both, terms=replace(both.terms, **days))
+    late = both.draft()
+    with pytest.raises(Declined, match="the contract has expired"):
+        both.sign(late)
+    signature = both.owner.folder.key.sign("owner", late)
+    with pytest.raises(BadInput, match="has passed: start a new job"):
+        both.curator.countersign(late, signature)
 
 
 def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
@@ -438,11 +454,11 @@ def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
 ) -> None:
     stream = events(scenario(images), tmp_path / "late")
     next(stream)
-    stream.close()  # type: ignore[attr-defined]
-    card = tmp_path / "late" / "market.json"
+    stream.close()
+    manifest = tmp_path / "late" / "market.json"
     days = {"opened_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
-    card.write_text(json.dumps(json.loads(card.read_text()) | days))
-    with pytest.raises(BadInput, match="the offer has expired"):
+    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | days))
+    with pytest.raises(BadInput, match="has passed: start a new job"):
         played(scenario(images), tmp_path / "late")
 
     def append(ledger: Ledger, lines: list[entries.NewEntry]) -> object:
@@ -460,9 +476,9 @@ def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
 
 
 def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
-    curator, owner, terms, (deal, key, budget) = desk(images, tmp_path)
-    good = curator.offer(deal, key, budget, terms, 20)  # type: ignore[arg-type]
-    signature = owner.accept(good, budget, terms, 20)  # type: ignore[arg-type]
+    both = parties(images, tmp_path)
+    curator, owner, good = both.curator, both.owner, both.draft()
+    signature = both.sign(good)
     thief = KeyPair.create(tmp_path / "thief")
     forged = thief.sign("owner", replace(good, owner_key=thief.public_hex))
     dearer = replace(good, payment=good.payment + 1)
@@ -482,9 +498,9 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         SignedContract(other, signature, thief.sign("curator", other)),
         SignedContract(dearer, signature, signed.curator_signature),
     ):
-        with pytest.raises(NoisemarketError, match="no valid signature"):
-            owner.keep(broken)
-    assert not (owner.folder / "contract.json").exists()
+        with pytest.raises(Declined, match="the curator's signature does not hold"):
+            owner.keep(broken, curator.public_key)
+    assert not (owner.folder.path / "contract.json").exists()
 
 
 def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> None:
@@ -492,7 +508,7 @@ def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> N
     for event in stream:
         if isinstance(event, Signed):
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     with open_ledger(tmp_path) as ledger:
         head = ledger.head()
     for change in ({"missed_rounds": "all_rounds"}, {"rounds": ROUNDS + 1}, {"clip": 2.0}):
@@ -516,7 +532,7 @@ def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> 
             break
     code = (
         "import sys\nfrom pathlib import Path\nfrom noisemarket.errors import BadInput\n"
-        "from noisemarket.market.folder import MarketFolder\n"
+        "from noisemarket.market.market_folder import MarketFolder\n"
         "try:\n    MarketFolder(Path(sys.argv[1])).held()\nexcept BadInput as problem:\n"
         "    print(problem)\n"
     )
@@ -524,7 +540,7 @@ def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> 
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert "in use by another run" in said.stdout
-    first.close()  # type: ignore[attr-defined]
+    first.close()
     told, _ = played(scenario(images), tmp_path)  # let go when the first was closed
     assert isinstance(told[-1], Settled)
 
@@ -535,7 +551,7 @@ def stopped(made: Scenario, folder: Path) -> None:
     for event in stream:
         if isinstance(event, RoundTrained):
             break
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
 
 
 def test_a_checkpoint_is_of_one_job(images: Path, tmp_path: Path) -> None:
@@ -569,7 +585,7 @@ def test_a_lost_journal_is_told_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(command, "market", partial(run, engine=HereEngine))
+    monkeypatch.setattr(engines, "run_market", here)
     with pytest.raises(SystemExit) as end:
         main([*words(images, rounds=1), "--out", str(tmp_path / "run")])
     assert not end.value.code
@@ -620,8 +636,7 @@ def test_on_postgresql(images: Path, tmp_path: Path, server: Server) -> None:
 def test_a_curator_may_have_one_key_for_all_its_jobs(images: Path, tmp_path: Path) -> None:
     key = KeyPair.create(tmp_path / "key").public_hex
     for name in ("first", "second"):
-        stream = run(scenario(images), tmp_path / name, engine=HereEngine, curator=tmp_path / "key")
-        list(stream)
+        here(scenario(images), tmp_path / name, curator=tmp_path / "key").finish()
         assert not (tmp_path / name / "curator" / "signing-key.pem").exists()
         with open_ledger(tmp_path / name, create=False) as ledger:
             assert {one.contract.curator_key for one in contracts(ledger)} == {key}
@@ -634,8 +649,8 @@ def test_the_engine_of_these_tests_is_used(images: Path, tmp_path: Path) -> None
         made.append(HereEngine(job))
         return made[-1]
 
-    stream = run(scenario(images), tmp_path, engine=engine)
+    stream = run_market(scenario(images), tmp_path, engine=engine)
     while not made:
         next(stream)
-    stream.close()  # type: ignore[attr-defined]
+    stream.close()
     assert made[0].dimension > 1000

@@ -5,8 +5,8 @@ from flwr.app import ArrayRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from moons_app import task
-from noisemarket.flower.mod import contract_mod
-from noisemarket.flower.owner import OwnerFolder
+from noisemarket.flower.client_mod import contract_mod
+from noisemarket.owner.folder import OwnerFolder
 
 app = ClientApp()
 
@@ -19,7 +19,8 @@ def train(message: Message, context: Context) -> Message:
     """
     model = task.perceptron()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
-    points, labels = (torch.from_numpy(values) for values in OwnerFolder.of(context).records())
+    own = OwnerFolder.of(context.node_config)
+    points, labels = (torch.from_numpy(values) for values in own.records())
     loss = task.train(model, points, labels)
     metrics = MetricRecord({"num-examples": len(labels), "loss": loss})
     reply = RecordDict({"arrays": ArrayRecord(model.state_dict()), "metrics": metrics})

@@ -36,7 +36,8 @@ def up(
 ) -> None:
     """Start a deployment on this machine, run a market on it, and stop it all."""
     from noisemarket.cli.common import Request
-    from noisemarket.cli.run import FLOWER, run
+    from noisemarket.cli.engines import FLOWER
+    from noisemarket.cli.run import run
 
     if owners is None and scenario is None:
         owners = 5
@@ -53,7 +54,7 @@ def app(
     from pathlib import Path
 
     from noisemarket.errors import BadInput
-    from noisemarket.flower.app import write_app
+    from noisemarket.flower.deploy.app_folder import write_app
 
     place = Path(folder)
     if place.exists():

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
+from noisemarket.cli import engines
 from noisemarket.cli.common import (
     SURFACE,
     Request,
@@ -20,13 +20,13 @@ from noisemarket.cli.common import (
     progress,
     stoppable,
 )
+from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.market import MarketOutcome, check
-from noisemarket.market import run as market
+from noisemarket.market import MarketOutcome, PreparedMarket, prepare
 from noisemarket.market.baselines import NO_DP, UNIFORM, baseline
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
-from noisemarket.market.folder import JOB, SCENARIO
+from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.summary import summary
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.report.market_report import draw_market, market_table
@@ -36,13 +36,11 @@ from noisemarket.scenario import Scenario, load_scenario
 FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and longer play."""
 
-EMBEDDED, FLOWER = "embedded", "flower"
-
-Market = Callable[[Callable[[Progress], None]], Iterable[Event]]
-"""Starts a market, told who hears how negotiation goes; gives its events."""
-
 _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
 """All that a run may have left that was killed before its job was opened."""
+
+Given = tuple[int | None, int | None, bool]
+"""Workers, threads, and whether there is TLS."""
 
 _DROPPED = "Stopping: the round under way is dropped, those before it are kept."
 
@@ -59,32 +57,30 @@ def run(
     """Run the command."""
     if workers is not None and workers < 1:
         raise BadInput("--workers", workers, "give at least 1.")
-    if engine not in (None, EMBEDDED, FLOWER):
-        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
+    if engine is not None:
+        engines.ENGINES.find(engine)
     if resume is not None:
         folder, scenario, engine = _reopen(resume, request, full, engine)
+        market = prepare(scenario)
     else:
         engine = engine or EMBEDDED
         if full:
             settings = [*FULL, *(request.settings or [])]
             request = Request(**{**vars(request), "settings": settings})
         scenario = request.scenario()
-        check(scenario)  # before anything is written
+        market = prepare(scenario)  # before anything is written
         if engine == FLOWER:
-            from noisemarket.flower.market import FlowerOwners
+            from noisemarket.flower.remote_owners import RemoteOwners
 
-            FlowerOwners.check(scenario)
+            RemoteOwners.check(scenario)
         folder = request.folder(scenario, f"{scenario.preset}-run")
         folder.note(engine=engine)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
-        outcome, compared = MarketOutcome(), {}
+        compared: dict[str, tuple[RoundResult, ...]] = {}
+        given = workers, request.threads, tls
         try:
-            if engine == FLOWER:
-                at_work = _over_flower(folder, scenario, outcome, stop, bar, tls)
-            else:
-                at_work = _embedded(scenario, folder, outcome, stop, workers, request.threads)
-            _market(scenario, at_work, bar)
+            outcome = _market(engine, market, folder.path, given, stop, bar)
             if baselines:
                 compared = _baselines(folder, scenario, outcome, stop, bar, workers)
         except Interrupted as problem:
@@ -127,51 +123,26 @@ def _reopen(
     return RunFolder.reopen(path, engine=engine), scenario, engine
 
 
-def _embedded(
-    scenario: Scenario,
-    folder: RunFolder,
-    outcome: MarketOutcome,
-    stop: Stop,
-    workers: int | None,
-    threads: int | None,
-) -> Market:
-    def start(watch: Callable[[Progress], None]) -> Iterable[Event]:
-        return market(
-            scenario, folder.path, workers=workers, threads=threads, outcome=outcome, watch=watch,
-            stop=stop,
-        )  # fmt: skip
+def _market(
+    engine: str, market: PreparedMarket, folder: Path, given: Given, stop: Stop, bar: Bar
+) -> MarketOutcome:
+    """Run the market, with a progress bar for each of its steps."""
+    owners = market.scenario.population.owners
+    talk = bar.add_task("negotiating", total=owners)
+    sign = bar.add_task("signing", total=owners, visible=False)
+    rounds = bar.add_task("training", total=market.scenario.training.rounds, visible=False)
 
-    return start
-
-
-def _over_flower(
-    folder: RunFolder, scenario: Scenario, outcome: MarketOutcome, stop: Stop, bar: Bar, tls: bool
-) -> Market:
-    from noisemarket.flower.local import LocalMarket
+    def watch(seen: Progress) -> None:
+        bar.update(talk, completed=seen.done, total=seen.total)
 
     def show(line: str) -> None:
         if not bar.disable:
             bar.console.print(line, style="dim", soft_wrap=True, markup=False)
 
-    def start(watch: Callable[[Progress], None]) -> Iterable[Event]:
-        return LocalMarket(
-            scenario, folder.path, outcome, secure=tls, watch=watch, stop=stop, show=show
-        )
-
-    return start
-
-
-def _market(scenario: Scenario, start: Market, bar: Bar) -> None:
-    owners = scenario.population.owners
-    talk = bar.add_task("negotiating", total=owners)
-    sign = bar.add_task("signing", total=owners, visible=False)
-    rounds = bar.add_task("training", total=scenario.training.rounds, visible=False)
-
-    def watch(seen: Progress) -> None:
-        bar.update(talk, completed=seen.done, total=seen.total)
-
-    for event in start(watch):
+    run = start(engine, market, folder, RunSettings(watch, show, stop, *given))
+    for event in run:
         _show(event, bar, sign, rounds)
+    return run.outcome
 
 
 def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
@@ -202,7 +173,6 @@ def _baselines(
     bar: Bar,
     workers: int | None,
 ) -> dict[str, tuple[RoundResult, ...]]:
-    assert outcome.order is not None
     out = {}
     for name, words in ((UNIFORM, "for comparison, uniform DP"), (NO_DP, "and no DP")):
         line = bar.add_task(words, total=scenario.training.rounds)
@@ -210,9 +180,9 @@ def _baselines(
         def watch(result: RoundResult, name: str = words, line: TaskID = line) -> None:
             _round(name, result, scenario.training.rounds, bar, line)
 
-        place = folder.path / "baselines"
+        path = folder.path / "baselines"
         done = baseline(
-            name, scenario, outcome.order, place, workers=workers, watch=watch, stop=stop
+            name, scenario, outcome.order, path, workers=workers, watch=watch, stop=stop
         )  # fmt: skip
         if not done.complete:
             raise Interrupted("the market is settled; stopped while training to compare.")

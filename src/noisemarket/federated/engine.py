@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from noisemarket import __version__
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.model import ModelMaker
+from noisemarket.federated.model import FlatModel, ModelMaker, tensor
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
 from noisemarket.files import digest
@@ -27,6 +27,9 @@ from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SecureNoise, Simu
 
 Weights = NDArray[np.float64]
 Noise = Literal["secure", "simulated"]
+
+TEST_BATCH = 1000
+"""Test images that a model sees at a time: the same in every engine, for the same bits."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +97,7 @@ def _pickled(value: object) -> bytes:
     return memory.getvalue()
 
 
-def at_model(noise: NoiseSource, weights: Weights) -> NoiseSource:
+def at_model(noise: NoiseSource, weights: NDArray[Any]) -> NoiseSource:
     """The noise for releases that start from this global model, and from no other."""
     return noise.bound(hashlib.sha256(np.ascontiguousarray(weights).tobytes()).digest())
 
@@ -108,6 +111,22 @@ class Score:
 
     accuracy: float
     loss: float
+
+
+def score_of(model: FlatModel, weights: Weights, data: Dataset) -> Score:
+    """Test a model on the test images, in this process."""
+    import torch
+
+    with np.errstate(over="ignore"):  # a model that has diverged
+        model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
+    images, labels = len(data.test_labels), torch.from_numpy(data.test_labels.copy())
+    right, loss = 0, 0.0
+    for first in range(0, images, TEST_BATCH):
+        part = slice(first, first + TEST_BATCH)
+        ready = tensor(data.ready(data.test_images[part]))
+        found, lost = model.score(ready, labels[part])
+        right, loss = right + found, loss + lost
+    return Score(100.0 * right / images, loss / images)
 
 
 class Engine(ABC):

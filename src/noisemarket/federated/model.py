@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Mapping
+from functools import partial
+from inspect import signature
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,6 +72,25 @@ class CNN(nn.Module):
 
     def _even(self, seen: torch.Tensor) -> torch.Tensor:
         return functional.layer_norm(seen, seen.shape[1:]) if self.normalise else seen
+
+
+def cnn_of(settings: Mapping[str, Any]) -> CNN:
+    """The CNN of settings that may have come as JSON, such as ``cnn_settings`` gives."""
+    pair = {"channels": tuple(map(int, settings["channels"]))} if "channels" in settings else {}
+    return CNN(**{**settings, **pair})
+
+
+def cnn_settings(maker: ModelMaker) -> dict[str, Any]:
+    """All settings of the CNN that ``maker`` makes, as plain values for JSON.
+
+    Raises:
+        BadInput: it makes another model.
+    """
+    if not isinstance(maker, partial) or maker.func is not CNN:
+        remedy = "is not the scenario's CNN: give settings that your own app builds it from."
+        raise BadInput("model", type(maker).__name__, remedy)
+    given = signature(CNN).bind(*maker.args, **maker.keywords).arguments
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in given.items()}
 
 
 class FlatModel:

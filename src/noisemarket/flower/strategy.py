@@ -1,6 +1,6 @@
 """Flower's strategy for owners under contract, for an app and a model of one's own.
 
-Owners train under ``mod.contract_mod``; their contracts are on the ledger (see ``agreements``).
+Owners train under ``client_mod.contract_mod``; contracts are on the ledger (``market.offers``).
 Here, in the ServerApp, their uploads are screened and checked for the contracted noise, the good
 ones averaged, every round recorded, and at the end each contract is verified and paid or broken.
 """
@@ -30,7 +30,7 @@ from noisemarket.flower.api import (
     MetricRecord,
     RecordDict,
 )
-from noisemarket.flower.nodes import Nodes
+from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signed_ids
 from noisemarket.ledger.settlement import Settlement, Verdict, settle
@@ -58,7 +58,7 @@ class ContractedFedAvg(Strategy):
     alike, or by ``shares``: what they say about themselves counts for nothing. ``rate`` multiplies
     the mean update. ``folder`` keeps a checkpoint after each round: started again on it, a job goes
     on where it stopped. ``wait`` is how long to wait for owners: before the first round for all,
-    later for one. ``insecure`` believes nodes without a name (see ``nodes``).
+    later for one. ``insecure`` believes nodes without a name (see ``line``).
 
     Owners evaluate nothing, because nothing would account for their answers: test the global model
     with Flower's ``evaluate_fn``.
@@ -79,7 +79,7 @@ class ContractedFedAvg(Strategy):
         signed = set(signed_ids(ledger, job))
         found = [contract for contract in documents(ledger, job) if contract.id in signed]
         self.contracts: dict[int, Contract] = dict(enumerate(found))
-        """The job's contracts, by the owners' places."""
+        """The job's contracts, by the owners' indices."""
         self.rounds = _rounds(job, found)
         self.settlement: Settlement | None = None
         """What was paid, once the job is over."""
@@ -133,16 +133,16 @@ class ContractedFedAvg(Strategy):
         at.asked = {}
         if server_round <= at.state.round_number:
             return []
-        for place in self._present(at, server_round):
-            contract = self.contracts[place]
+        for index in self._present(at, server_round):
+            contract = self.contracts[index]
             number = at.line.known[contract.owner]
-            told = ConfigRecord(dict(config))
-            told["server-round"], told["job"] = server_round, self._job
-            told["sigma"] = contract.sigma
-            content = RecordDict({self._arrays: arrays, "config": told})
-            wait, group = at.line.timeout, str(server_round)
+            record = ConfigRecord(dict(config))
+            record["server-round"], record["job"] = server_round, self._job
+            record["sigma"] = contract.sigma
+            content = RecordDict({self._arrays: arrays, "config": record})
+            wait, group = at.line.bounds.timeout, str(server_round)
             messages.append(Message(content, number, "train", ttl=wait, group_id=group))
-            at.asked[number] = place
+            at.asked[number] = index
         return messages
 
     def aggregate_train(
@@ -155,14 +155,14 @@ class ContractedFedAvg(Strategy):
             return model.arrays(weights), None
         uploads: dict[int, Upload | None] = dict.fromkeys(at.asked.values())
         for reply in replies:
-            place = at.asked.get(reply.metadata.src_node_id)
-            if place is not None and uploads[place] is None:
-                uploads[place] = model.update(reply, self._arrays, weights)
+            index = at.asked.get(reply.metadata.src_node_id)
+            if index is not None and uploads[index] is None:
+                uploads[index] = model.update(reply, self._arrays, weights)
         good, screened = screen(uploads, weights.size)
-        refused = dict(screened) | at.watch.inspect(
+        refused = dict(screened) | at.inspector.inspect(
             server_round - 1, weights, {p: self._exact(p, good[p], at) for p in good}
         )
-        good = {place: upload for place, upload in good.items() if place not in refused}
+        good = {index: upload for index, upload in good.items() if index not in refused}
         moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))
         weights = model.weights(moved)
         done = RoundResult(
@@ -170,7 +170,7 @@ class ContractedFedAvg(Strategy):
             tuple(sorted(good)),
         )  # fmt: skip
         results = [*at.state.results, done]
-        at.state = State(server_round, weights, weights, results, self._job, at.watch.state())
+        at.state = State(server_round, weights, weights, results, self._job, at.inspector.state())
         self._checkpoint.save(at.state)
         self._record(done)
         return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
@@ -206,58 +206,61 @@ class ContractedFedAvg(Strategy):
         for done in state.results:
             self._record(done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
-        watch = UploadInspector(self.contracts, alarm, self.rounds, self._accuse, state.inspector)
-        line = Nodes(grid, self._names, self._job, timeout=timeout, insecure=self._insecure)
-        return _Running(model, state, watch, line)
+        inspector = UploadInspector(
+            self.contracts, alarm, self.rounds, self._accuse, state.inspector
+        )
+        bounds = Bounds(timeout, insecure=self._insecure)
+        line = Line(grid, self._names, self._job, bounds)
+        return _Running(model, state, inspector, line)
 
     def _present(self, at: _Running, number: int) -> list[int]:
         """Who may take part and is there."""
-        may = set(at.watch.present(number - 1))
+        may = set(at.inspector.present(number - 1))
         if not may:
             return []
         least = 1 if at.line.known else None
-        here = [place for place in at.line.meet(self._wait, at_least=least) if place in may]
+        here = [index for index in at.line.meet(self._wait, at_least=least) if index in may]
         if not here:
             raise NoisemarketError(f"No owner is here for round {number}: run again later.")
         return here
 
-    def _exact(self, place: int, upload: Upload, at: _Running) -> Upload:
-        """An upload as the watch is to see it. One without noise may be as long as the clip to the
-        last bit, and must not be blamed for how the model's own numbers are rounded."""
-        if self.contracts[place].sigma > 0.0:
+    def _exact(self, index: int, upload: Upload, at: _Running) -> Upload:
+        """An upload as the inspector is to see it. One without noise may be as long as the clip to
+        the last bit, and must not be blamed for how the model's own numbers are rounded."""
+        if self.contracts[index].sigma > 0.0:
             return upload
         length = float(np.linalg.norm(upload.astype(np.float64)))
         rounding = at.model.rounding(at.state.weights + upload)
         return upload * np.float32(max(0.0, 1.0 - rounding / length)) if length else upload
 
-    def _accuse(self, place: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
-        _log(f"Owner {self._names[place]}, round {number}: {reason}; refused.")
+    def _accuse(self, index: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
+        _log(f"Owner {self._names[index]}, round {number}: {reason}; refused.")
 
     def _record(self, done: RoundResult) -> None:
         """Put a round on the ledger. Who was asked for it has paid for it."""
-        costs = {place: self.contracts[place].rho_per_round for place in done.asked}
+        costs = {index: self.contracts[index].rho_per_round for index in done.asked}
         lines = entries_of_round(self.contracts, done.number, done.delivered, done.refused, costs)
         self._ledger.append(lines)
 
     def _verdicts(self, at: _Running) -> list[Verdict]:
         """What is found about each contract, from all its rounds."""
         rounds = ((done.delivered, done.refused) for done in at.state.results)
-        return verdicts(self.contracts, rounds, at.watch)
+        return verdicts(self.contracts, rounds, at.inspector)
 
 
 @dataclass
 class _Running:
-    """A job while it runs. ``asked`` are the places of the nodes that were asked in this round."""
+    """A job while it runs. ``asked`` are the owners, by node, that were asked in this round."""
 
     model: _Model
     state: State
-    watch: UploadInspector
-    line: Nodes
+    inspector: UploadInspector
+    line: Line
     asked: dict[int, int] = field(default_factory=dict)
 
 
 class _Model:
-    """A model as one vector of its floating-point numbers. What is no float stays as it was."""
+    """A model as one vector of its floating-point numbers. What is not a float stays as it was."""
 
     def __init__(self, arrays: ArrayRecord) -> None:
         self._first = {name: array.numpy() for name, array in arrays.items()}
@@ -330,12 +333,12 @@ def _shares(shares: Mapping[str, float] | None, names: Sequence[str]) -> NDArray
     if shares is None:
         return np.ones(len(names))
     try:
-        made = np.array([float(shares[name]) for name in names])
+        given = np.array([float(shares[name]) for name in names])
     except KeyError as missing:
         raise BadInput("shares", missing.args[0], "give every owner's share.") from None
-    if not (np.isfinite(made).all() and (made >= 0.0).all() and made.sum() > 0.0):
-        raise BadInput("shares", list(made), "give numbers that are not negative, nor all zero.")
-    return made
+    if not (np.isfinite(given).all() and (given >= 0.0).all() and given.sum() > 0.0):
+        raise BadInput("shares", list(given), "give numbers that are not negative, nor all zero.")
+    return given
 
 
 def _log(line: str) -> None:

@@ -1,18 +1,19 @@
 """The market's messages: what is in each, written by one side and read with care by the other.
 
-    query.key      nothing                        the owner's public key
-    query.letter   invitation, a sheet            a reply
-    query.offer    a contract, a plan             the owner's signature
-    query.keep     a contract, both signatures    that it is kept
-    query.settled  paid, ledger head, a seal      that it is kept
-
-``train`` is in ``engine`` and ``client``.
+query.hello     nothing                        the owner's name
+query.key       nothing                        the owner's public key
+query.quotes    an invitation, quotes          offers
+query.contract  a contract, an assignment      the owner's signature
+query.signed    a contract, both signatures    that it is kept
+train           job, round, sigma, the model   an update
+query.settled   paid, ledger head, a seal      that it is kept
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -20,16 +21,18 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
-from noisemarket.flower.owner import Refused
-from noisemarket.flower.played import Invitation
 from noisemarket.learning.messages import OfferBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.owner.folder import Declined
+from noisemarket.owner.record import Invitation
+from noisemarket.owner.terms import Assignment
 
-KEY, LETTER, OFFER = "query.key", "query.letter", "query.offer"
-KEEP, SETTLED = "query.keep", "query.settled"
+HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
+SIGNED, TRAIN, SETTLED = "query.signed", "train", "query.settled"
+WEIGHTS = "weights"
 
-_LARGEST = 10_000_000  # numbers in a letter
+_LARGEST = 10_000_000  # numbers in a message of the game
 
 
 def config_of(message: Message | None) -> Mapping[str, Any]:
@@ -43,76 +46,76 @@ def with_config(**values: Any) -> RecordDict:
     return RecordDict({"config": ConfigRecord(values)})
 
 
-def letter(invitation: Invitation, sheet: QuoteBatch) -> RecordDict:
-    """A sheet, and the game that it belongs to."""
+def quotes(invitation: Invitation, batch: QuoteBatch) -> RecordDict:
+    """A curator's quotes, and the game that they belong to."""
     return RecordDict(
         {
-            "config": ConfigRecord({"invitation": invitation.to_json(), "first": sheet.first}),
-            "arrays": _moves(quotes=sheet.quotes, signs=sheet.signs),
+            "config": ConfigRecord({"invitation": invitation.to_json(), "first": batch.first}),
+            "arrays": _moves(quotes=batch.quotes, signs=batch.signs),
         }
     )
 
 
-def read_letter(message: Message) -> tuple[Invitation, QuoteBatch]:
-    """What a curator's letter says."""
+def read_quotes(message: Message) -> tuple[Invitation, QuoteBatch]:
+    """A curator's quotes, and the game that they belong to."""
     config = config_of(message)
-    quotes, signs = _read(message, "quotes", 2), _read(message, "signs", 2)
+    drawn, signs = _read(message, "quotes", 2), _read(message, "signs", 2)
     invitation, first = config.get("invitation"), config.get("first")
     if not isinstance(invitation, str) or type(first) is not int or first < 0:
-        raise Refused("the letter cannot be read")
-    if quotes is None or signs is None or quotes.shape != signs.shape or not len(quotes):
-        raise Refused("the letter cannot be read")
-    return Invitation.from_json(invitation), QuoteBatch(first, quotes, signs.astype(bool))
+        raise Declined("the quotes cannot be read")
+    if drawn is None or signs is None or drawn.shape != signs.shape or not len(drawn):
+        raise Declined("the quotes cannot be read")
+    return Invitation.from_json(invitation), QuoteBatch(first, drawn, signs.astype(bool))
 
 
-def reply(made: OfferBatch) -> RecordDict:
-    """An owner's reply."""
+def offers(batch: OfferBatch) -> RecordDict:
+    """An owner's offers."""
     return RecordDict(
         {
-            "config": ConfigRecord({"first": made.first}),
-            "arrays": _moves(offers=made.offers, signed=made.signed),
+            "config": ConfigRecord({"first": batch.first}),
+            "arrays": _moves(offers=batch.offers, signed=batch.signed),
         }
     )
 
 
-def read_reply(message: Message | None) -> OfferBatch | None:
-    """What an owner's reply says; None if it cannot be read."""
+def read_offers(message: Message | None) -> OfferBatch | None:
+    """An owner's offers; None if they cannot be read."""
     if message is None:
         return None
     first = config_of(message).get("first")
-    offers, signed = _read(message, "offers", 1), _read(message, "signed", 1)
-    if type(first) is not int or offers is None or signed is None or offers.shape != signed.shape:
+    made, both = _read(message, "offers", 1), _read(message, "signed", 1)
+    if type(first) is not int or made is None or both is None or made.shape != both.shape:
         return None
-    return OfferBatch(first, offers, signed.astype(bool))
+    return OfferBatch(first, made, both.astype(bool))
 
 
-def offer(contract: Contract, plan: Mapping[str, Any]) -> RecordDict:
-    """A contract, and what the owner needs to do its work."""
-    return with_config(contract=contract.bytes(), plan=json.dumps(plan, sort_keys=True))
+def contract(draft: Contract, assignment: Assignment) -> RecordDict:
+    """A contract to be signed, and what the owner needs to do its work."""
+    plan = json.dumps(asdict(assignment), sort_keys=True)
+    return with_config(contract=draft.bytes(), plan=plan)
 
 
-def read_offer(message: Message) -> tuple[Contract, dict[str, Any]]:
-    """What is offered."""
+def read_contract(message: Message) -> tuple[Contract, Assignment]:
+    """A contract to be signed, and what the owner needs to do its work."""
     plan = config_of(message).get("plan")
     try:
-        read = json.loads(plan) if isinstance(plan, str) else None
-    except ValueError:
-        read = None
-    if not isinstance(read, dict) or not (
-        type(read.get("index")) is int
-        and type(read.get("seed")) is int
-        and isinstance(read.get("model"), dict)
-        and set(read) == {"index", "seed", "model"}
-        and min(read["index"], read["seed"]) >= 0
+        assignment = Assignment(**json.loads(plan)) if isinstance(plan, str) else None
+    except (ValueError, TypeError):
+        assignment = None
+    if assignment is None or not (
+        type(assignment.index) is int
+        and type(assignment.seed) is int
+        and isinstance(assignment.model, dict)
+        and min(assignment.index, assignment.seed) >= 0
     ):
-        raise Refused("the offer cannot be read")
-    return _contract(message), read
+        raise Declined("the contract's plan cannot be read")
+    return _contract(message), assignment
 
 
-def signed(made: SignedContract) -> RecordDict:
+def signed(both: SignedContract) -> RecordDict:
     """A contract with both signatures."""
     return with_config(
-        contract=made.contract.bytes(), owner=made.owner_signature, curator=made.curator_signature
+        contract=both.contract.bytes(), owner=both.owner_signature, curator=both.curator_signature
     )
 
 
@@ -121,7 +124,7 @@ def read_signed(message: Message) -> SignedContract:
     config = config_of(message)
     owner, curator = config.get("owner"), config.get("curator")
     if not isinstance(owner, str) or not isinstance(curator, str):
-        raise Refused("the signatures cannot be read")
+        raise Declined("the signatures cannot be read")
     return SignedContract(_contract(message), owner, curator)
 
 
@@ -135,9 +138,9 @@ def read_settled(message: Message) -> tuple[str, int | None, str, str]:
     said = config_of(message)
     job, paid, head, seal = (said.get(name) for name in ("job", "paid", "head", "seal"))
     if not (isinstance(job, str) and isinstance(head, str) and isinstance(seal, str)):
-        raise Refused("the message cannot be read")
+        raise Declined("the message cannot be read")
     if type(paid) is not int or len(head) > 100:
-        raise Refused("the message cannot be read")
+        raise Declined("the message cannot be read")
     return job, None if paid < 0 else paid, head, seal
 
 
@@ -150,11 +153,11 @@ def text_of(message: Message | None, name: str) -> str | None:
 def _contract(message: Message) -> Contract:
     document = config_of(message).get("contract")
     if not isinstance(document, bytes):
-        raise Refused("the contract cannot be read")
+        raise Declined("the contract cannot be read")
     try:
         return Contract.from_bytes(document)
     except BadInput:
-        raise Refused("the contract cannot be read") from None
+        raise Declined("the contract cannot be read") from None
 
 
 def _moves(**arrays: NDArray[Any]) -> ArrayRecord:

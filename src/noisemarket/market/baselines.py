@@ -24,7 +24,7 @@ UNIFORM, NO_DP = "uniform_dp", "no_dp"
 def baseline(
     name: str,
     scenario: Scenario,
-    made: Order,
+    order: Order,
     folder: Path,
     *,
     workers: int | None = None,
@@ -37,16 +37,18 @@ def baseline(
     baseline that was stopped goes on where it was.
     """
     sigma = scenario.game.sigma_max if name == UNIFORM else 0.0
-    job = replace(made.job, sigma=np.full(len(made.job), sigma), noise="simulated", noise_key=None)
+    job = replace(
+        order.job, sigma=np.full(len(order.job), sigma), noise="simulated", noise_key=None
+    )
     budgets = tuple(
         replace(budget, sigma=sigma, simulated=True, rho_cap=float("inf"))
-        for budget in made.budgets
+        for budget in order.budgets
     )
-    plan = made.plan
+    plan = order.plan
     if scenario.training.server_rate == "auto":
         plan = replace(plan, rate=server_rate(job.sigma, plan.shares))
-    named = f"{name} {made.fingerprint}"
-    ordered = replace(made, job=job, plan=plan, budgets=budgets, fingerprint=named)
+    named = f"{name} {order.fingerprint}"
+    ordered = replace(order, job=job, plan=plan, budgets=budgets, fingerprint=named)
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = Checkpoint(folder / f"{name}.npz", ordered.fingerprint)
     with JournalledAccountant(folder / f"{name}.journal", budgets) as accountant:

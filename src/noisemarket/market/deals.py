@@ -9,26 +9,17 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.money import to_micro
 from noisemarket.mechanisms.mechanism import Contracts
-
-
-@dataclass(frozen=True)
-class Deal:
-    """One owner's terms. Without a trade it keeps all its noise and is paid nothing."""
-
-    owner: str
-    saving: float
-    sigma: float
-    payment: int
+from noisemarket.owner.terms import Deal
 
 
 @dataclass(frozen=True)
 class Deals:
-    """All owners' terms, in the owners' order. ``agreed`` counts what was traded, ``refused`` what
-    the budget could not pay."""
+    """All owners' deals, in the owners' order. ``agreed`` counts those with a trade that the budget
+    pays, ``over_budget`` those that it cannot pay."""
 
     deals: tuple[Deal, ...]
     agreed: int
-    refused: int
+    over_budget: int
 
     @property
     def total(self) -> int:
@@ -49,15 +40,15 @@ def strike(environment: Environment, contracts: Contracts, budget: int | None) -
     if budget is not None:
         worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
         left = budget
-        for place in np.argsort(-worth, kind="stable"):
-            if cost[place] <= left:
-                left -= cost[place]
+        for index in np.argsort(-worth, kind="stable"):
+            if cost[index] <= left:
+                left -= cost[index]
             else:
-                taken[place] = False
+                taken[index] = False
     deals = []
-    for place, name in enumerate(environment.population.names):
-        level = int(contracts.saving[place]) if taken[place] else 0
-        payment = int(cost[place]) if taken[place] else 0
+    for index, name in enumerate(environment.population.names):
+        level = int(contracts.saving[index]) if taken[index] else 0
+        payment = int(cost[index]) if taken[index] else 0
         saving = float(levels.savings[level])
         deals.append(Deal(str(name), saving, levels.sigma_left(level), payment))
     traded = contracts.saving > 0

@@ -43,7 +43,7 @@ def from_line(line: str) -> Event | dict[str, Any]:
             values["result"] = read_result(values["result"])
         return kind(**values)
     except (ValueError, TypeError, KeyError):
-        raise BadInput("event", line[:60], "is no event of a market.") from None
+        raise BadInput("event", line[:60], "is not an event of a market.") from None
 
 
 class Tail:

@@ -27,11 +27,11 @@ class Opened(Event):
 
 @dataclass(frozen=True)
 class Negotiated(Event):
-    """Every pair has played. ``agreed`` trades were reached, ``refused`` of them for the budget."""
+    """Every pair has played. ``agreed`` deals are within the budget, ``over_budget`` are not."""
 
     owners: int
     agreed: int
-    refused: int
+    over_budget: int
     total: int
     seconds: float
 
@@ -51,7 +51,7 @@ class Signed(Event):
 
 @dataclass(frozen=True)
 class LeftOut(Event):
-    """An owner was away, refused or answered rubbish before it had signed: it takes no part."""
+    """An owner was away, declined or gave unusable answers before it signed: it takes no part."""
 
     owner: str
     reason: str

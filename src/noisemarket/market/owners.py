@@ -1,14 +1,14 @@
-"""Where the owners are: in this process, or on machines of their own.
+"""Where the owners are: on this machine, or on machines of their own.
 
-An owner that cannot be reached, refuses or answers rubbish before it has signed is left out: the
-job goes on without it. In one process that does not happen.
+An owner that cannot be reached, declines or gives unusable answers before it has signed is left
+out: the job goes on without it. On one machine that does not happen.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from noisemarket.federated.engine import Engine, Job
@@ -16,27 +16,23 @@ from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.market.deals import Deals
-from noisemarket.market.folder import JOURNAL, JobManifest, MarketFolder
-from noisemarket.market.parties import JobTerms, Owner, owner_folder, terms_of
+from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
+from noisemarket.market.offers import job_terms
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import OwnerFolder, owner_folder
+from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order
 
 EngineMaker = Callable[[Job], Engine]
-
-
-@dataclass(frozen=True)
-class Offer:
-    """A contract for the owner at this place."""
-
-    place: int
-    contract: Contract
+"""Makes what trains a job: for example a subclass of ``Engine``."""
 
 
 class Owners(ABC):
-    """The owners of a job, as the market deals with them. Places are those of the population."""
+    """The owners of a job, as the market deals with them, by their index in the population."""
 
     @property
     @abstractmethod
@@ -51,7 +47,7 @@ class Owners(ABC):
     @abstractmethod
     def negotiate(
         self,
-        card: JobManifest,
+        manifest: JobManifest,
         curator_key: str,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
@@ -59,23 +55,23 @@ class Owners(ABC):
         """Play the game with all owners."""
 
     @abstractmethod
-    def ready(self, made: Order) -> Order:
+    def with_noise(self, order: Order) -> Order:
         """An order with what the owners' side has to add: where noise comes from."""
 
     @abstractmethod
     def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
-        """The owners' public keys."""
+        """The owners' public keys, by name."""
 
     @abstractmethod
-    def accept(self, offers: Sequence[Offer], made: Order) -> dict[int, str]:
-        """The signatures of those who accept, by place."""
+    def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
+        """The signatures of those who accept."""
 
     @abstractmethod
     def keep(self, signed: Mapping[int, SignedContract]) -> None:
         """Give the owners their contracts with both signatures."""
 
     @abstractmethod
-    def engine(self, made: Order) -> Engine:
+    def engine(self, order: Order) -> Engine:
         """What trains the owners."""
 
     def present(self, owners: Sequence[int]) -> Sequence[int]:
@@ -90,7 +86,7 @@ class Owners(ABC):
 
 
 class LocalOwners(Owners):
-    """Owners that this process plays, each with a folder of its own."""
+    """Owners that this process acts for, each with a folder of its own."""
 
     def __init__(
         self,
@@ -101,7 +97,8 @@ class LocalOwners(Owners):
     ) -> None:
         self._scenario, self._folder = scenario, folder
         self._engine, self._threads = engine, threads
-        self._owners: list[Owner] = []
+        self._agents: list[OwnerAgent] = []
+        self._deals: tuple[Deal, ...] = ()
         self._terms: JobTerms | None = None
         self._curator_key = ""
 
@@ -111,50 +108,55 @@ class LocalOwners(Owners):
 
     def negotiate(
         self,
-        card: JobManifest,
+        manifest: JobManifest,
         curator_key: str,
         watch: Callable[[Progress], None],
         stop: Callable[[], bool],
     ) -> Negotiation:
-        self._terms, self._curator_key = terms_of(self._scenario, card), curator_key
+        self._terms, self._curator_key = job_terms(self._scenario, manifest), curator_key
         return negotiate(self._scenario, threads=self._threads, watch=watch, stop=stop)
 
-    def ready(self, made: Order) -> Order:
-        if made.job.noise != "secure":
-            return made
-        return replace(made, job=replace(made.job, noise_key=self._folder.noise_key()))
+    def with_noise(self, order: Order) -> Order:
+        if order.job.noise != "secure":
+            return order
+        return replace(order, job=replace(order.job, noise_key=self._folder.noise_key()))
 
     def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
-        self._owners = [
-            Owner(
-                owner_folder(self._folder.owners, deal.owner),
-                deal,
-                {"privacy_cost": secret.privacy_cost, "markup": secret.markup},
-                self._curator_key,
+        self._agents, self._deals, keys = [], deals.deals, {}
+        for owner in environment.population:
+            folder = OwnerFolder(
+                owner.name, owner_folder(self._folder.owners, owner.name), one_job=True
             )
-            for deal, secret in zip(deals.deals, environment.population, strict=True)
-        ]
-        return {owner.deal.owner: owner.public_key for owner in self._owners}
+            agent = OwnerAgent(folder)
+            keys[owner.name] = agent.public_key
+            folder.keep_private({"privacy_cost": owner.privacy_cost, "markup": owner.markup})
+            self._agents.append(agent)
+        return keys
 
-    def accept(self, offers: Sequence[Offer], made: Order) -> dict[int, str]:
+    def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
         assert self._terms is not None
         signatures = {}
-        for one in offers:
-            budget, records = made.budgets[one.place], int(made.job.partition.sizes[one.place])
-            owner = self._owners[one.place]
-            signatures[one.place] = owner.accept(one.contract, budget, self._terms, records)
+        for index, contract in contracts.items():
+            agent, budget = self._agents[index], order.budgets[index]
+            expected = contract_of(
+                self._deals[index], agent.public_key, self._curator_key, budget, self._terms,
+                int(order.job.partition.sizes[index]),
+            )  # fmt: skip
+            signatures[index] = agent.sign(contract, [expected])
         return signatures
 
     def keep(self, signed: Mapping[int, SignedContract]) -> None:
-        for place, contract in signed.items():
-            self._owners[place].keep(contract)
+        for index, contract in signed.items():
+            self._agents[index].keep(contract, self._curator_key)
 
-    def engine(self, made: Order) -> Engine:
-        return self._engine(made.job)
+    def engine(self, order: Order) -> Engine:
+        return self._engine(order.job)
 
     def settled(
         self, statements: Mapping[int, PrivacyStatement], paid: Mapping[int, int], head: str
     ) -> None:
-        for place, statement in statements.items():
-            self._owners[place].keep_statement(statement, paid.get(place))
+        assert self._terms is not None
+        for index, statement in statements.items():
+            folder = self._agents[index].folder
+            folder.keep_statement(self._terms.job, statement, paid.get(index))
         self._folder.forget_noise_key()

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.job import MarketOutcome
+from noisemarket.market.outcome import MarketOutcome
 
 
 def deployed(result: RoundResult | None) -> float | None:
@@ -25,8 +25,6 @@ def summary(
 ) -> dict[str, Any]:
     """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
     deals, negotiation = outcome.deals, outcome.negotiation
-    assert deals is not None
-    assert negotiation is not None
     last = outcome.results[-1] if outcome.results else None
     paid = [outcome.payments.get(deal.owner, 0) for deal in deals.deals]
     first = outcome.statements[0]
@@ -46,7 +44,7 @@ def summary(
         "accuracy_per_round": [deployed(result) for result in outcome.results],
         "contracts": len(outcome.payments) + len(outcome.broken),
         "trades": deals.agreed,
-        "over_budget": deals.refused,
+        "over_budget": deals.over_budget,
         "contracts_kept": len(outcome.payments),
         "contracts_broken": len(outcome.broken),
         "broken": dict(outcome.broken),

@@ -1,4 +1,4 @@
-"""The other side of the embedded engine: what a worker process is told, and what it does."""
+"""The other side of the embedded engine: what a worker process gets, and what it does."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ import torch
 from numpy.typing import NDArray
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.engine import at_model
-from noisemarket.federated.model import FlatModel, ModelMaker, tensor
+from noisemarket.federated.model import ModelMaker, seeded, tensor
 from noisemarket.federated.protections import Protection, Records
-from noisemarket.privacy.noise import Diverged, NoiseSource
+from noisemarket.owner.round import OwnerTrainer
+from noisemarket.privacy.noise import NoiseSource
 
 UNGUARDED = 87
 """Exit code of a worker that was about to train by itself."""
@@ -41,7 +41,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """What a worker is told once."""
+    """What a worker gets once, before its first task."""
 
     model: ModelMaker
     protection: Protection
@@ -68,12 +68,12 @@ def work(pipe: connection.Connection) -> None:
     Thread(target=_end_with_parent, daemon=True).start()
     answer: Callable[[str, int, int], Any] | None = None
     try:
-        told = pipe.recv_bytes()
+        pickled = pipe.recv_bytes()
         while True:
             task = pipe.recv()
             try:
                 if answer is None:
-                    answer = _set_up(_brief(told))
+                    answer = _set_up(_config(pickled))
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
                 reply = (_said(problem), None)
@@ -89,14 +89,14 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _brief(told: bytes) -> WorkerConfig:
+def _config(pickled: bytes) -> WorkerConfig:
     try:
-        brief: WorkerConfig = pickle.loads(told)
+        config: WorkerConfig = pickle.loads(pickled)
     except (AttributeError, ImportError) as problem:
         raise NoisemarketError(
             f"{problem}; workers import the model, so put it into a file and import it from there"
         ) from None
-    return brief
+    return config
 
 
 def _said(problem: Exception) -> str:
@@ -105,11 +105,11 @@ def _said(problem: Exception) -> str:
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
-def _set_up(brief: WorkerConfig) -> Callable[[str, int, int], Any]:
+def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
     torch.set_num_threads(1)
-    torch.manual_seed(brief.seed)  # parameters that are not trained are alike in every worker
-    opened = {name: shared.open() for name, shared in brief.arrays.items()}
-    model = FlatModel(brief.model())
+    opened = {name: shared.open() for name, shared in config.arrays.items()}
+    model = seeded(config.model, config.seed)
+    trainer = OwnerTrainer(model, config.protection, config.seed)
 
     def view(name: str) -> NDArray[Any]:
         return opened[name][1]  # the memory beside it stays mapped as long as this function lives
@@ -118,31 +118,21 @@ def _set_up(brief: WorkerConfig) -> Callable[[str, int, int], Any]:
 
     def records(owner: int) -> Records:
         if owner not in kept:
-            where = brief.indices[owner]
+            where = config.indices[owner]
             images = tensor(view("train_images")[where])
             kept[owner] = Records(images, torch.from_numpy(view("train_labels")[where].copy()))
         return kept[owner]
 
     def answer(kind: str, first: int, second: int) -> Any:
-        with np.errstate(over="ignore"):  # a model that has diverged
-            weights = torch.from_numpy(view("weights").astype(np.float32))
+        weights = view("weights")
         if kind == "score":
-            model.weights.copy_(weights)
+            with np.errstate(over="ignore"):  # a model that has diverged
+                model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
             images = tensor(view("test_images")[first:second])
             return model.score(images, torch.from_numpy(view("test_labels")[first:second].copy()))
-        seed = np.random.SeedSequence(brief.seed, spawn_key=(first, second))
-        torch.manual_seed(int(seed.generate_state(1)[0]))  # for models that draw, as by dropout
-        try:
-            view("uploads")[second] = brief.protection.upload(
-                model,
-                weights,
-                records(second),
-                float(brief.sigma[second]),
-                at_model(brief.noise, view("weights")).stream(second, first),
-                np.random.default_rng(seed),
-            )
-        except Diverged:
-            view("uploads")[second] = np.nan  # refused as not finite; the others count
+        view("uploads")[second] = trainer.upload(
+            first + 1, weights, second, records(second), float(config.sigma[second]), config.noise
+        )
         return None
 
     return answer

@@ -70,8 +70,6 @@ def _draw(
     outcome: MarketOutcome,
     baselines: Mapping[str, Sequence[RoundResult]],
 ) -> list[Path]:
-    assert outcome.deals is not None
-    assert outcome.order is not None
     canvas, axes = figure(3)
     left, middle, right = axes[0]
     lines = {"the market": (outcome.results, COLOURS["dypp"])} | {

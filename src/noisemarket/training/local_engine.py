@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
-from noisemarket.federated.engine import Engine, Job, Score, Weights
+from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
 from noisemarket.federated.model import first_weights
 from noisemarket.federated.protections import Upload
 from noisemarket.owner.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
 
-_TEST_BATCH = 1000
 _LOOK_EVERY = 0.2  # seconds between two looks at whether to stop
 _MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
 
@@ -81,11 +80,11 @@ class LocalEngine(Engine):
             view[...] = array
             self._views[name] = view
             shared[name] = Shared(memory.name, array.shape, array.dtype.str)
-        brief = WorkerConfig(
+        config = WorkerConfig(
             job.model, job.protection, job.seed, job.noise_source(), job.sigma,
             tuple(job.partition.indices), shared,
         )  # fmt: skip
-        told = pickle.dumps(brief)
+        pickled = pickle.dumps(config)
         context = get_context("spawn")
         one_thread = _environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLIBC_TUNABLES=_MALLOC)
         with one_thread, _no_interrupts():
@@ -98,7 +97,7 @@ class LocalEngine(Engine):
                 self._pipes.append(ours)
         try:
             for pipe in self._pipes:
-                pipe.send_bytes(told)
+                pipe.send_bytes(pickled)
         except OSError:
             raise self._death() from None
 
@@ -121,9 +120,7 @@ class LocalEngine(Engine):
     def score(self, weights: Weights) -> Score:
         self._set_weights(weights)
         images = len(self._job.data.test_labels)
-        parts = [
-            ("score", at, min(at + _TEST_BATCH, images)) for at in range(0, images, _TEST_BATCH)
-        ]
+        parts = [("score", at, min(at + TEST_BATCH, images)) for at in range(0, images, TEST_BATCH)]
         answers = self._share_out(parts)
         right = sum(answers[part][0] for part in parts)
         loss = sum(answers[part][1] for part in parts)
@@ -220,14 +217,14 @@ class LocalEngine(Engine):
 
 def _check_room(needed: int) -> None:
     """Refuse what would not fit: a process that writes past the end of it is killed."""
-    place = Path("/dev/shm")
-    if not place.is_dir():
+    path = Path("/dev/shm")
+    if not path.is_dir():
         return
-    stats = os.statvfs(place)
+    stats = os.statvfs(path)
     free = stats.f_bavail * stats.f_frsize
     if needed > free:
         raise NoisemarketError(
-            f"Training needs {needed / 1e6:.0f} MB of shared memory and {place} has "
+            f"Training needs {needed / 1e6:.0f} MB of shared memory and {path} has "
             f"{free / 1e6:.0f} MB free: enlarge it, or take fewer owners or a smaller model."
         )
 

@@ -74,17 +74,20 @@ def order(
     partition: Partition | None = None,
     protection: Protection | None = None,
     weighting: Weighting | None = None,
+    like: Order | None = None,
 ) -> Order:
     """Load the data, deal it to the owners, and set up everything that training needs.
 
-    What is given takes the place of what the scenario says.
+    What is given takes the place of what the scenario says. ``like`` is an order of the same
+    scenario under other noise: its data is not loaded and dealt out once more.
     """
     training, privacy = scenario.training, scenario.privacy
     if data is None:
-        data = load_mnist(training.data or None)
+        data = load_mnist(training.data or None) if like is None else like.job.data
     own = [data.sha256.encode()]  # what the scenario does not say
     if partition is None:
-        partition = _dealt(scenario, environment, data)
+        same = like is not None and like.job.data is data
+        partition = like.job.partition if like and same else _dealt(scenario, environment, data)
     else:
         own += [np.ascontiguousarray(part, np.int64).tobytes() for part in partition.indices]
     if protection is None:

@@ -48,29 +48,29 @@ class MarketFolder:
         self.path = path
         self.curator, self.owners = path / "curator", path / "owners"
 
-    def card(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
-        """The job's card, made on the first call."""
-        place = self.path / JOB
-        if place.exists():
+    def manifest(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
+        """The job's manifest, written on the first call."""
+        path = self.path / JOB
+        if path.exists():
             try:
-                return JobManifest(**json.loads(place.read_text(encoding="utf-8")))
+                return JobManifest(**json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):
-                raise BadInput("--resume", str(place), "cannot be read: start anew.") from None
+                raise BadInput("--resume", str(path), "cannot be read: start anew.") from None
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
-        card = JobManifest(secrets.token_hex(16), opened, expires, ledger)
-        RunFolder(self.path).write_json(JOB, asdict(card))
-        return card
+        manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger)
+        RunFolder(self.path).write_json(JOB, asdict(manifest))
+        return manifest
 
-    def ledger(self, card: JobManifest) -> str:
+    def ledger(self, manifest: JobManifest) -> str:
         """Where the job's ledger is: a URL, or a file in the folder."""
-        return card.ledger or str(self.path / LEDGER)
+        return manifest.ledger or str(self.path / LEDGER)
 
     def prepare(self) -> None:
         """Make the folders that only their owners may enter."""
-        for place in (self.curator, self.owners):
-            private_folder(place)
+        for path in (self.curator, self.owners):
+            private_folder(path)
 
     def held(self) -> Lock:
         """The job, held against all other processes until the lock is closed."""
@@ -86,9 +86,9 @@ class MarketFolder:
 
     def forget_noise_key(self) -> None:
         """Delete the key of the noise: whoever has it and the uploads can take the noise off."""
-        place = self.owners / NOISE_KEY
+        path = self.owners / NOISE_KEY
         try:
-            place.unlink(missing_ok=True)
+            path.unlink(missing_ok=True)
         except OSError as problem:
             reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{place} cannot be deleted: {reason}.") from None
+            raise NoisemarketError(f"{path} cannot be deleted: {reason}.") from None

@@ -91,23 +91,23 @@ def make_certificates(
         return builder.sign(authority_key, hashes.SHA384()).public_bytes(Encoding.PEM)
 
     private_folder(folder)
-    made = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
-    made.authority.write_bytes(signed(authority_name, authority_key.public_key(), issues=True))
-    made.certificate.write_bytes(signed(_named(hosts[0]), server_key.public_key(), issues=False))
+    files = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
+    files.authority.write_bytes(signed(authority_name, authority_key.public_key(), issues=True))
+    files.certificate.write_bytes(signed(_named(hosts[0]), server_key.public_key(), issues=False))
     key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    write_atomic(made.key, key, private=True)
-    return made
+    write_atomic(files.key, key, private=True)
+    return files
 
 
 def make_node_key(folder: Path, name: str = "node") -> NodeKey:
     """A new key pair for a SuperNode."""
     private_folder(folder)
     key = ec.generate_private_key(ec.SECP384R1())
-    made = NodeKey(folder / name, folder / f"{name}.pub")
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
-    write_atomic(made.private, private, private=True)
-    made.public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
-    return made
+    files = NodeKey(folder / name, folder / f"{name}.pub")
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    write_atomic(files.private, text, private=True)
+    files.public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    return files
 
 
 def _named(name: str) -> x509.Name:

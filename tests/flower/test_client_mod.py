@@ -13,8 +13,10 @@ from flwr.serverapp.strategy import FedAvg
 from tests.flower.conftest import JOB, Node, ProcessGrid
 
 from noisemarket.federated.protections.clipped import clipped
-from noisemarket.flower.mod import contract_mod
-from noisemarket.flower.owner import FAILED, REFUSED, OwnerFolder, Terms
+from noisemarket.flower.client_mod import contract_mod
+from noisemarket.flower.owner_app import DECLINED, FAILED
+from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.journal import read_journal
 
 SHAPES = {"first": (50, 60), "bias": (60,), "second": (60, 3)}
@@ -50,12 +52,12 @@ def own_app(step: float) -> ClientApp:
 
 def folder(path: Path, sigma: float = 0.5, **changes: Any) -> dict[str, Any]:
     terms = {"protection": "clipped", "settings": {"clip": CLIP}, "noise": "simulated", "seed": 3}
-    OwnerFolder("anna", path).agree(Terms(JOB, "anna", 0, sigma, **terms | changes))
+    OwnerFolder("anna", path).agree(OwnerTerms(JOB, "anna", 0, sigma, **terms | changes))
     return {"owner": "anna", "owner-folder": str(path)}
 
 
 def ask(config: dict[str, Any], step: float, **told: Any) -> Message:
-    record = ConfigRecord({"job": JOB, "round": 0} | told)
+    record = ConfigRecord({"job": JOB, "server-round": 1} | told)
     message = Message(RecordDict({"arrays": model(1.0), "config": record}), 1, "train")
     return own_app(step)(message, Context(1, 1, config, RecordDict(), {}))
 
@@ -70,7 +72,7 @@ def test_without_noise_the_whole_update_is_cut_to_the_clip(tmp_path: Path) -> No
     large = update(ask(config, 5.0))
     assert np.linalg.norm(large) == pytest.approx(CLIP, rel=1e-4)
     assert np.ptp(large) < 1e-6  # its direction is kept
-    small = update(ask(config, 0.001, round=1))
+    small = update(ask(config, 0.001, **{"server-round": 2}))
     assert small == pytest.approx(0.001, rel=1e-2)
 
 
@@ -78,7 +80,7 @@ def test_the_noise_is_the_contracted_one_over_all_arrays(tmp_path: Path) -> None
     noise = update(ask(folder(tmp_path), 0.0))
     assert noise.std() == pytest.approx(0.5, rel=5 / np.sqrt(2 * SIZE))
     assert abs(noise.mean()) < 5 * 0.5 / np.sqrt(SIZE)
-    other = update(ask(folder(tmp_path), 0.0, round=1))
+    other = update(ask(folder(tmp_path), 0.0, **{"server-round": 2}))
     assert abs(np.corrcoef(noise, other)[0, 1]) < 0.1
 
 
@@ -98,12 +100,12 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
     """An app that is changed between two runs must not strip the noise, nor go uncounted."""
     config = folder(tmp_path, sigma=50.0, noise="secure")
 
-    def made(step: float, number: int = 0) -> np.ndarray:
-        return update(ask(config, step, round=number))
+    def made(step: float, number: int = 1) -> np.ndarray:
+        return update(ask(config, step, **{"server-round": number}))
 
     first = made(0.0)
     assert np.array_equal(made(0.01), first)  # what went out before, not one with its noise
-    made(0.0, 1)
+    made(0.0, 2)
     again = made(0.01)
     assert np.std(again - first) == pytest.approx(50.0 * np.sqrt(2.0), rel=0.1)
     journal = read_journal(OwnerFolder("anna", tmp_path).journal(JOB))
@@ -112,16 +114,16 @@ def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> No
 
 def test_rounds_beyond_the_contract_are_refused(tmp_path: Path) -> None:
     config = folder(tmp_path, rounds=2)
-    for told, fine in (({"round": 1}, True), ({"round": 2}, False)):
+    for told, fine in (({"server-round": 2}, True), ({"server-round": 3}, False)):
         assert ask(config, 0.0, **told).has_error() != fine
 
 
-@pytest.mark.parametrize("told", [{"sigma": 0.4}, {"job": "other"}, {"round": -1}])
+@pytest.mark.parametrize("told", [{"sigma": 0.4}, {"job": "other"}, {"server-round": 0}])
 def test_another_contract_is_refused_before_anything_is_trained(
     tmp_path: Path, told: dict[str, Any]
 ) -> None:
     reply = ask(folder(tmp_path), -1.0, **told)  # training would raise
-    assert reply.error.code == REFUSED
+    assert reply.error.code == DECLINED
     assert not OwnerFolder("anna", tmp_path).journal(JOB).exists()
 
 
@@ -145,7 +147,7 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     nodes = {}
     for number, name in enumerate(("anna", "bob"), start=1):
         path = tmp_path / name
-        terms = Terms(JOB, name, number, 0.0, "clipped", {"clip": CLIP}, noise="simulated")
+        terms = OwnerTerms(JOB, name, number, 0.0, "clipped", {"clip": CLIP}, noise="simulated")
         OwnerFolder(name, path).agree(terms)
         nodes[number] = Node(own_app(5.0), {"owner": name, "owner-folder": str(path)})
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=2)

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.market import FlowerOwners
-from noisemarket.flower.nodes import checked_at_once
-from noisemarket.ledger.keys import KeyPair
+from noisemarket.flower.line import Bounds
+from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
-from noisemarket.market import MarketOutcome, run
+from noisemarket.market import MarketOutcome, prepare, run_market
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, note, to_line
 from noisemarket.market.events import (
     Accused,
@@ -28,7 +27,7 @@ from noisemarket.market.events import (
     RoundTrained,
     Settled,
 )
-from noisemarket.market.folder import MarketFolder
+from noisemarket.market.market_folder import MarketFolder
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.scenario import Scenario, load_scenario
 
@@ -41,26 +40,34 @@ def market_over_flower(
 ) -> MarketOutcome:
     """Run the market that an app's run config names.
 
-    ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where the curator's
-    key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait``, ``at-once`` and
-    ``insecure`` are those of ``FlowerOwners``.
+    Args:
+        grid: Flower's, of the ServerApp.
+        config: ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where
+            the curator's key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait``,
+            ``at-once`` and ``insecure`` are those of ``line.Bounds``.
+        show: is told what happens, in words.
+
+    Returns:
+        What the job came to.
+
+    Raises:
+        BadInput: a setting is missing or wrong.
+
+    Example:
+        @app.main()
+        def main(grid: Grid, context: Context) -> None:
+            market_over_flower(grid, context.run_config)
     """
     for name in ("scenario", "folder"):
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
     scenario = load_scenario(Path(str(config["scenario"])))
-    bounds = {n: float(config[n]) for n in ("timeout", "grace", "wait") if n in config}
+    given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
+    insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
+    bounds = Bounds(**given, insecure=insecure, at_once=at_once)
     key = str(config.get("curator-folder", ""))
-    return hold_market(
-        grid,
-        scenario,
-        Path(str(config["folder"])),
-        show,
-        curator=Path(key) if key else None,
-        insecure=config.get("insecure", False) is True,
-        at_once=checked_at_once(config.get("at-once", 0)),
-        **bounds,
-    )
+    folder = Path(str(config["folder"]))
+    return hold_market(grid, scenario, folder, show, bounds, Path(key) if key else None)
 
 
 def hold_market(
@@ -68,41 +75,43 @@ def hold_market(
     scenario: Scenario,
     path: Path,
     show: Callable[[str], None] = print,
-    *,
+    bounds: Bounds | None = None,
     curator: Path | None = None,
-    insecure: bool = False,
-    at_once: int = 0,
-    **bounds: float,
 ) -> MarketOutcome:
-    """Run a scenario's market with the owners of a grid, in a folder.
+    """Run a scenario's market with the owners of a grid.
 
-    The curator's key is in the folder ``curator``, by default one of this job alone.
+    Args:
+        grid: Flower's, of the ServerApp.
+        scenario: what to run. It need not say what only owners know.
+        path: the job's folder.
+        show: is told what happens, in words.
+        bounds: how long owners are waited for, and how many are asked at a time.
+        curator: the folder of the curator's key, by default one for this job alone.
     """
     folder = MarketFolder(path)
     folder.prepare()
-    key = KeyPair.obtain(curator or folder.curator)
-    outcome = MarketOutcome()
-    owners = FlowerOwners(grid, scenario, folder, key, insecure=insecure, at_once=at_once, **bounds)
+    key = curator or folder.curator
+    owners = RemoteOwners(grid, scenario, folder, key, bounds or Bounds())
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 
         def watch(seen: Progress) -> None:
             file.write(note(NEGOTIATING, done=seen.done, total=seen.total))
 
         try:
-            for event in run(
-                scenario, path, owners=owners, curator=curator, outcome=outcome, watch=watch
-            ):
+            market = prepare(scenario, secrets=False)
+            run = run_market(market, path, owners=owners, curator=key, watch=watch)
+            for event in run:
                 file.write(to_line(event))
-                if words := told(event):
+                if words := in_words(event):
                     show(words)
         except NoisemarketError as problem:
             file.write(note(FAILED, problem=str(problem)))
             raise
-        file.write(note(ENDED, seconds=outcome.seconds))
-    return outcome
+        file.write(note(ENDED, seconds=run.outcome.seconds))
+    return run.outcome
 
 
-def told(event: Event) -> str:
+def in_words(event: Event) -> str:
     """An event in words; nothing for those that are too many."""
     match event:
         case Opened():

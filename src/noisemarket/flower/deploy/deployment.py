@@ -27,8 +27,13 @@ from types import TracebackType
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
-from noisemarket.flower.keys import Certificates, NodeKey, make_certificates, make_node_key
-from noisemarket.flower.processes import HOST, Processes, fleet_apart, free_ports
+from noisemarket.flower.deploy.certificates import (
+    Certificates,
+    NodeKey,
+    make_certificates,
+    make_node_key,
+)
+from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports
 
 SUPERLINK, FLEET = "superlink", "fleet api"
 CONNECTION = "noisemarket"
@@ -160,9 +165,9 @@ class Deployment:
     def online(self) -> list[str]:
         """The nodes that are online: by name, or by number where they registered themselves."""
         names = {str(number): name for name, number in self.node_ids.items()}
-        told = self._flwr("supernode", "list", CONNECTION, "--format", "json")
-        with _read("supernode", told):
-            nodes = json.loads(told)["nodes"]
+        answer = self._flwr("supernode", "list", CONNECTION, "--format", "json")
+        with _read("supernode", answer):
+            nodes = json.loads(answer)["nodes"]
             online = [str(node["node-id"]) for node in nodes if node["status"] == "online"]
         return [names.get(number, number) for number in online]
 
@@ -228,12 +233,13 @@ class Deployment:
     def restart_node(self, name: str) -> None:
         """Start a node that was stopped or killed, and wait until it is in again."""
         end = time.monotonic() + self.patience
-        seen = _size(self.log(name))
+        log = self.log(name)
+        seen = log.stat().st_size if log.exists() else 0
         while time.monotonic() < end:
             if not self.processes.alive(name):
                 self.processes.stop(name)
                 self.start_node(name)
-            if b"SuperNode ID" in self.log(name).read_bytes()[seen:]:
+            if b"SuperNode ID" in log.read_bytes()[seen:]:
                 return
             time.sleep(0.5)
         raise NoisemarketError(f"{name} did not come back: {self.processes.tail(name)}")
@@ -288,8 +294,8 @@ class Deployment:
     def status(self, run_id: int) -> str:
         """How a run stands; ``unknown`` if the SuperLink does not answer."""
         with contextlib.suppress(NoisemarketError, ValueError, KeyError, IndexError):
-            told = self._flwr("list", CONNECTION, "--run-id", str(run_id), "--format", "json")
-            return str(json.loads(told)["runs"][0]["status"])
+            answer = self._flwr("list", CONNECTION, "--run-id", str(run_id), "--format", "json")
+            return str(json.loads(answer)["runs"][0]["status"])
         return "unknown"
 
     # Setting up
@@ -316,20 +322,17 @@ class Deployment:
     def register(self, name: str) -> None:
         """Put a node's public key on the SuperLink's list, under the owner's name."""
         words = [str(self._keys[name].public), CONNECTION, "--name", name, "--format", "json"]
-        told = self._flwr("supernode", "register", *words)
-        with _read("supernode", told):
-            self.node_ids[name] = int(json.loads(told)["node-id"])
+        answer = self._flwr("supernode", "register", *words)
+        with _read("supernode", answer):
+            self.node_ids[name] = int(json.loads(answer)["node-id"])
 
     def _write_connection(self) -> None:
-        lines: dict[str, Value] = {"address": self.address}
-        if self._certificates is None:
-            lines["insecure"] = True
-        else:
-            lines["root-certificates"] = str(self._certificates.authority)
-        home = self._home("flwr")
-        home.mkdir(parents=True, exist_ok=True)
+        own = self._certificates
+        secured = {"root-certificates": str(own.authority)} if own else {"insecure": True}
         text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-        (home / "config.toml").write_text(text + toml_lines(lines), encoding="utf-8")
+        text += toml_lines({"address": self.address, **secured})
+        private_folder(self._home("flwr"))
+        (self._home("flwr") / "config.toml").write_text(text, encoding="utf-8")
 
     def _home(self, name: str) -> Path:
         return self.folder / "homes" / name
@@ -375,21 +378,17 @@ def toml_lines(values: Mapping[str, Value]) -> str:
 
 
 @contextlib.contextmanager
-def _read(command: str, told: str) -> Iterator[None]:
+def _read(command: str, answer: str) -> Iterator[None]:
     """Where the answer of a ``flwr`` command is read: what cannot be read is said in words."""
     try:
         yield
     except (ValueError, KeyError, TypeError):
-        raise NoisemarketError(f"flwr {command} cannot be understood: {_plain(told)}") from None
+        raise NoisemarketError(f"flwr {command} cannot be understood: {_plain(answer)}") from None
 
 
 def _plain(text: str) -> str:
     """What a command said, without its frames, in one line."""
     return " ".join(re.sub(r"[\u2500-\u257f]|\x1b\[[0-9;]*m", " ", text).split())[-300:]
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
 
 
 def _command(name: str) -> str:

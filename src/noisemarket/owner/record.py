@@ -1,4 +1,4 @@
-"""What an owner was invited to, and what its player has played of it so far."""
+"""What an owner was invited to, and what its player has answered so far."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.files import save_arrays
-from noisemarket.flower.owner import Refused
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import GameRules
+from noisemarket.owner.folder import Declined
 
 _STATE = "state."
 _HEX = frozenset("0123456789abcdef")
@@ -26,8 +26,8 @@ _HEX = frozenset("0123456789abcdef")
 class Invitation:
     """What a curator says before the game: all of it public.
 
-    ``work`` is what the contract will say beyond the trade: rounds, protection, what is paid if
-    rounds are missed. ``key`` names the pair's stream of random numbers.
+    ``work`` is what the contract will say beyond the trade (``JobTerms.public``), ``table`` the
+    rules of the game. ``key`` names the pair's stream of random numbers.
     """
 
     job: str
@@ -43,10 +43,14 @@ class Invitation:
 
     @classmethod
     def from_json(cls, text: str) -> Invitation:
-        """From what ``to_json`` gave, each part checked."""
+        """From what ``to_json`` gave, each part checked.
+
+        Raises:
+            Declined: it is not an invitation.
+        """
         try:
             values: dict[str, Any] = json.loads(text)
-            made = cls(**{**values, "table": GameRules.from_dict(values["table"])})
+            invitation = cls(**{**values, "table": GameRules.from_dict(values["table"])})
             job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
             sound = isinstance(job, str) and isinstance(work, dict)
             sound = sound and isinstance(curator, str) and len(curator) == 64
@@ -54,13 +58,13 @@ class Invitation:
         except (ValueError, TypeError, KeyError, BadInput):
             sound = False
         if not sound:
-            raise Refused("the invitation cannot be read")
-        return made
+            raise Declined("the invitation cannot be read")
+        return invitation
 
 
 @dataclass(frozen=True)
-class Record:
-    """A player put aside, and all that it has answered so far."""
+class GameRecord:
+    """The state of an owner's player, and all that it has answered so far."""
 
     invitation: Invitation
     state: dict[str, NDArray[Any]]
@@ -75,19 +79,19 @@ class Record:
         return len(self.offers)
 
     @classmethod
-    def load(cls, place: Path, invitation: Invitation) -> Record:
+    def load(cls, path: Path, invitation: Invitation) -> GameRecord:
         """What was kept, if it is of this very game; a new record if nothing was."""
-        if not place.exists():
+        if not path.exists():
             return cls(invitation, {})
-        record = cls.read(place)
+        record = cls.read(path)
         if record.invitation.to_json() != invitation.to_json():
-            raise Refused("the game of this job is another one")
+            raise Declined("the game of this job is another one")
         return record
 
     @classmethod
-    def read(cls, place: Path) -> Record:
+    def read(cls, path: Path) -> GameRecord:
         """What was kept."""
-        with place.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             state = {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)}
             return cls(
                 Invitation.from_json(str(kept["invitation"])),
@@ -98,40 +102,43 @@ class Record:
                 kept["signed"],
             )
 
-    def reply_to(self, sheet: QuoteBatch) -> OfferBatch | None:
-        """What this very sheet was answered before."""
-        if sheet.first not in self.firsts:
+    def reply_to(self, quotes: QuoteBatch) -> OfferBatch | None:
+        """What these very quotes were answered before."""
+        if quotes.first not in self.firsts:
             return None
-        number = self.firsts.index(sheet.first)
-        if self.digests[number] != _digest(sheet):
-            raise Refused("another letter was answered in its place")
-        part = slice(sheet.first, sheet.first + len(sheet))
-        return OfferBatch(sheet.first, self.offers[part], self.signed[part])
+        number = self.firsts.index(quotes.first)
+        if self.digests[number] != _digest(quotes):
+            raise Declined("other quotes were answered in their place")
+        part = slice(quotes.first, quotes.first + len(quotes))
+        return OfferBatch(quotes.first, self.offers[part], self.signed[part])
 
-    def then(self, sheet: QuoteBatch, reply: OfferBatch, player: OwnerPlayer) -> Record:
+    def then(self, quotes: QuoteBatch, reply: OfferBatch, player: OwnerPlayer) -> GameRecord:
         """With one more answer."""
-        return Record(
+        return GameRecord(
             self.invitation,
             player.state(),
-            (*self.firsts, sheet.first),
-            (*self.digests, _digest(sheet)),
+            (*self.firsts, quotes.first),
+            (*self.digests, _digest(quotes)),
             np.concatenate([self.offers, reply.offers]),
             np.concatenate([self.signed, reply.signed]),
         )
 
-    def save(self, place: Path) -> None:
+    def save(self, path: Path) -> None:
         """On disk when this returns, whole or not at all."""
-        arrays: dict[str, Any] = {
-            "invitation": np.array(self.invitation.to_json()),
-            "firsts": np.array(self.firsts, np.int64),
-            "digests": np.array(self.digests),
-            "offers": self.offers,
-            "signed": self.signed,
-        }
-        arrays |= {_STATE + name: value for name, value in self.state.items()}
-        save_arrays(place, private=True, **arrays)
+        state: dict[str, Any] = {_STATE + name: value for name, value in self.state.items()}
+        save_arrays(
+            path,
+            private=True,
+            invitation=np.array(self.invitation.to_json()),
+            firsts=np.array(self.firsts, np.int64),
+            digests=np.array(self.digests),
+            offers=self.offers,
+            signed=self.signed,
+            **state,
+        )
 
 
-def _digest(sheet: QuoteBatch) -> str:
-    content = np.concatenate([sheet.quotes.astype(np.int64), sheet.signs.astype(np.int64)], axis=1)
-    return hashlib.sha256(b"%d,%d," % (sheet.first, len(sheet)) + content.tobytes()).hexdigest()
+def _digest(quotes: QuoteBatch) -> str:
+    parts = [quotes.quotes.astype(np.int64), quotes.signs.astype(np.int64)]
+    content = np.concatenate(parts, axis=1)
+    return hashlib.sha256(b"%d,%d," % (quotes.first, len(quotes)) + content.tobytes()).hexdigest()

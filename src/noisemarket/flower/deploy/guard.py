@@ -1,9 +1,9 @@
-"""Ends the processes of a deployment whose parent died: ``python -m noisemarket.flower.guard``.
+"""Ends the processes of a deployment whose parent died: ``python -m ...flower.deploy.guard``.
 
 It waits on its standard input, on which the parent names every process that it starts (``+pid``)
 and has seen end (``-pid``). When the input ends, by whatever end of the parent, all of them end.
-Flower's helpers leave their parent's process group, so where there is a ``/proc`` they are found by
-a mark in their environment, which they inherit.
+Flower's helpers leave their parent's process group: they are found by a mark in their environment,
+which they inherit.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ import shutil
 import signal
 import sys
 import time
-from pathlib import Path
+
+import psutil
 
 MARK = "NOISEMARKET_DEPLOYMENT"
 _PATIENCE = 5.0
@@ -32,36 +33,38 @@ def main() -> None:
             return
         (groups.add if word.startswith("+") else groups.discard)(int(word[1:]))
     for group in groups:
-        _signal_group(group, signal.SIGKILL)
+        signal_group(group, signal.SIGKILL)
     end_marked(token)
     if folder:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def marked(token: str) -> list[int]:
-    """The processes that carry a deployment's mark; none where there is no ``/proc``."""
-    wanted = f"{MARK}={token}".encode()
-    found = []
-    for place in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if int(place.name) != os.getpid() and wanted in (
-                (place / "environ").read_bytes().split(b"\0")
-            ):
-                found.append(int(place.name))
-    return found
+    """The processes that carry a deployment's mark, but for this one."""
+    return [process.pid for process in _marked(token)]
+
+
+def _marked(token: str) -> list[psutil.Process]:
+    found = psutil.process_iter(["environ"])  # None where another user's may not be read
+    return [
+        process
+        for process in found
+        if process.pid != os.getpid() and (process.info["environ"] or {}).get(MARK) == token
+    ]
 
 
 def end_marked(token: str) -> None:
     """Kill every process with this mark, and those they may still have started meanwhile."""
     end = time.monotonic() + _PATIENCE
-    while (left := marked(token)) and time.monotonic() < end:
+    while (left := _marked(token)) and time.monotonic() < end:
         for process in left:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
-        time.sleep(0.05)
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        psutil.wait_procs(left, timeout=0.05)
 
 
-def _signal_group(group: int, number: int) -> None:
+def signal_group(group: int, number: int) -> None:
+    """Send a signal to a process group, if it is still there."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group, number)
 

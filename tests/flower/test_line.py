@@ -12,7 +12,7 @@ from tests.flower.conftest import ProcessGrid
 from tests.flower.market_common import NAMES, grid_of, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.nodes import Nodes
+from noisemarket.flower.line import Bounds, Line
 
 FIRST = 100
 """Flower's number of the first owner's node in these grids."""
@@ -23,8 +23,8 @@ def grid(tmp_path: Path) -> ProcessGrid:
     return grid_of(make_scenario(tmp_path / "run"), tmp_path / "run")
 
 
-def line_to_all(grid: ProcessGrid, **settings: Any) -> Nodes:
-    line = Nodes(grid, NAMES, "job", insecure=True, **settings)
+def line_to_all(grid: ProcessGrid, **settings: Any) -> Line:
+    line = Line(grid, NAMES, "job", Bounds(insecure=True, **settings))
     line.known = {name: FIRST + place for place, name in enumerate(NAMES)}
     return line
 
@@ -77,4 +77,4 @@ def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
     value: Any, grid: ProcessGrid
 ) -> None:
     with pytest.raises(BadInput, match="give a whole number of owners"):
-        Nodes(grid, NAMES, "job", at_once=value)
+        Line(grid, NAMES, "job", Bounds(at_once=value))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import secrets
 import signal
 import socket
@@ -16,7 +15,7 @@ from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.files import private_folder
-from noisemarket.flower.guard import MARK, end_marked
+from noisemarket.flower.deploy.guard import MARK, end_marked, signal_group
 
 HOST = "127.0.0.1"
 _PATIENCE = 10.0
@@ -33,7 +32,7 @@ class Processes:
         self._logs, self._environment = logs, dict(environment)
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         private_folder(logs)
-        guard = [sys.executable, "-m", "noisemarket.flower.guard", self.token]
+        guard = [sys.executable, "-m", "noisemarket.flower.deploy.guard", self.token]
         guard += [] if folder is None else [str(folder)]
         self._guard: subprocess.Popen[str] | None = subprocess.Popen(
             guard, stdin=subprocess.PIPE, text=True, start_new_session=True
@@ -77,13 +76,13 @@ class Processes:
         process = self._running.pop(name, None)
         if process is None:
             return
-        _signal_group(process, signal.SIGKILL if kill else signal.SIGTERM)
+        signal_group(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
         try:
             process.wait(_PATIENCE)
         except subprocess.TimeoutExpired:
-            _signal_group(process, signal.SIGKILL)
+            signal_group(process.pid, signal.SIGKILL)
             process.wait()
-        _signal_group(process, signal.SIGKILL)  # whatever of its group is left
+        signal_group(process.pid, signal.SIGKILL)  # whatever of its group is left
         self._tell(f"-{process.pid}")
 
     def tail(self, name: str, lines: int = 5) -> str:
@@ -98,7 +97,7 @@ class Processes:
         """End everything: all asked at once, then whatever is left is killed."""
         for process in self._running.values():
             if process.poll() is None:
-                _signal_group(process, signal.SIGTERM)
+                signal_group(process.pid, signal.SIGTERM)
         end = time.monotonic() + _PATIENCE
         for process in self._running.values():
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -119,11 +118,6 @@ class Processes:
             with contextlib.suppress(OSError):
                 self._guard.stdin.write(f"{line}\n")
                 self._guard.stdin.flush()
-
-
-def _signal_group(process: subprocess.Popen[bytes], number: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, number)
 
 
 def free_ports(count: int) -> list[int]:

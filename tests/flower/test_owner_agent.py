@@ -1,4 +1,4 @@
-"""An owner's desk: what it signs and what it refuses, letters that come twice, secrets it needs."""
+"""An owner's agent: what it signs and declines, quotes that come twice, what it must be told."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.errors import BadInput
 from noisemarket.flower import wire
-from noisemarket.flower.desk import SETTLEMENT, Desk, settlement_of
-from noisemarket.flower.job import hold_market
-from noisemarket.flower.owner import OwnerFolder, Refused
-from noisemarket.flower.played import Invitation
+from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.line import Bounds
 from noisemarket.learning.messages import QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
+from noisemarket.owner.agent import SETTLEMENT, OwnerAgent, settlement_of
+from noisemarket.owner.folder import Declined, OwnerFolder
+from noisemarket.owner.record import Invitation
+from noisemarket.owner.terms import Assignment
+from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
 
 
@@ -37,15 +40,15 @@ class Offered:
     node: Node
     folder: Path
     contract: Contract
-    plan: dict[str, Any]
+    plan: Assignment
     letters: list[Message]
     curator: KeyPair
 
     def send(self, kind: str, content: RecordDict) -> Message:
         return self.node.answer(Message(content, 100, kind), 100)
 
-    def offer(self, contract: Contract, plan: dict[str, Any] | None = None) -> Message:
-        return self.send(wire.OFFER, wire.offer(contract, plan or self.plan))
+    def offer(self, contract: Contract, plan: Assignment | None = None) -> Message:
+        return self.send(wire.CONTRACT, wire.contract(contract, plan or self.plan))
 
     def signature(self) -> str:
         return str(self.offer(self.contract).content["config"]["signature"])
@@ -57,15 +60,15 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
 
     def cut(messages: Any) -> Any:
         made = list(messages)
-        if made[0].metadata.message_type == wire.OFFER:
+        if made[0].metadata.message_type == wire.CONTRACT:
             raise Cut(made[0])
         letters.extend(m for m in made if m.metadata.dst_node_id == 100 and "arrays" in m.content)
         return push(made)
 
     grid.push_messages = cut  # type: ignore[method-assign]
     with pytest.raises(Cut) as caught:
-        hold_market(grid, scenario, folder, lambda line: None, timeout=30, wait=0.2)
-    contract, plan = wire.read_offer(caught.value.args[0])
+        hold_market(grid, scenario, folder, lambda line: None, Bounds(30, wait=0.2))
+    contract, plan = wire.read_contract(caught.value.args[0])
     assert contract.owner == "0"
     key = KeyPair.load(folder / "curator")
     return Offered(grid.nodes[100], folder, contract, plan, letters, key)
@@ -80,7 +83,7 @@ def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None
     signature = offered.signature()
     assert holds("owner", offered.contract, signature)
     assert offered.signature() == signature
-    other = offered.offer(offered.contract, offered.plan | {"seed": 8})
+    other = offered.offer(offered.contract, replace(offered.plan, seed=8))
     assert other.error.reason == "another contract was signed in this job"
 
 
@@ -92,24 +95,29 @@ def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
     nothing = replace(
         offered.contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
         rho_cap=rho * offered.contract.rounds,
+        epsilon=gaussian_epsilon(rho * offered.contract.rounds, offered.contract.delta),
     )  # fmt: skip
     assert not offered.offer(nothing).has_error()
 
 
 FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {
-    "less noise": (lambda c: replace(c, sigma=c.sigma / 2), "not what was agreed"),
-    "more saving": (lambda c: replace(c, saving=c.saving * 2), "not what was agreed"),
-    "less money": (lambda c: replace(c, payment=c.payment - 1), "not what was agreed"),
-    "more rounds": (lambda c: replace(c, rounds=c.rounds + 1), "terms of the invitation"),
-    "another clip": (lambda c: replace(c, clip=9.0), "terms of the invitation"),
-    "no false alarm": (lambda c: replace(c, false_alarm=0.5), "terms of the invitation"),
-    "simulated": (lambda c: replace(c, simulated=not c.simulated), "terms of the invitation"),
-    "a higher cap": (lambda c: replace(c, rho_cap=c.rho_cap * 2), "more than the owner does"),
-    "another cost": (lambda c: replace(c, rho_per_round=c.rho_per_round / 2), "does not cost"),
-    "another owner": (lambda c: replace(c, owner="1"), "another owner's"),
-    "another key": (lambda c: replace(c, owner_key="0" * 64), "another owner's"),
-    "another curator": (lambda c: replace(c, curator_key="0" * 64), "another owner's"),
-    "another nonce": (lambda c: replace(c, nonce="0" * 32), "another owner's"),
+    "less noise": (lambda c: replace(c, sigma=c.sigma / 2), "other sigma"),
+    "more saving": (lambda c: replace(c, saving=c.saving * 2), "other saving"),
+    "less money": (lambda c: replace(c, payment=c.payment - 1), "other payment"),
+    "more rounds": (lambda c: replace(c, rounds=c.rounds + 1), "other rounds"),
+    "another clip": (lambda c: replace(c, clip=9.0), "other rho_per_round, clip"),
+    "no false alarm": (lambda c: replace(c, false_alarm=0.5), "other false_alarm"),
+    "simulated": (lambda c: replace(c, simulated=not c.simulated), "other simulated"),
+    "a higher cap": (lambda c: replace(c, rho_cap=c.rho_cap * 2), "other rho_cap"),
+    "another cost": (lambda c: replace(c, rho_per_round=c.rho_per_round / 2), "other rho_per"),
+    "another owner": (lambda c: replace(c, owner="1"), "other owner"),
+    "another key": (lambda c: replace(c, owner_key="0" * 64), "other owner_key"),
+    "another curator": (lambda c: replace(c, curator_key="0" * 64), "other curator_key"),
+    "another nonce": (lambda c: replace(c, nonce="0" * 32), "other nonce"),
+    "another epsilon": (lambda c: replace(c, epsilon=c.epsilon / 2), "other epsilon"),
+    "other words": (lambda c: replace(c, protects="everything"), "other protects"),
+    "another unit": (lambda c: replace(c, whole_owner=True), "other whole_owner"),
+    "more settings": (lambda c: replace(c, settings={**c.settings, "rate": 9.0}), "other settings"),
     "another job": (lambda c: replace(c, job="f" * 32), "nothing was negotiated"),
     "expired": (
         lambda c: replace(c, offered_at="2020-01-01T00:00:00+00:00",
@@ -143,7 +151,7 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
     second = stop_at_offers(scenario, other)
     assert second.contract.job != offered.contract.job
     assert second.contract.payment == offered.contract.payment
-    assert "owner's, curator's or offer's" in str(
+    assert "other nonce" in str(
         second.offer(replace(offered.contract, job=second.contract.job)).error.reason
     )
     assert not second.offer(second.contract).has_error()
@@ -151,9 +159,9 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
 
 @pytest.mark.parametrize("noise", ["not bytes", b"{}", b"\xff"])
 def test_an_offer_that_cannot_be_read_is_refused(offered: Offered, noise: object) -> None:
-    reply = offered.send(wire.OFFER, wire.with_config(contract=noise, plan="{}"))
+    reply = offered.send(wire.CONTRACT, wire.with_config(contract=noise, plan="{}"))
     assert "cannot be read" in str(reply.error.reason)
-    plan = {"index": 0, "seed": 1, "model": {"channels": "x"}}
+    plan = Assignment(0, 1, {"channels": "x"})
     reply = offered.offer(offered.contract, plan)
     assert "cannot be done as offered" in str(reply.error.reason)
 
@@ -162,7 +170,7 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
     signature = offered.signature()
 
     def keep(contract: Contract, mine: str, theirs: str) -> Message:
-        return offered.send(wire.KEEP, wire.signed(SignedContract(contract, mine, theirs)))
+        return offered.send(wire.SIGNED, wire.signed(SignedContract(contract, mine, theirs)))
 
     good = offered.curator.sign(CURATOR, offered.contract)
     stranger = KeyPair.create(tmp_path / "stranger")
@@ -182,7 +190,7 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 
 def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:
     good = offered.curator.sign(CURATOR, offered.contract)
-    kept = offered.send(wire.KEEP, wire.signed(SignedContract(offered.contract, "0" * 128, good)))
+    kept = offered.send(wire.SIGNED, wire.signed(SignedContract(offered.contract, "0" * 128, good)))
     assert "nothing was signed" in str(kept.error.reason)
     said = {"job": offered.contract.job, "paid": 1, "head": "1:x", "seal": "0" * 128}
     assert "no contract" in str(offered.send(wire.SETTLED, wire.with_config(**said)).error.reason)
@@ -203,7 +211,7 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     contract, job = offered.contract, offered.contract.job
     good = offered.curator.sign(CURATOR, contract)
     kept = wire.signed(SignedContract(contract, offered.signature(), good))
-    assert not offered.send(wire.KEEP, kept).has_error()
+    assert not offered.send(wire.SIGNED, kept).has_error()
 
     def settled(paid: int | None, key: KeyPair, about: Contract = contract) -> str:
         seal = key.seal(SETTLEMENT, settlement_of(about.id, paid, "1:x"))
@@ -230,7 +238,7 @@ def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) 
     replies = [offered.node.answer(message, 100) for message in offered.letters]
     again = [offered.node.answer(message, 100) for message in offered.letters]
     for one, other in zip(replies, again, strict=True):
-        first, second = wire.read_reply(one), wire.read_reply(other)
+        first, second = wire.read_offers(one), wire.read_offers(other)
         assert first is not None
         assert second is not None
         assert np.array_equal(first.offers, second.offers)
@@ -240,25 +248,25 @@ def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) 
 
 def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
     """Else a curator could ask an owner's player what it would have done."""
-    invitation, sheet = wire.read_letter(offered.letters[3])
+    invitation, sheet = wire.read_quotes(offered.letters[3])
     turned = QuoteBatch(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
-    reply = offered.send(wire.LETTER, wire.letter(invitation, turned))
-    assert "another letter" in str(reply.error.reason)
+    reply = offered.send(wire.QUOTES, wire.quotes(invitation, turned))
+    assert "other quotes" in str(reply.error.reason)
     more = QuoteBatch(400, sheet.quotes, sheet.signs)
-    reply = offered.send(wire.LETTER, wire.letter(invitation, more))
-    assert "longer than was agreed" in str(reply.error.reason)
+    reply = offered.send(wire.QUOTES, wire.quotes(invitation, more))
+    assert "more than was agreed" in str(reply.error.reason)
     other = replace(invitation, key=invitation.key + 1)
-    reply = offered.send(wire.LETTER, wire.letter(other, sheet))
+    reply = offered.send(wire.QUOTES, wire.quotes(other, sheet))
     assert "another one" in str(reply.error.reason)
 
 
-def desk_and_letter(tmp_path: Path, **config: Any) -> tuple[Desk, Invitation, QuoteBatch]:
-    """A new owner's desk, and a first letter to it."""
+def agent_and_quotes(tmp_path: Path, **config: Any) -> tuple[OwnerAgent, Invitation, QuoteBatch]:
+    """A new owner's agent, and the first quotes to it."""
     offered = stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
     folder = tmp_path / "owner"
     folder.mkdir(mode=0o700)
-    invitation, sheet = wire.read_letter(offered.letters[0])
-    return Desk(OwnerFolder("0", folder), config), invitation, sheet
+    invitation, sheet = wire.read_quotes(offered.letters[0])
+    return OwnerAgent(OwnerFolder("0", folder), config), invitation, sheet
 
 
 NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-weight": 2.5}
@@ -266,10 +274,10 @@ NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-w
 
 def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
     config = {**NUMBERS, "rho-cap": 1.0, "allow-simulated": True}
-    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
-    reply = desk.answer(invitation, sheet)
+    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
+    reply = agent.answer(invitation, sheet)
     assert len(reply) == 50
-    again = Desk(desk.owner, config).answer(invitation, sheet)
+    again = OwnerAgent(agent.folder, config).answer(invitation, sheet)
     assert np.array_equal(again.offers, reply.offers)  # whatever seed a new player would draw
 
 
@@ -286,22 +294,22 @@ def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
 def test_an_owner_plays_only_what_it_was_set_up_for(
     tmp_path: Path, config: dict[str, Any], reason: str
 ) -> None:
-    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
-    with pytest.raises(Refused, match=reason):
-        desk.answer(invitation, sheet)
+    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
+    with pytest.raises(Declined, match=reason):
+        agent.answer(invitation, sheet)
 
 
 @pytest.mark.parametrize("cap", [-1.0, float("nan"), "much"])
 def test_a_cap_that_is_no_number_is_none(tmp_path: Path, cap: object) -> None:
     config = {**NUMBERS, "allow-simulated": True, "allow-unbounded": True, "rho-cap": cap}
-    desk, invitation, sheet = desk_and_letter(tmp_path, **config)
+    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
     with pytest.raises(BadInput, match="not negative"):
-        desk.answer(invitation, sheet)
+        agent.answer(invitation, sheet)
 
 
 def test_a_cap_of_the_owners_own_is_kept(offered: Offered) -> None:
     offered.node.config["rho-cap"] = offered.contract.rho_cap / 2
-    assert "more than the owner does" in str(offered.offer(offered.contract).error.reason)
+    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
 
 
 def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: Path) -> None:
@@ -312,7 +320,7 @@ def test_a_loss_without_bound_is_signed_only_where_the_owner_says_so(tmp_path: P
     assert config.pop("allow-unbounded") is True  # of the scenario
     assert "named no rho-cap" in str(offered.offer(offered.contract).error.reason)
     config["rho-cap"] = 1e300
-    assert "more than the owner does" in str(offered.offer(offered.contract).error.reason)
+    assert "other rho_cap" in str(offered.offer(offered.contract).error.reason)
     del config["rho-cap"]
     config["allow-unbounded"] = True
     assert offered.contract.rho_per_round == np.inf
@@ -331,12 +339,12 @@ def test_owners_of_a_scenario_with_a_cap_cap_what_it_caps(tmp_path: Path) -> Non
     ["", "[]", "{}", '{"job": 1}', "null"],
 )
 def test_an_invitation_that_cannot_be_read_is_refused(text: str) -> None:
-    with pytest.raises(Refused, match="cannot be read"):
+    with pytest.raises(Declined, match="cannot be read"):
         Invitation.from_json(text)
 
 
 def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
-    invitation, _ = wire.read_letter(offered.letters[0])
+    invitation, _ = wire.read_quotes(offered.letters[0])
     good = json.loads(invitation.to_json())
     assert Invitation.from_json(json.dumps(good)) == invitation
     table = good["table"]
@@ -352,5 +360,5 @@ def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
         good | {"table": table | {"protocol": "other"}},
         good | {"table": table | {"settings": table["settings"] | {"discount": "x"}}},
     ):
-        with pytest.raises(Refused, match="cannot be read"):
+        with pytest.raises(Declined, match="cannot be read"):
             Invitation.from_json(json.dumps(bad))

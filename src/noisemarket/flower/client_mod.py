@@ -4,7 +4,7 @@ The mod takes what the app would send back, its new model, and lets go only of t
 to the global model, cut as a whole to the contracted norm, plus the owner's contracted noise. That
 hides the owner's whole data (``sharded`` with a single shard), whatever the app does inside. To
 hide one record among many at less noise, the protection must sit inside the training: see
-``client``.
+``owner_app``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.flower.api import (
     Array,
     ArrayRecord,
@@ -25,15 +24,11 @@ from noisemarket.flower.api import (
     MetricRecord,
     RecordDict,
 )
-from noisemarket.flower.owner import (
-    OwnerFolder,
-    Refused,
-    agreed,
-    arrays_of,
-    discreet,
-    task_of,
-)
+from noisemarket.flower.owner_app import Task, arrays_of, public_errors
+from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
+from noisemarket.owner.release import released
 from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.statement import PrivacyBudget
 
 Call = Callable[[Message, Context], Message]
 Mod = Callable[[Message, Context, Call], Message]
@@ -42,41 +37,50 @@ Mod = Callable[[Message, Context, Call], Message]
 def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
     """A client mod that clips, charges and adds the owner's noise to every training reply.
 
-    Sigma, clip and cap come from the owner's own terms. The message says which ``job`` and which
-    ``round`` it is in its ``config``, and may say ``sigma``: if it is another than the contracted
-    one, the owner refuses. All other records of the reply are dropped, because nothing accounts for
-    them; ``num-examples`` becomes 1, so that strategies which weigh by it weigh owners alike. Use
-    it on training alone: ``@app.train(mods=[contract_mod()])``.
+    Sigma, clip and cap come from the owner's own terms. The message's ``config`` says which ``job``
+    and ``server-round`` it is, and may say ``sigma``: if it is another than the contracted one, the
+    owner declines. All other records of the reply are dropped, because nothing accounts for them;
+    ``num-examples`` becomes 1, so that strategies which weigh by it weigh owners alike.
+
+    Args:
+        arrays: the name of the record with the model, in the app's replies.
+        metrics: the name of the record that is to hold ``num-examples``.
+
+    Example:
+        @app.train(mods=[contract_mod()])
+        def train(message, context): ...
     """
 
     def mod(message: Message, context: Context, call_next: Call) -> Message:
-        @discreet
+        @public_errors
         def protected(message: Message, context: Context) -> Message:
-            task, owner = task_of(message), OwnerFolder.of(context)
-            terms = agreed(owner, task)
-            protection = PROTECTIONS.find(terms.protection).from_settings(terms.settings)
+            task, folder = Task.of(message), OwnerFolder.of(context.node_config)
+            terms = task.terms(folder)
+            protection = terms.build_protection()
             start = _numbers(arrays_of(message))
 
-            def make(noise: NoiseSource) -> dict[str, NDArray[Any]]:
+            def train(noise: NoiseSource) -> Arrays:
                 reply = call_next(message, context)
                 if reply.has_error():
-                    raise Refused("training failed")
+                    raise Declined("training failed")
                 trained = reply.content.get(arrays)
                 if not isinstance(trained, ArrayRecord):
-                    remedy = "is no ArrayRecord: name the one with the model."
+                    remedy = "is not an ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
                 moved = _numbers(trained)
-                released = protection.protect(_update(start, moved), terms.sigma, noise)
-                return _moved(start, moved, released)
+                own = noise.stream(terms.index, task.round_number - 1)
+                update = protection.protect(_update(start, moved), terms.sigma, own)
+                return _moved(start, moved, update)
 
-            released = owner.once(terms, task.round_number, start, make)
-            size = sum(array.size for array in released.values() if array.dtype.kind == "f")
-            budget = terms.budget(protection, size, records=1)
-            owner.charge(terms, budget, task.round_number, released)
+            def budget(release: Arrays) -> PrivacyBudget:
+                size = sum(array.size for array in release.values() if array.dtype.kind == "f")
+                return terms.budget(size, records=1)
+
+            release = released(folder, terms, task.round_number, start, train, budget)
             return Message(
                 RecordDict(
                     {
-                        arrays: ArrayRecord({n: Array(value) for n, value in released.items()}),
+                        arrays: ArrayRecord({n: Array(value) for n, value in release.items()}),
                         metrics: MetricRecord({"num-examples": 1}),
                     }
                 ),
@@ -86,6 +90,12 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         return protected(message, context)
 
     return mod
+
+
+def parameters(arrays: ArrayRecord) -> int:
+    """How many numbers of a model are trained and protected: all floating-point ones."""
+    values = [array.numpy() for array in arrays.values()]
+    return sum(value.size for value in values if value.dtype.kind == "f")
 
 
 def _numbers(record: ArrayRecord) -> dict[str, NDArray[Any]]:

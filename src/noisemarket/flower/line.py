@@ -1,6 +1,6 @@
 """The curator's line to the owners: who is there, and messages to each of them.
 
-Owners are known by name. Those that are away, too late, that refuse or fail simply do not answer:
+Owners are known by name. Those that are away, too late, that decline or fail simply do not answer:
 what is missing is for the caller to see.
 """
 
@@ -14,7 +14,8 @@ from logging import getLogger
 from typing import TYPE_CHECKING
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.api import ConfigRecord, Message, RecordDict
+from noisemarket.flower import wire
+from noisemarket.flower.api import Message, RecordDict
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -34,40 +35,53 @@ class Traffic:
     seconds: float
 
 
-class Nodes:
-    """The SuperNodes of a job's owners, over a grid.
+@dataclass(frozen=True)
+class Bounds:
+    """How long owners are waited for, and how many are asked at a time.
 
-    A node is the owner under whose name its key was registered. Only where that is ``insecure``,
-    without SuperNode authentication, are nodes asked who they are, and believed. ``timeout`` is the
-    longest that an owner may take to answer, and ``grace`` how long the others have after the last
-    answer that came. At most ``at_once`` owners are asked at a time (0: all), the next one when one
-    has answered or its time is over: where all share a machine, each of them takes memory while it
-    is at work. One that is asked later has ``grace`` on top of what the slowest has taken so far.
+    Args:
+        timeout: the longest that an owner may take to answer, in seconds.
+        grace: how long the others have after the last answer that came.
+        wait: how long to wait for owners that are away: for each of them before it has signed,
+            else it is left out; later for one.
+        insecure: whether nodes without a registered name are asked who they are, and believed.
+        at_once: how many owners are asked at a time (0: all), the next one when one has answered
+            or its time is over: where all share a machine, each of them takes memory while it is
+            at work. One that is asked later has ``grace`` on top of what the slowest took so far.
+    """
+
+    timeout: float = 600.0
+    grace: float = math.inf
+    wait: float = 120.0
+    insecure: bool = False
+    at_once: int = 0
+
+    def __post_init__(self) -> None:
+        if type(self.at_once) is not int or self.at_once < 0:
+            remedy = "give a whole number of owners, or 0 for all."
+            raise BadInput("at-once", self.at_once, remedy)
+
+
+class Line:
+    """The curator's line to the SuperNodes of a job's owners, over a grid.
+
+    A node is the owner under whose name its key was registered.
     """
 
     def __init__(
-        self,
-        grid: Grid,
-        names: Sequence[str],
-        job_id: str,
-        *,
-        timeout: float = 600.0,
-        grace: float = math.inf,
-        insecure: bool = False,
-        at_once: int = 0,
+        self, grid: Grid, names: Sequence[str], job_id: str, bounds: Bounds | None = None
     ) -> None:
         self._grid, self.names, self.job_id = grid, list(names), job_id
-        self.timeout, self.grace, self._insecure = timeout, grace, insecure
-        self.at_once = checked_at_once(at_once)
+        self.bounds = bounds or Bounds()
         self.known: dict[str, int] = {}
         """Flower's number of the node of each owner that was ever seen."""
         self.traffic: list[Traffic] = []
-        self.refusals: dict[str, str] = {}
-        """What each owner that refused said last."""
+        self.declined: dict[str, str] = {}
+        """What each owner that declined said last."""
         self._unknown: dict[int, int] = {}  # nodes that did not say who they are: how often
 
     def meet(self, timeout: float = 120.0, *, at_least: int | None = None) -> list[int]:
-        """Wait until the owners are there, by default all; gives the places of those that are."""
+        """Wait until the owners are there, by default all; gives the indices of those that are."""
         end = time.monotonic() + timeout
         wanted = len(self.names) if at_least is None else at_least
         while len(here := self._look_round()) < wanted and time.monotonic() < end:
@@ -91,7 +105,7 @@ class Nodes:
         replies = self._exchange(
             kind,
             {number: contents[name] for name, number in numbers.items()},
-            self.timeout if timeout is None else timeout,
+            self.bounds.timeout if timeout is None else timeout,
             group,
         )
         return {names[number]: reply for number, reply in replies.items()}
@@ -101,28 +115,28 @@ class Nodes:
     ) -> dict[int, Message]:
         if not contents:
             return {}
-        start = time.monotonic()
+        start, grace = time.monotonic(), self.bounds.grace
         left = list(contents.items())
         waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
         answers: dict[int, Message] = {}
         last: float | None = None  # when the last answer came
         slowest = 0.0
         while left or waiting:
-            room = max(0, (self.at_once or len(contents)) - len(waiting))
+            room = max(0, (self.bounds.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
             waiting |= self._push(kind, going, timeout, group)
             now = time.monotonic()
             late = [
                 name
                 for name, (_, sent) in waiting.items()
-                if now >= sent + timeout or (last and now >= max(sent + slowest, last) + self.grace)
+                if now >= sent + timeout or (last and now >= max(sent + slowest, last) + grace)
             ]  # after one last look
             for reply in self._grid.pull_messages(list(waiting)):
                 number, sent = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
                 if number is None:
                     continue
                 if reply.has_error():
-                    self._refused(kind, number, reply.error.reason or "no reason given")
+                    self._note_error(kind, number, reply.error.reason or "no reason given")
                 else:
                     answers[number] = reply
                     last = time.monotonic()
@@ -156,11 +170,11 @@ class Nodes:
         numbers = (number for number, _ in contents)
         return {name: (number, sent) for name, number in zip(pushed, numbers, strict=False) if name}
 
-    def _refused(self, kind: str, number: int, reason: str) -> None:
+    def _note_error(self, kind: str, number: int, reason: str) -> None:
         getLogger(__name__).warning("%s: node %s: %s", kind, number, reason)
         for name, its in self.known.items():
             if its == number:
-                self.refusals[name] = " ".join(reason.split())[:200]
+                self.declined[name] = " ".join(reason.split())[:200]
 
     def _look_round(self) -> set[str]:
         """The owners whose nodes are online now. New nodes are met, also those that came back."""
@@ -173,13 +187,13 @@ class Nodes:
             if name in self.names:
                 self.known[name] = number
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
-                strangers[number] = RecordDict({"config": ConfigRecord({"job": self.job_id})})
-        if not self._insecure:
+                strangers[number] = wire.with_config(job=self.job_id)
+        if not self.bounds.insecure:
             self._turn_away(strangers)
             strangers = {}
-        said = self._exchange("query.hello", strangers, min(60.0, self.timeout))
+        said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
-            name = _owner(said.get(number))
+            name = wire.text_of(said.get(number), "owner") or ""
             if name in self.names and self.known.get(name) not in online:
                 self.known[name] = number
             else:
@@ -191,18 +205,6 @@ class Nodes:
             self._unknown[number] = 3  # is not looked at again
             words = "Node %s has no name and is left alone: register it under its owner's."
             getLogger(__name__).warning(words, number)
-
-
-def checked_at_once(value: object) -> int:
-    """How many owners may be asked at a time; also as an app's run config has it."""
-    if type(value) is not int or value < 0:
-        raise BadInput("at-once", value, "give a whole number of owners, or 0 for all.")
-    return value
-
-
-def _owner(reply: Message | None) -> str:
-    config = None if reply is None else reply.content.get("config")
-    return str(config.get("owner", "")) if isinstance(config, ConfigRecord) else ""
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

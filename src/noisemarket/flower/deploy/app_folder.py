@@ -46,7 +46,7 @@ at-once = 0
 _CLIENT = '''\
 """An owner."""
 
-from noisemarket.flower.client import owner_app
+from noisemarket.flower.owner_app import owner_app
 
 app = owner_app()
 '''
@@ -58,7 +58,7 @@ import torch  # noqa: F401 - first and here, so that nothing imports it from two
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
-from noisemarket.flower.job import market_over_flower
+from noisemarket.flower.curator_app import market_over_flower
 
 app = ServerApp()
 

@@ -1,0 +1,80 @@
+"""What ``run --engine`` can name: the engines of this package, and those of a user's own package.
+
+A package adds one through an entry point of the group ``noisemarket.engines``. It names a subclass
+of ``Engine`` that is made from a ``Job``, or a function that runs a whole market and is called as
+``embedded`` is here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from noisemarket.federated.engine import Engine
+from noisemarket.market import MarketRun, PreparedMarket, run_market
+from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.registry import Registry
+
+EMBEDDED, FLOWER = "embedded", "flower"
+GROUP = "noisemarket.engines"
+
+
+@dataclass(frozen=True)
+class RunSettings:
+    """How to run a market, and who is told how it goes."""
+
+    watch: Callable[[Progress], None]
+    show: Callable[[str], None]
+    stop: Callable[[], bool]
+    workers: int | None = None
+    threads: int | None = None
+    tls: bool = True
+
+
+Starter = Callable[[PreparedMarket, Path, RunSettings], MarketRun]
+
+
+def embedded(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
+    """All owners on this machine, trained by worker processes."""
+    return _with_engine(None, market, folder, settings)
+
+
+def flower(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
+    """Every owner a SuperNode of a Flower deployment on this machine."""
+    from noisemarket.flower.deploy.single_machine import run_on_flower
+
+    return run_on_flower(
+        market, folder, tls=settings.tls, watch=settings.watch, stop=settings.stop,
+        show=settings.show,
+    )  # fmt: skip
+
+
+def start(engine: str, market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
+    """Run a market by the engine of this name."""
+    part = ENGINES.find(engine)
+    if isinstance(part, type):
+        return _with_engine(part, market, folder, settings)
+    return part(market, folder, settings)
+
+
+def _with_engine(
+    engine: type[Engine] | None, market: PreparedMarket, folder: Path, settings: RunSettings
+) -> MarketRun:
+    return run_market(
+        market, folder, engine=engine, workers=settings.workers, threads=settings.threads,
+        watch=settings.watch, stop=settings.stop,
+    )  # fmt: skip
+
+
+def _check(part: Starter | type[Engine]) -> None:
+    if not (issubclass(part, Engine) if isinstance(part, type) else callable(part)):
+        raise TypeError("give a subclass of Engine, or a function that runs a market")
+
+
+def find_engines() -> Registry[Starter | type[Engine]]:
+    """The engines of this package, and those of all that is installed now."""
+    return Registry("--engine", GROUP, {EMBEDDED: embedded, FLOWER: flower}, _check)
+
+
+ENGINES = find_engines()

@@ -1,0 +1,225 @@
+"""A whole market over Flower on this machine: a folder for each owner, real processes, one call.
+
+A simulation in that one machine deals out the data and the owners' preferences. From then on each
+owner has its own process, folder and keys, and the curator's process has only what owners send it.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.cores import available_cores
+from noisemarket.errors import Interrupted, NoisemarketError
+from noisemarket.federated.rounds import Checkpoint
+from noisemarket.files import private_folder
+from noisemarket.flower.deploy.app_folder import write_app
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd, Value
+from noisemarket.flower.remote_owners import RemoteOwners
+from noisemarket.learning.players import seeds
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.money import to_micro
+from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket
+from noisemarket.market.deals import Deals
+from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, Tail, from_line
+from noisemarket.market.events import Event, Negotiated, Opened, Signed
+from noisemarket.market.market_folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
+from noisemarket.market.outcome import Steps, closing_of
+from noisemarket.mechanisms.by_message import agreement_of
+from noisemarket.mechanisms.mechanism import Progress, same_for_all
+from noisemarket.negotiation import Negotiation
+from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
+from noisemarket.owner.terms import Deal
+from noisemarket.privacy.journal import read_journal
+
+_LOOK = 0.2
+_AT_ONCE = 4
+"""Owners at work at a time, for each core: every one of them is a process with torch in it."""
+
+
+def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[NodeSetup]:
+    """Give every owner a folder with its records and its preferences; what is there stays.
+
+    For simulations: real owners bring their own. What the scenario caps the owners cap, too; where
+    it caps nothing they allow any loss, since the scenario does: its savings go down to no noise,
+    and ``paper`` bounds nothing.
+
+    Args:
+        market: the market whose owners they are.
+        root: where the folders go.
+        curator_key: the only curator that the owners play with, if one is given.
+
+    Returns:
+        The set-up of each owner's SuperNode.
+    """
+    scenario, environment, job = market.scenario, market.environment, market.order.job
+    seed = seeds(scenario.play_seed())[0]
+    setups = []
+    for index, owner in enumerate(environment.population):
+        folder = OwnerFolder(owner.name, owner_folder(root, owner.name))
+        private_folder(folder.path)
+        if not (folder.path / RECORDS).exists():
+            held = job.partition.indices[index]
+            images = job.data.ready(job.data.train_images[held])
+            folder.keep_records(images, job.data.train_labels[held])
+        folder.keep_private(
+            {
+                "privacy_cost": owner.privacy_cost,
+                "markup": owner.markup,
+                "payment_value": environment.payment_value,
+                "privacy_weight": environment.privacy_weight,
+                "payoff": environment.payoff,
+                "seed": seed,
+            }
+        )
+        config: dict[str, Value] = {
+            "owner": owner.name,
+            "owner-folder": str(folder.path.resolve()),
+        }
+        if curator_key:
+            config["curator-key"] = curator_key
+        if math.isfinite(cap := market.order.budgets[index].rho_cap):
+            config["rho-cap"] = cap
+        else:
+            config["allow-unbounded"] = True
+        if scenario.privacy.noise == "simulated":
+            config["allow-simulated"] = True
+        setups.append(NodeSetup(owner.name, config))
+    return setups
+
+
+def run_on_flower(
+    market: PreparedMarket,
+    folder: str | Path,
+    *,
+    tls: bool = True,
+    watch: Callable[[Progress], None] = lambda progress: None,
+    stop: Callable[[], bool] | None = None,
+    show: Callable[[str], None] = lambda line: None,
+) -> MarketRun:
+    """Run a market over a Flower deployment on this machine; again, to resume it.
+
+    Args:
+        market: what to run.
+        folder: holds the scenario, and what the job leaves, as that of an embedded market.
+        tls: whether the deployment has certificates and keys.
+        watch: is told how negotiation goes.
+        stop: when it returns True the job stops, and can be resumed.
+        show: is told what Flower prints, line by line.
+
+    Raises:
+        BadInput: the scenario cannot be played by messages.
+    """
+    RemoteOwners.check(market.scenario)
+    run = _SingleMachine(market, MarketFolder(Path(folder).resolve()), watch, stop or _never, show)
+    return MarketRun(run.steps(tls))
+
+
+def _never() -> bool:
+    return False
+
+
+class _SingleMachine:
+    """One run of a job over a deployment on this machine."""
+
+    def __init__(
+        self,
+        market: PreparedMarket,
+        folder: MarketFolder,
+        watch: Callable[[Progress], None],
+        stop: Callable[[], bool],
+        show: Callable[[str], None],
+    ) -> None:
+        self._market, self._folder = market, folder
+        self._watch, self._stop, self._show = watch, stop, show
+        self._events: list[Event] = []
+        self._seconds: dict[str, float] = {}
+
+    def steps(self, tls: bool) -> Steps:
+        """Deal out, start a deployment, run the app on it, and follow its events."""
+        self._folder.prepare()
+        key = KeyPair.obtain(self._folder.curator).public_hex
+        nodes = deal_out(self._market, self._folder.owners, key)
+        settings: dict[str, Value] = {
+            "scenario": str(self._folder.path / SCENARIO),
+            "folder": str(self._folder.path),
+            "insecure": not tls,
+            "at-once": _AT_ONCE * available_cores(),
+        }
+        tail = Tail(self._folder.curator / EVENTS)
+        with Deployment(nodes, secure=tls) as deployment, ThreadPoolExecutor(1) as pool:
+            self._show(f"{len(nodes)} SuperNodes at {deployment.address}")
+            app = write_app(deployment.folder / "app")
+            running = pool.submit(deployment.run, app, settings, show=self._show)
+            try:
+                yield from self._follow(running, tail)
+            except BaseException:
+                deployment.stop_superlink(kill=True)  # ends ``flwr run``, and the wait for it
+                raise
+        return self._outcome()
+
+    def _follow(self, running: Future[RunEnd], tail: Tail) -> Generator[Event, None, None]:
+        problem = ""
+        while True:
+            over = running.done()
+            for line in tail.lines():
+                seen = from_line(line)
+                if isinstance(seen, Event):
+                    self._events = [*([] if isinstance(seen, Opened) else self._events), seen]
+                    yield seen
+                elif seen["kind"] == NEGOTIATING:
+                    nobody = same_for_all(0, 0, 0)
+                    self._watch(Progress(slice(0, 0), nobody, seen["done"], seen["total"]))
+                elif seen["kind"] == FAILED:
+                    problem = str(seen["problem"])
+                elif seen["kind"] == ENDED:
+                    self._seconds = dict(seen["seconds"])
+            if over:
+                break
+            if self._stop():
+                raise Interrupted("stopped; what was finished is kept.")
+            time.sleep(_LOOK)
+        end = running.result()
+        if not end.completed and self._stop():  # Ctrl-C ends ``flwr run``, too
+            raise Interrupted("stopped; what was finished is kept.")
+        if not end.completed:
+            raise NoisemarketError(problem or f"The ServerApp ended early: {end.status}.")
+
+    def _outcome(self) -> MarketOutcome:
+        """What the job came to, from its events and from what it left in its folder."""
+        environment, levels = self._market.environment, self._market.environment.levels
+        traded = tuple(self._deals())
+        (negotiated,) = (event for event in self._events if isinstance(event, Negotiated))
+        deals = Deals(traded, negotiated.agreed, negotiated.over_budget)
+        payments = [to_micro(float(value), "payment") for value in levels.payments]
+        contracts = {
+            index: (int(np.abs(levels.savings - one.saving).argmin()), payments.index(one.payment))
+            for index, one in enumerate(traded)
+        }
+        agreement = agreement_of(contracts, len(environment))
+        order = self._market.under(deals)
+        state = Checkpoint(self._folder.curator / CHECKPOINT, order.fingerprint).load()
+        assert state is not None  # the job is settled
+        return MarketOutcome(
+            negotiation=Negotiation(self._market.scenario, environment, agreement),
+            deals=deals,
+            order=order,
+            results=tuple(state.results),
+            statements=order.statements(read_journal(self._folder.curator / JOURNAL)),
+            seconds=self._seconds,
+            **closing_of(self._events),
+        )
+
+    def _deals(self) -> Iterator[Deal]:
+        """What every owner signed; no trade for those that did not."""
+        signed = {event.owner: event for event in self._events if isinstance(event, Signed)}
+        for name in map(str, self._market.environment.population.names):
+            if name in signed:
+                yield Deal(name, signed[name].saving, signed[name].sigma, signed[name].payment)
+            else:
+                yield Deal(name, 0.0, self._market.environment.levels.sigma_max, 0)

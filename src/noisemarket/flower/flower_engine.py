@@ -1,0 +1,74 @@
+"""The engine over Flower: owners are SuperNodes, and a round is a message to each of them.
+
+The same loop trains over it as over worker processes (``federated.rounds``): it charges, screens,
+aggregates and writes checkpoints here, on the curator's side. Owners that are away, too late, that
+decline or answer what cannot be read give None, and the job goes on without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
+from noisemarket.federated.model import first_weights, seeded
+from noisemarket.federated.protections import Upload
+from noisemarket.flower import wire
+from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from noisemarket.flower.line import Line
+
+
+class FlowerEngine(Engine):
+    """Trains over a line to the owners, inside a ServerApp.
+
+    Args:
+        line: names the owners in the job's order, and the job as the owners' terms do.
+        job: what is trained. The curator's needs test images only: no training data, and a
+            partition of the right length.
+    """
+
+    def __init__(self, line: Line, job: Job) -> None:
+        if len(line.names) != len(job):
+            raise NoisemarketError(f"{len(job)} owners in the job, but {len(line.names)} names.")
+        self.line, self._job = line, job
+        self._first = first_weights(job.model, job.seed)
+        self._model = seeded(job.model, job.seed)
+
+    @property
+    def dimension(self) -> int:
+        return int(self._first.size)
+
+    def first_weights(self) -> Weights:
+        return self._first.copy()
+
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        model = ArrayRecord({wire.WEIGHTS: Array(weights.astype(np.float32))})
+        line, number = self.line, round_number + 1
+        asked: dict[str, RecordDict] = {}
+        for owner in owners:
+            sigma = float(self._job.sigma[owner])
+            config = ConfigRecord({"job": line.job_id, "server-round": number, "sigma": sigma})
+            asked[line.names[owner]] = RecordDict({"arrays": model, "config": config})
+        answers = line.ask(wire.TRAIN, asked, group=str(number))
+        return {owner: _upload(answers.get(line.names[owner])) for owner in owners}
+
+    def score(self, weights: Weights) -> Score:
+        return score_of(self._model, weights, self._job.data)
+
+    def close(self) -> None:
+        pass  # the grid is Flower's
+
+
+def _upload(reply: Message | None) -> Upload | None:
+    """The update in a reply; None if there is none that can be read."""
+    arrays = None if reply is None else reply.content.get("arrays")
+    if not isinstance(arrays, ArrayRecord) or wire.WEIGHTS not in arrays:
+        return None
+    try:
+        return arrays[wire.WEIGHTS].numpy()
+    except Exception:  # whatever an owner's bytes do to the reader, it is that owner's loss
+        return None

@@ -1,0 +1,192 @@
+"""The owner's ClientApp: says who it is, plays, signs, and trains under its own terms.
+
+Nothing is taken from a message but which job and which round it is; whatever else it says must
+agree with the owner's own terms, or the owner declines. Torch is imported when there is something
+to sign or to train, not before: other messages are answered in a process that never loads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import wraps
+from logging import getLogger
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.flower import wire
+from noisemarket.flower.api import (
+    Array,
+    ArrayRecord,
+    ClientApp,
+    ConfigRecord,
+    Context,
+    Error,
+    Message,
+    RecordDict,
+)
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import Declined, OwnerFolder
+from noisemarket.owner.terms import OwnerTerms
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from noisemarket.owner.round import Models
+
+DECLINED, FAILED = 1001, 1002
+"""Codes of an owner's error replies: it will not, or it could not."""
+
+Handler = Callable[[Message, Context], Message]
+
+
+def owner_app(models: Models | None = None) -> ClientApp:
+    """A ClientApp for an owner. More messages may be registered on it.
+
+    Args:
+        models: builds the owner's model from the settings in its terms. By default they are those
+            of the CNN.
+
+    Example:
+        app = owner_app()
+    """
+    app, build = ClientApp(), models or _cnn
+
+    def answers(kind: str) -> Callable[[Callable[[OwnerAgent, Message], RecordDict]], None]:
+        """Have the app answer this kind of message."""
+
+        def register(answer: Callable[[OwnerAgent, Message], RecordDict]) -> None:
+            @public_errors
+            def handle(message: Message, context: Context) -> Message:
+                config = context.node_config
+                agent = OwnerAgent(OwnerFolder.of(config), config)
+                return Message(answer(agent, message), reply_to=message)
+
+            decorate = app.train() if kind == wire.TRAIN else app.query(kind.split(".")[1])
+            decorate(handle)
+
+        return register
+
+    @answers(wire.HELLO)
+    def hello(agent: OwnerAgent, _: Message) -> RecordDict:
+        """Who this node is. Only a node whose key was registered under a name is believed."""
+        return wire.with_config(owner=agent.folder.name)
+
+    @answers(wire.KEY)
+    def key(agent: OwnerAgent, _: Message) -> RecordDict:
+        """The owner's public key."""
+        return wire.with_config(key=agent.public_key)
+
+    @answers(wire.QUOTES)
+    def play(agent: OwnerAgent, message: Message) -> RecordDict:
+        """Many interactions of the game."""
+        return wire.offers(agent.answer(*wire.read_quotes(message)))
+
+    @answers(wire.CONTRACT)
+    def sign(agent: OwnerAgent, message: Message) -> RecordDict:
+        """The owner's signature, if that is what it agreed to."""
+        return wire.with_config(signature=agent.accept(*wire.read_contract(message), build))
+
+    @answers(wire.SIGNED)
+    def keep(agent: OwnerAgent, message: Message) -> RecordDict:
+        """The contract with both signatures: from now on these are the owner's terms."""
+        agent.keep_accepted(wire.read_signed(message))
+        return wire.with_config(kept=True)
+
+    @answers(wire.SETTLED)
+    def settle(agent: OwnerAgent, message: Message) -> RecordDict:
+        """What the curator says, and signs, that it pays; the rest is the owner's own account."""
+        agent.settle(*wire.read_settled(message))
+        return wire.with_config(kept=True)
+
+    @answers(wire.TRAIN)
+    def train(agent: OwnerAgent, message: Message) -> RecordDict:
+        """A round under contract."""
+        task = Task.of(message)
+        terms, start = task.terms(agent.folder), _weights(message)
+        from noisemarket.owner.round import OwnRound
+
+        update = OwnRound(agent.folder, terms, build).upload(task.round_number, start)
+        return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
+
+    return app
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a message asks for: a round of a job, counted from 1."""
+
+    job: str
+    round_number: int
+    sigma: float | None
+
+    @classmethod
+    def of(cls, message: Message) -> Task:
+        """What is in a message, each part checked."""
+        config = message.content.get("config")
+        if not isinstance(config, ConfigRecord):
+            raise Declined("the message has no config")
+        job, sigma, number = (config.get(name) for name in ("job", "sigma", "server-round"))
+        if not isinstance(job, str):
+            raise Declined("the message names no job")
+        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**31:
+            raise Declined("the message names no round")
+        if sigma is not None and not isinstance(sigma, float):
+            raise Declined("sigma is not a number")
+        return cls(job, number, sigma)
+
+    def terms(self, folder: OwnerFolder) -> OwnerTerms:
+        """The owner's own terms for it; declined where the message says otherwise."""
+        terms = folder.terms(self.job)
+        if self.sigma is not None and self.sigma != terms.sigma:
+            raise Declined("sigma is not the contracted one")
+        if terms.rounds is not None and self.round_number > terms.rounds:
+            raise Declined("the contract has no such round")
+        return terms
+
+
+def arrays_of(message: Message) -> ArrayRecord:
+    """The model in a message."""
+    arrays = message.content.get("arrays")
+    if not isinstance(arrays, ArrayRecord) or not arrays:
+        raise Declined("the message has no model")
+    return arrays
+
+
+def public_errors(handler: Handler) -> Handler:
+    """Answer failures without saying more than is public.
+
+    Flower sends the text of an exception to the curator. It could hold anything: figures of the
+    account, paths, values of records. It goes to this node's own log instead.
+    """
+
+    @wraps(handler)
+    def careful(message: Message, context: Context) -> Message:
+        try:
+            return handler(message, context)
+        except Declined as problem:
+            getLogger(__name__).warning("Declined: %s.", problem)
+            return Message(Error(DECLINED, str(problem)), reply_to=message)
+        except Exception:
+            getLogger(__name__).exception("The message could not be answered.")
+            return Message(Error(FAILED, "failed on the owner's side"), reply_to=message)
+
+    return careful
+
+
+def _cnn(settings: Mapping[str, Any]) -> nn.Module:
+    from noisemarket.federated.model import cnn_of
+
+    return cnn_of(settings)
+
+
+def _weights(message: Message) -> NDArray[np.float32]:
+    try:
+        weights = arrays_of(message)[wire.WEIGHTS].numpy()
+    except (KeyError, TypeError, ValueError, EOFError):
+        raise Declined("the model cannot be read") from None
+    if weights.dtype != np.float32 or not np.isfinite(weights).all():
+        raise Declined("the model is not finite single-precision numbers")
+    return weights

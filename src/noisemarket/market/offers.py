@@ -1,0 +1,190 @@
+"""The curator's side of a contract: draw up, sign, record.
+
+``Curator`` does it for a market's job. For an app of one's own, whose owners train under
+``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
+draft to the owner by whatever way, the owner signs it (``OwnerAgent.accept_without_game``) and
+sends its signature back, and the curator records it, where ``flower.strategy`` finds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.protections import Clipped
+from noisemarket.ledger import entries
+from noisemarket.ledger.contract import PRO_RATA, Contract, moment
+from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
+from noisemarket.ledger.store import Ledger
+from noisemarket.market.market_folder import JobManifest
+from noisemarket.owner.terms import (
+    Deal,
+    JobTerms,
+    contract_of,
+)
+from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.scenario import Scenario
+from noisemarket.training import protection_of
+
+
+class Curator:
+    """The curator as a party to contracts. Of owners it knows name and public key.
+
+    Args:
+        folder: where its key is; made on the first call.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._key = KeyPair.obtain(folder)
+
+    @property
+    def public_key(self) -> str:
+        """What others know it by."""
+        return self._key.public_hex
+
+    def draft(
+        self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: JobTerms, records: int
+    ) -> Contract:
+        """A contract on these terms; the same whenever it is drawn up, so a job can resume."""
+        return contract_of(deal, owner_key, self.public_key, budget, terms, records)
+
+    def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
+        """Sign what the owner has signed.
+
+        Raises:
+            BadInput: the contract has expired.
+            BadSignature: the owner has not signed it.
+        """
+        refuse_expired(contract)
+        signature = self._key.sign(CURATOR, contract)
+        signed = SignedContract(contract, owner_signature, signature)
+        signed.verify(contract.owner_key, self.public_key)
+        return signed
+
+    def seal(self, purpose: str, document: bytes) -> str:
+        """The curator's signature under something that is not a contract."""
+        return self._key.seal(purpose, document)
+
+
+def job_terms(scenario: Scenario, manifest: JobManifest) -> JobTerms:
+    """The terms of a scenario's job."""
+    protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
+    return JobTerms(
+        job=manifest.job,
+        rounds=scenario.training.rounds,
+        protection=protection.name,
+        settings=protection.settings(),
+        neighbours=privacy.neighbours,
+        delta=privacy.delta,
+        simulated=privacy.noise == "simulated",
+        missed_rounds=market.missed_rounds,
+        minimum_share=market.minimum_share,
+        false_alarm=market.false_alarm,
+        offered_at=manifest.opened_at,
+        expires_at=manifest.expires_at,
+    )
+
+
+def refuse_expired(contract: Contract) -> None:
+    """Refuse a contract that nobody may sign any more."""
+    if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
+        raise BadInput("expires_at", contract.expires_at, "has passed: start a new job.")
+
+
+def record(ledger: Ledger, signed: Iterable[SignedContract]) -> None:
+    """Put contracts on the ledger, each as offered and as signed. Nothing is recorded twice."""
+    lines = []
+    for one in signed:
+        lines += [entries.offered(one.contract), entries.signed(one)]
+    ledger.append(lines)
+
+
+def draft_clipped(
+    job: str,
+    deal: Deal,
+    owner_key: str,
+    curator_key: str,
+    *,
+    clip: float,
+    parameters: int,
+    rounds: int,
+    delta: float = 1e-5,
+    neighbours: str = "replace_one",
+    missed_rounds: str = PRO_RATA,
+    minimum_share: float = 0.5,
+    false_alarm: float = 1e-3,
+    valid_hours: float = 24.0,
+    simulated: bool = False,
+) -> Contract:
+    """A contract for an owner whose app trains a model of its own, protected by ``clipped``.
+
+    Args:
+        job: the job's name.
+        deal: who sells how much noise, for how much.
+        owner_key: the owner's public key.
+        curator_key: the curator's public key.
+        clip: the greatest length of an update.
+        parameters: how many numbers of the model are trained and protected.
+        rounds: how many rounds are trained.
+        delta: the delta of the privacy statement.
+        neighbours: what the noise hides, ``replace_one`` or ``zero_out``.
+        missed_rounds: what is paid for missed rounds.
+        minimum_share: the share of rounds below which nothing is paid.
+        false_alarm: the chance that any honest owner of the job is found in breach.
+        valid_hours: how long it may be signed.
+        simulated: whether the noise comes from a seed: not private.
+
+    Returns:
+        The contract, not signed yet.
+    """
+    now = datetime.now(UTC)
+    times = (
+        when.isoformat(timespec="milliseconds")
+        for when in (now, now + timedelta(hours=valid_hours))
+    )
+    terms = JobTerms(
+        job, rounds, Clipped.name, {"clip": clip}, neighbours, delta, simulated, missed_rounds,
+        minimum_share, false_alarm, *times,
+    )  # fmt: skip
+    budget = Clipped(clip).budget(
+        deal.owner,
+        deal.sigma,
+        dimension=parameters,
+        records=1,
+        neighbours=Neighbours.named(neighbours),
+        delta=delta,
+        simulated=simulated,
+    )
+    return contract_of(deal, owner_key, curator_key, budget, terms, records=1)
+
+
+def record_contracts(
+    ledger: Ledger, curator: KeyPair, budget: int, accepted: Sequence[tuple[Contract, str]]
+) -> None:
+    """Countersign a job's contracts and put them on the ledger. Nothing is recorded twice.
+
+    Args:
+        ledger: where they go.
+        curator: the curator's key.
+        budget: the most that the job may cost, in micro-units.
+        accepted: the contracts, each with its owner's signature.
+
+    Raises:
+        BadInput: there is none, or an owner has two.
+    """
+    if not accepted:
+        raise BadInput("accepted", 0, "give at least one contract.")
+    keys = {contract.owner: contract.owner_key for contract, _ in accepted}
+    if len(keys) < len(accepted):
+        raise BadInput("accepted", len(accepted), "give one contract for each owner.")
+    ledger.append([entries.opened(accepted[0][0].job, budget, curator.public_hex, keys)])
+    record(
+        ledger,
+        [
+            SignedContract(contract, signature, curator.sign(CURATOR, contract))
+            for contract, signature in accepted
+        ],
+    )

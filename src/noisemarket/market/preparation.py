@@ -1,0 +1,56 @@
+"""A scenario made ready to be run as a market, once for all that is done with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.market.deals import Deals
+from noisemarket.mechanisms import find_mechanism
+from noisemarket.owner.terms import privacy_cap
+from noisemarket.scenario import Scenario
+from noisemarket.training import Order, order
+
+
+@dataclass(frozen=True)
+class PreparedMarket:
+    """A scenario that can be run: its names are known, its data is dealt out.
+
+    ``order`` is the job with all owners' noise. Under contract it trains with less.
+    """
+
+    scenario: Scenario
+    environment: Environment
+    order: Order
+
+    def under(self, deals: Deals) -> Order:
+        """The job under these deals; no contract allows more than its rounds cost."""
+        sigma = np.array([deal.sigma for deal in deals.deals])
+        made = order(self.scenario, self.environment, sigma, like=self.order)
+        rounds = made.plan.rounds
+        budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in made.budgets)
+        return replace(made, budgets=budgets)
+
+
+def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
+    """Make a scenario ready to be run, once for all that is done with it.
+
+    Args:
+        scenario: what to run.
+        secrets: whether the scenario must say what only owners know, because this machine acts for
+            them too.
+
+    Raises:
+        BadInput: it cannot be run: unknown names, too little data, a cap that allows no round.
+    """
+    find_mechanism(scenario.mechanism)
+    environment = scenario.environment(secrets=secrets)
+    names = set(map(str, environment.population.names))
+    for fault in scenario.faults:
+        if fault.owner not in names:
+            raise BadInput("faults.owner", fault.owner, "is not an owner of this scenario.")
+    full = np.full(len(environment), scenario.game.sigma_max)
+    return PreparedMarket(scenario, environment, order(scenario, environment, full))

@@ -1,0 +1,326 @@
+"""What an owner decides: it answers in the game, compares every field of a contract, and signs.
+
+Quotes that come twice, because a reply was lost, get the reply that they got, bit by bit. Others in
+their place are declined, so nobody can ask the owner's player what else it might have done.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from noisemarket.errors import BadInput
+from noisemarket.files import write_json
+from noisemarket.game.sides import OwnerSide
+from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
+from noisemarket.learning.players import owner_player
+from noisemarket.ledger.contract import Contract, moment
+from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract, sealed
+from noisemarket.ledger.ledger_errors import BadSignature
+from noisemarket.ledger.money import to_micro
+from noisemarket.owner.folder import OFFER, PLAY, STATEMENT, Declined, OwnerFolder
+from noisemarket.owner.record import GameRecord, Invitation
+from noisemarket.owner.terms import (
+    Assignment,
+    Deal,
+    JobTerms,
+    OwnerTerms,
+    contract_of,
+    terms_of,
+)
+from noisemarket.privacy.journal import read_journal
+
+if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train, not before
+    from noisemarket.owner.round import Models
+
+PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
+"""What an owner must say about itself, in ``private.json`` or in its node's config."""
+
+SETTLEMENT = "settlement"
+"""What the curator's seal under ``settlement_of`` is for."""
+
+_CLOSE = 1e-9  # relative: two machines may round the last bit of a cost differently
+
+
+def settlement_of(contract: str, paid: int | None, head: str) -> bytes:
+    """What a curator seals when it says what it pays under a contract, named by its id."""
+    return json.dumps([contract, paid, head]).encode()
+
+
+class OwnerAgent:
+    """Acts for one owner, and keeps to the owner's limits.
+
+    Args:
+        folder: what the owner keeps.
+        config: its node's own settings. They may name its preferences and its limits: ``rho-cap``
+            is the most zCDP that it sells in one job. Without one it plays no game, unless it says
+            ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
+            only curator that it deals with. ``allow-simulated = true`` is for simulations: without
+            it the owner plays no game whose noise would come from a seed.
+    """
+
+    def __init__(self, folder: OwnerFolder, config: Mapping[str, Any] | None = None) -> None:
+        self.folder, self._config = folder, config or {}
+
+    @property
+    def public_key(self) -> str:
+        """What others know the owner by."""
+        return self.folder.key.public_hex
+
+    # The game
+
+    def answer(self, invitation: Invitation, quotes: QuoteBatch) -> OfferBatch:
+        """Play through these quotes; player and reply are kept before the reply goes out.
+
+        Raises:
+            Declined: the owner was not set up for this game, or the quotes are not its next.
+        """
+        self._check_invitation(invitation)
+        rules = invitation.table
+        with self.folder.locked(invitation.job) as path:
+            record = GameRecord.load(path / PLAY, invitation)
+            if (known := record.reply_to(quotes)) is not None:
+                return known
+            most = rules.interactions_per_message
+            if len(quotes) > most or quotes.first + len(quotes) > rules.iterations:
+                raise Declined("the quotes are more than was agreed")
+            player = self._player(record)
+            try:
+                reply = player.answer(quotes)
+            except BadInput:
+                raise Declined("the quotes do not fit the game") from None
+            record.then(quotes, reply, player).save(path / PLAY)
+            return reply
+
+    def _check_invitation(self, invitation: Invitation) -> None:
+        expected = self._config.get("curator-key")
+        if expected is not None and invitation.curator_key != expected:
+            raise Declined("that is not the curator's key")
+        simulated = invitation.work.get("simulated") is not False
+        if simulated and not self._config.get("allow-simulated", False):
+            raise Declined("noise from a seed hides nothing")
+        self.rho_cap()
+
+    def _player(self, record: GameRecord) -> OwnerPlayer:
+        private, invitation = self._private(), record.invitation
+        try:
+            numbers = {name: float(private[name]) for name in PREFERENCES}
+        except (KeyError, TypeError, ValueError):
+            needed = ", ".join(PREFERENCES)
+            raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.") from None
+        side = OwnerSide(
+            levels=invitation.table.levels,
+            payoff=private.get("payoff", "privacy_loss"),
+            payment_value=numbers["payment_value"],
+            privacy_weight=numbers["privacy_weight"],
+            privacy_cost=np.array([numbers["privacy_cost"]]),
+            markup=np.array([numbers["markup"]]),
+        )
+        seed = int(private.get("seed", secrets.randbits(64)))
+        player = owner_player(invitation.table, side, seed, invitation.key)
+        if record.state:
+            player.restore(record.state)
+        return player
+
+    def _private(self) -> dict[str, Any]:
+        """The owner's own numbers: of its file, and of its node's config over it."""
+        names = (*PREFERENCES, "payoff", "rho_cap", "allow_unbounded")
+        given = {name: self._config.get(name.replace("_", "-")) for name in names}
+        given = {name: value for name, value in given.items() if value is not None}
+        return self.folder.private() | given
+
+    def rho_cap(self) -> float:
+        """The most zCDP that the owner sells in one job; infinite only where it says so itself.
+
+        Raises:
+            Declined: the owner has named none.
+        """
+        private = self._private()
+        try:
+            cap = float(private.get("rho_cap", math.inf))
+        except (TypeError, ValueError):
+            cap = math.nan
+        if not cap >= 0.0:
+            raise BadInput("rho_cap", private["rho_cap"], "give a number that is not negative.")
+        if math.isinf(cap) and private.get("allow_unbounded") is not True:
+            raise Declined("the owner has named no rho-cap")
+        return cap
+
+    # The contract
+
+    def sign(self, contract: Contract, expected: Sequence[Contract]) -> str:
+        """The owner's signature, in hexadecimal: the one place where an owner signs.
+
+        Args:
+            contract: what a curator offers.
+            expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
+                no trade should the budget not reach to it.
+
+        Raises:
+            Declined: a field differs from what was agreed, or the contract has expired.
+        """
+        other = min((_differences(contract, one) for one in expected), key=len)
+        if other:
+            raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
+        if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
+            raise Declined("the contract has expired")
+        return self.folder.key.sign(OWNER, contract)
+
+    def accept(self, contract: Contract, assignment: Assignment, models: Models) -> str:
+        """The signature under what was negotiated in this job; the same again if asked again.
+
+        ``models`` builds the owner's model: what a round costs, the owner computes itself.
+        """
+        with self.folder.locked(contract.job) as path:
+            document = {"contract": contract.to_dict(), "plan": asdict(assignment)}
+            if (path / OFFER).exists():
+                before = json.loads((path / OFFER).read_text(encoding="utf-8"))
+                signature = str(before.pop("signature"))
+                if before != json.loads(json.dumps(document)):
+                    raise Declined("another contract was signed in this job")
+                return signature
+            try:
+                record = GameRecord.read(path / PLAY)
+            except FileNotFoundError:
+                raise Declined("nothing was negotiated in this job") from None
+            if record.played < record.invitation.table.iterations:
+                raise Declined("the negotiation is not over")
+            signature = self.sign(contract, self._negotiated(contract, record, assignment, models))
+            write_json(path / OFFER, {**document, "signature": signature}, private=True)
+            return signature
+
+    def _negotiated(
+        self, contract: Contract, record: GameRecord, assignment: Assignment, models: Models
+    ) -> list[Contract]:
+        """What the owner agreed to in a game: its deal, or no trade. Of the contract at hand are
+        only its times, and a cap below the owner's own."""
+        from noisemarket.owner.round import OwnRound
+
+        invitation, cap = record.invitation, self.rho_cap()
+        times: dict[str, Any] = {
+            "offered_at": contract.offered_at,
+            "expires_at": contract.expires_at,
+        }
+        try:
+            terms = JobTerms(job=invitation.job, **times, **invitation.work)
+            mine = OwnRound(self.folder, OwnerTerms.of(contract, assignment), models)
+            budget = replace(mine.budget, rho_cap=min(contract.rho_cap, cap))
+            return [
+                contract_of(
+                    deal, self.public_key, invitation.curator_key,
+                    replace(budget, sigma=deal.sigma), terms, len(mine),
+                )
+                for deal in self._deals(record)
+            ]  # fmt: skip
+        except (KeyError, TypeError, ValueError, BadInput):
+            raise Declined("the work cannot be done as offered") from None
+
+    def _deals(self, record: GameRecord) -> list[Deal]:
+        levels = record.invitation.table.levels
+        out = []
+        for saving, payment in (self._player(record).deals.usual(), (0, 0)):
+            paid = to_micro(float(levels.payments[payment]), "payment")
+            given = float(levels.savings[saving])
+            out.append(Deal(self.folder.name, given, levels.sigma_left(saving), paid))
+        return out
+
+    def accept_without_game(
+        self,
+        contract: Contract,
+        parameters: int,
+        rho_cap: float,
+        assignment: Assignment | None = None,
+    ) -> str:
+        """The signature under a contract that the owner has read and likes, for an app of its own.
+
+        Signing keeps the terms: from now on ``client_mod.contract_mod`` trains under them.
+
+        Args:
+            contract: what the curator offers, under a protection for any training.
+            parameters: how many numbers of the owner's model are trained.
+            rho_cap: the most zCDP that the owner sells in this job.
+            assignment: counts only where noise is simulated.
+
+        Raises:
+            Declined: the contract costs more privacy than it says, or than ``rho_cap``.
+        """
+        terms = OwnerTerms.of(contract, assignment or Assignment())
+        if not terms.build_protection().any_training:
+            raise Declined("the contract needs a protection for any training, such as clipped")
+        budget = terms.budget(parameters, records=1)
+        budget = replace(budget, rho_cap=min(contract.rho_cap, rho_cap))
+        deal = Deal(self.folder.name, contract.saving, contract.sigma, contract.payment)
+        keys = self.public_key, contract.curator_key
+        expected = contract_of(deal, *keys, budget, terms_of(contract), records=1)
+        signature = self.sign(contract, [expected])
+        self.folder.agree(terms)
+        return signature
+
+    def keep(self, signed: SignedContract, curator_key: str) -> None:
+        """Keep a copy of the contract, once the curator's signature holds.
+
+        Raises:
+            Declined: it does not hold.
+        """
+        try:
+            signed.verify(self.public_key, curator_key)
+        except BadSignature:
+            raise Declined("the curator's signature does not hold") from None
+        self.folder.keep_contract(signed)
+
+    def keep_accepted(self, signed: SignedContract) -> None:
+        """Keep the contract that was accepted in this job; it is now what the owner trains under.
+
+        Raises:
+            Declined: it is not that contract, or the curator's signature does not hold.
+        """
+        contract = signed.contract
+        with self.folder.locked(contract.job) as path:
+            try:
+                offer = json.loads((path / OFFER).read_text(encoding="utf-8"))
+                record = GameRecord.read(path / PLAY)
+            except FileNotFoundError:
+                raise Declined("nothing was signed in this job") from None
+            same = json.loads(json.dumps(contract.to_dict())) == offer["contract"]
+            if not same or signed.owner_signature != offer["signature"]:
+                raise Declined("that is not the contract that was signed")
+            self.keep(signed, record.invitation.curator_key)
+            self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
+
+    def settle(self, job: str, paid: int | None, head: str, seal: str) -> None:
+        """Keep what the owner gave up by its own journal, and what the curator says it pays.
+
+        Only the curator of the contract can say it, and only once.
+        """
+        with self.folder.locked(job) as path:
+            contract = self.folder.contract(job)
+            said = settlement_of(contract.id, paid, head)
+            if not sealed(SETTLEMENT, said, contract.curator_key, seal):
+                raise Declined("the curator's signature does not hold")
+            if (path / STATEMENT).exists():
+                before = json.loads((path / STATEMENT).read_text(encoding="utf-8"))
+                if before["paid_micro"] != paid:
+                    raise Declined("the job was settled otherwise")
+            journal, statement = self.folder.journal(job), None
+            if journal.exists():
+                statement = read_journal(journal).statement(self.folder.name)
+            self.folder.keep_statement(job, statement, paid, ledger_head=head)
+
+
+def _differences(contract: Contract, expected: Contract) -> list[str]:
+    """The fields in which two contracts differ. Numbers may differ in their last bits."""
+    ours, theirs = expected.to_dict(), contract.to_dict()
+    return [name for name, value in theirs.items() if not _same(value, ours[name])]
+
+
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, float) and isinstance(other, float):
+        return math.isclose(value, other, rel_tol=_CLOSE)
+    return bool(value == other)

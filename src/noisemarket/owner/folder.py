@@ -1,0 +1,222 @@
+"""What an owner keeps: key, preferences, records, contracts, releases, account, statement.
+
+    folder/
+      signing-key.pem             its key; never leaves
+      private.json                what its privacy is worth to it, and its limits; never leaves
+      records.npz                 its data: images, labels; never leaves
+      jobs/<job>/play.npz         its player, and every answer that it has given
+      jobs/<job>/offer.json       what it has signed
+      jobs/<job>/contract.json    the contract with both signatures
+      jobs/<job>/terms.json       what it trains under
+      jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
+      jobs/<job>/privacy.journal  what it has released, charged before the release
+      jobs/<job>/statement.json   what it gave up, and what it was told it is paid
+
+A SuperNode starts a new process for every message and forgets its state when it ends: all that must
+last is here. In the run folder of an embedded market, which is of one job, a job's files stand
+beside the key.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive, is_open, private_folder, save_arrays, write_json
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
+from noisemarket.owner.terms import OwnerTerms
+from noisemarket.privacy.statement import PrivacyStatement
+
+RECORDS, PLAY, OFFER, CONTRACT = "records.npz", "play.npz", "offer.json", "contract.json"
+TERMS, RELEASE, JOURNAL, STATEMENT = (
+    "terms.json", "release.npz", "privacy.journal", "statement.json",
+)  # fmt: skip
+
+Arrays = Mapping[str, NDArray[Any]]
+
+_JOB = re.compile(r"[0-9A-Za-z][0-9A-Za-z_-]{0,79}")
+_ARRAY = "array."
+
+
+class Declined(NoisemarketError):
+    """What an owner will not do. The text goes over the wire: it holds nothing private."""
+
+
+class OwnerFolder:
+    """An owner's folder, for the owner alone.
+
+    Args:
+        name: the owner's name.
+        path: the folder. It is made when something is to be kept.
+        one_job: whether a job's files stand beside the key, as in a run folder.
+
+    Example:
+        folder = OwnerFolder("north-hospital", Path("market"))
+        folder.keep_records(images, labels)
+    """
+
+    def __init__(self, name: str, path: Path, *, one_job: bool = False) -> None:
+        self.name, self.path, self._one_job = name, path, one_job
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> OwnerFolder:
+        """The folder that a node's own config names: ``owner`` and ``owner-folder``.
+
+        Raises:
+            Declined: it names none, or one that is missing or open to others.
+        """
+        name, path = str(config.get("owner", "")), str(config.get("owner-folder", ""))
+        if not name or not path:
+            raise Declined("this node's config names no owner and owner-folder")
+        folder = Path(path)
+        if not folder.is_dir():
+            raise Declined("the owner's folder is not there")
+        if is_open(folder):
+            raise Declined("the owner's folder is open to others: chmod 700")
+        return cls(name, folder)
+
+    # For all jobs
+
+    @cached_property
+    def key(self) -> KeyPair:
+        """The owner's key; made if there is none yet."""
+        return KeyPair.obtain(self.path)
+
+    def private(self) -> dict[str, Any]:
+        """The owner's preferences and limits; empty if it has written none down."""
+        path = self.path / PRIVATE
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    def keep_private(self, values: Mapping[str, Any]) -> None:
+        """Write the owner's preferences down. What is there stays."""
+        if not (self.path / PRIVATE).exists():
+            write_json(self.path / PRIVATE, dict(values), private=True)
+
+    def records(self) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+        """The owner's data: images that are ready for the model, and their labels."""
+        with np.load(self.path / RECORDS, allow_pickle=False) as kept:
+            return kept["images"], kept["labels"]
+
+    def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
+        """Write the owner's data, ready for the model (``Dataset.ready``)."""
+        path = private_folder(self.path) / RECORDS
+        save_arrays(path, private=True, images=images, labels=labels)
+
+    # For one job
+
+    def job(self, job: str) -> Path:
+        """A job's folder, made if need be.
+
+        Raises:
+            Declined: no job may have that name.
+        """
+        path = self._job(job)
+        if not self._one_job:
+            for folder in (self.path, self.path / "jobs", path):
+                private_folder(folder)
+        return path
+
+    @contextlib.contextmanager
+    def locked(self, job: str) -> Iterator[Path]:
+        """A job's folder, for one message at a time."""
+        path = self.job(job)
+        with exclusive(path, "owner-folder", wait=True):
+            yield path
+
+    def journal(self, job: str) -> Path:
+        """The file of what was spent in a job."""
+        return self._job(job) / JOURNAL
+
+    def terms(self, job: str) -> OwnerTerms:
+        """What the owner agreed to in a job.
+
+        Raises:
+            Declined: it agreed to nothing.
+        """
+        path = self._job(job) / TERMS
+        try:
+            terms = OwnerTerms.from_dict(json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            raise Declined("no contract in this job") from None
+        if (terms.job, terms.owner) != (job, self.name):
+            raise NoisemarketError(f"{path} is of another owner or job.")
+        return terms
+
+    def agree(self, terms: OwnerTerms) -> None:
+        """Keep the terms of a job. Those of a job under way cannot change."""
+        path = self.job(terms.job) / TERMS
+        if path.exists() and OwnerTerms.from_dict(json.loads(path.read_text())) != terms:
+            raise BadInput("terms", str(path), "are fixed: a job's contract cannot change.")
+        write_json(path, terms.to_dict(), private=True)
+
+    def contract(self, job: str) -> Contract:
+        """The contract of a job, once both sides have signed it.
+
+        Raises:
+            Declined: there is none.
+        """
+        try:
+            kept = json.loads((self._job(job) / CONTRACT).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise Declined("no contract in this job") from None
+        return Contract.from_dict(kept["contract"])
+
+    def keep_contract(self, signed: SignedContract) -> None:
+        """Keep a contract with both signatures."""
+        document = {
+            "contract": signed.contract.to_dict(),
+            "owner_signature": signed.owner_signature,
+            "curator_signature": signed.curator_signature,
+        }
+        write_json(self.job(signed.contract.job) / CONTRACT, document, private=True)
+
+    def keep_statement(
+        self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any
+    ) -> None:
+        """Keep what was given up in a job, and what it brought."""
+        document: dict[str, Any] = {"owner": self.name, "releases": 0}
+        if statement is not None:
+            document = statement.to_dict() | {"text": statement.text()}
+        write_json(
+            self.job(job) / STATEMENT, {**document, "paid_micro": paid, **more}, private=True
+        )
+
+    def release(self, job: str, name: str) -> Arrays | None:
+        """The last release of a job, if it is the one of this name."""
+        path = self._job(job) / RELEASE
+        if not path.exists():
+            return None
+        with np.load(path, allow_pickle=False) as kept:
+            if str(kept["name"]) != name:
+                return None
+            return {n.removeprefix(_ARRAY): kept[n] for n in kept.files if n != "name"}
+
+    def keep_release(self, job: str, name: str, arrays: Arrays) -> None:
+        """Keep a release before it goes out, in the place of the last one."""
+        named: dict[str, Any] = {_ARRAY + name: array for name, array in arrays.items()}
+        save_arrays(self._job(job) / RELEASE, private=True, name=np.array(name), **named)
+
+    def _job(self, job: str) -> Path:
+        if not _JOB.fullmatch(job):
+            raise Declined("no such job")
+        return self.path if self._one_job else self.path / "jobs" / job
+
+
+def owner_folder(parent: Path, name: str) -> Path:
+    """A folder for an owner, whatever it is called."""
+    safe = quote(name, safe="")
+    if len(safe) > 100:
+        safe = safe[:60] + "-" + hashlib.sha256(name.encode()).hexdigest()[:24]
+    return parent / f"owner-{safe}"

@@ -1,0 +1,105 @@
+"""A job over a grid without a market: owners' folders with their terms, and training alone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flwr.serverapp import Grid
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.federated.engine import Job
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
+from noisemarket.files import save_arrays
+from noisemarket.flower.deploy.deployment import NodeSetup
+from noisemarket.flower.flower_engine import FlowerEngine
+from noisemarket.flower.line import Bounds, Line, Traffic
+from noisemarket.owner.folder import OwnerFolder
+from noisemarket.owner.terms import OwnerTerms
+from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.training import Order
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What a job came to: its rounds, each owner's privacy, and what the messages took."""
+
+    results: tuple[RoundResult, ...]
+    statements: tuple[PrivacyStatement, ...]
+    traffic: tuple[Traffic, ...]
+    complete: bool
+
+
+def deal(
+    order: Order, names: Sequence[str], model: Mapping[str, Any], root: Path
+) -> list[NodeSetup]:
+    """Write a folder for each owner, with its share of the data and its terms."""
+    job, setups = order.job, []
+    for index, (name, budget) in enumerate(zip(names, order.budgets, strict=True)):
+        owner = OwnerFolder(name, root / name)
+        held = job.partition.indices[index]
+        owner.keep_records(job.data.ready(job.data.train_images[held]), job.data.train_labels[held])
+        owner.agree(
+            OwnerTerms(
+                job=order.fingerprint,
+                owner=name,
+                index=index,
+                sigma=float(job.sigma[index]),
+                protection=job.protection.name,
+                settings=job.protection.settings(),
+                model=model,
+                neighbours=str(budget.neighbours),
+                delta=budget.delta,
+                rho_cap=budget.rho_cap,
+                noise=job.noise,
+                seed=job.seed,
+                rounds=order.plan.rounds,
+            )
+        )
+        config = {"owner": name, "owner-folder": str(owner.path.resolve())}
+        setups.append(NodeSetup(name, config))
+    return setups
+
+
+def engine_over(
+    grid: Grid, job: Job, names: Sequence[str], job_id: str, **bounds: Any
+) -> FlowerEngine:
+    return FlowerEngine(Line(grid, names, job_id, Bounds(**bounds)), job)
+
+
+def train_over(
+    grid: Grid,
+    order: Order,
+    names: Sequence[str],
+    path: Path,
+    *,
+    show: Callable[[str], None] = lambda line: None,
+    **bounds: Any,
+) -> Trained:
+    """Train a job over a grid, to the end of its plan or of all owners' budgets."""
+    path.mkdir(exist_ok=True)
+    checkpoint = Checkpoint(path / "checkpoint.npz", order.fingerprint)
+    engine = engine_over(grid, order.job, names, order.fingerprint, **bounds)
+    line, wait = engine.line, engine.line.bounds.wait
+    state = checkpoint.load() or State.first(engine.first_weights())
+    with JournalledAccountant(path / "privacy.journal", order.budgets) as accountant:
+        show(f"{len(line.meet(wait))} of {len(names)} owners are here.")
+
+        def present(number: int) -> list[int]:
+            if not (here := line.meet(wait, at_least=1)):
+                raise NoisemarketError("No owner is here.")
+            return here
+
+        rounds = train(
+            engine, order.job, accountant, order.plan, state, checkpoint, present=present
+        )
+        for result in rounds:
+            show(json.dumps(result.to_dict()))
+        statements = order.statements(accountant)
+    save_arrays(path / "model.npz", weights=state.weights)
+    complete = state.round_number >= order.plan.rounds
+    return Trained(tuple(state.results), statements, tuple(line.traffic), complete)
