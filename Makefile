@@ -66,7 +66,8 @@ $(PEERS)/.installed: pyproject.toml
 demo: $(VENV)/.installed ## run the whole market on MNIST into runs/demo (a few minutes)
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
-PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
+# Compiled Python is kept, also where the environment says otherwise: every process would compile anew.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
 quick: $(VENV)/.installed ## run the tests that need no process, no training and no compiled code (a minute)
 	$(PYTEST) --quick --durations 10 $(ARGS)

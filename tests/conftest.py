@@ -65,6 +65,9 @@ _cache.touch()
 _drop_old_caches(_cache.parent)
 os.environ["NUMBA_CACHE_DIR"] = str(_cache)
 os.environ["MPLBACKEND"] = "Agg"
+# A worker of pytest-xdist has one core: threads would wait for each other, busily.
+for _library in ("OMP", "MKL", "OPENBLAS"):
+    os.environ[f"{_library}_NUM_THREADS"] = "1"
 
 # Compiling takes longer than any deadline; in CI the same examples run every time.
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)

@@ -24,16 +24,28 @@ NEEDS = {
     "cli/test_cli.py": "process",
     "cli/test_run.py": "process",
     "cli/test_train.py": "process",
+    "federated/test_engine.py": "process",
+    "federated/test_engine_conformance.py": "process",
     "flower": "process",
+    "game/test_equilibrium.py": "compiled",
+    "game/test_exploitability.py": "compiled",
+    "learning/test_known_games.py": "compiled",
+    "learning/test_laws.py": "compiled",
+    "learning/test_rules.py": "compiled",
     "market": "training",
+    "mechanisms/test_learned.py": "compiled",
+    "mechanisms/test_market_order.py": "compiled",
+    "mechanisms/test_mechanism_conformance.py": "compiled",
+    "test_examples.py": "process",
+    "test_negotiation.py": "compiled",
     "training": "training",
 }
 """The marker of a whole folder or file, by its path below tests/."""
 
 NEEDS_BY_FIXTURE = {"server": "process"}
 MARKERS = ("process", "training", "compiled", "slow")
-HARMLESS = {"fc-list"}
-"""A program that Matplotlib starts once, to list fonts."""
+HARMLESS = {"fc-list", "uname"}
+"""What Matplotlib starts once, to list fonts, and Python's platform, to name the processor."""
 
 _offences: list[str] = []
 """The processes started and functions compiled since the last test."""
@@ -51,6 +63,13 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("--quick"):
         _watch_processes()
         _watch_compilation()
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import what is left out as a whole."""
+    if config.getoption("--quick") and collection_path.is_relative_to(TESTS):
+        return True if collection_path.relative_to(TESTS).as_posix() in NEEDS else None
+    return None
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

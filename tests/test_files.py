@@ -252,6 +252,7 @@ def test_a_symlink_leads_to_the_same_lock(tmp_path: Path) -> None:
         exclusive(tmp_path / "elsewhere" / "link", "file")
 
 
+@pytest.mark.process
 def test_a_lock_of_another_process_ends_with_it(tmp_path: Path) -> None:
     path = tmp_path / "a"
     command = [sys.executable, "-c", HOLD, str(path)]
@@ -270,6 +271,7 @@ def test_a_lock_of_another_process_ends_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:.*multi-threaded:DeprecationWarning")
+@pytest.mark.process
 def test_a_forked_child_neither_holds_nor_releases(tmp_path: Path) -> None:
     path = tmp_path / "a"
     lock = exclusive(path, "file")

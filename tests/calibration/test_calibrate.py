@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import sys
 import time
 import tomllib
 from dataclasses import asdict
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import assert_sentence, call, call_here, command
 from tests.tiny_images import write_images
 
 from noisemarket.calibration.grid import Grid, Setting
@@ -45,24 +45,9 @@ def words(images: Path, *more: str) -> list[str]:
     return ["calibrate", *named, "--workers", "1"]
 
 
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "noisemarket", *arguments]
-
-
-def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
-
-
 def without_times(folder: Path) -> list[dict[str, Any]]:
     points = [asdict(point) for point in read_points(folder / "points.jsonl")]
     return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
-
-
-def assert_sentence(said: str) -> None:
-    assert said.startswith("noisemarket: ")
-    assert said.count("\n") == 1
-    assert said.rstrip().endswith((".", "?"))
-    assert "Traceback" not in said
 
 
 GRID = ["--sigmas", "0,0.3", "--betas", "1", "--name", "tiny"]
@@ -150,7 +135,7 @@ def test_killed_in_the_middle_of_a_point_and_resumed(
     assert first.count(b"\n") == 1
     assert 1 <= rounds_kept(second) < ROUNDS, "it goes on in the middle of a point"
     (folder / "points.jsonl").write_bytes(first + b'{"sigma": 0.3, "be')
-    done = call("calibrate", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
+    done = call_here("calibrate", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert (folder / "points.jsonl").read_bytes().startswith(first), "never measured again"
     assert without_times(folder) == without_times(whole[0])

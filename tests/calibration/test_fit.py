@@ -18,6 +18,7 @@ OTHER = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 0.3), zeta=(25.0, 99.0))
 EVEN = LossSurface(gamma=(0.4, 0.9, 0.2, 12.0, 0.3), zeta=(25.0, 99.0), labels=10)
 
 
+@pytest.mark.slow
 def test_constants_that_are_hardly_determined_are_named() -> None:
     few = measured(OTHER, scatter=1.0, seed=1, betas=(1.0,), sigmas=(0.0, 0.02, 0.04, 0.06, 0.08))
     fit = fit_surface(few)
@@ -73,6 +74,7 @@ def test_evenness_is_the_chance_that_two_labels_differ(beta: float, labels: int)
     assert float(evenness(beta)) == beta
 
 
+@pytest.mark.slow
 def test_beta_counts_the_way_that_fits_better() -> None:
     fit = fit_surface(measured(EVEN, 0.0, 1), 5, labels=10)
     assert fit.surface.labels == 10
@@ -87,6 +89,7 @@ def test_beta_counts_the_way_that_fits_better() -> None:
         assert fit_surface(measured(EVEN, 0.0, 1, betas=few), 5, labels=10).surface.labels == 0
 
 
+@pytest.mark.slow
 def test_constants_lie_within_their_errors() -> None:
     """True constants, in units of the stated errors, over several sets of points."""
     off = []
@@ -104,6 +107,7 @@ def test_constants_lie_within_their_errors() -> None:
     assert 0.4 <= np.mean(np.abs(off) < 1) <= 0.95, "errors are neither too small nor too large"
 
 
+@pytest.mark.slow
 def test_more_scatter_gives_larger_errors() -> None:
     sigma, beta = np.array(SIGMAS), np.ones(len(SIGMAS))
     small, large = (fit_surface(measured(PRINTED, size, 3), 40) for size in (0.1, 1.0))

@@ -7,7 +7,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import assert_sentence, call, call_here, command
 from tests.market.common import here as run_here
 from tests.market.common import settings, state, write_images
 
@@ -43,16 +43,6 @@ def words(images: Path, **more: Any) -> list[str]:
         del given["owners"]
     pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
     return ["run", "--workers", "1", *(word for pair in pairs for word in ("--set", pair))]
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "noisemarket", *arguments]
-
-
-def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=200, check=False
-    )
 
 
 @pytest.fixture(scope="module")
@@ -194,7 +184,7 @@ def test_killed_and_stopped_and_resumed(
             assert process.returncode in (0, -signal.SIGKILL)
         time.sleep(rng.uniform(0, 0.05))
         run = ["run", "--workers", "1", "--resume", "cut"]
-    done = call("run", "--resume", "cut", "--no-baselines", "--workers", "1", cwd=tmp_path)
+    done = call_here("run", "--resume", "cut", "--no-baselines", "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "Ledger head: " in done.stdout
     assert "contracts kept, broken" in done.stdout
@@ -321,12 +311,6 @@ def test_a_run_that_is_going_on_is_left_alone(
             assert " = r: is in use by another run." in fails(arguments, capsys)
         after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         assert after == before
-
-
-def assert_sentence(said: str) -> None:
-    assert said.startswith("noisemarket: ")
-    assert said.count("\n") == 1
-    assert said.rstrip().endswith((".", "?"))
 
 
 def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:

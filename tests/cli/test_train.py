@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.commands import assert_sentence, call, call_here, command
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
@@ -36,14 +37,6 @@ def words(images: Path, *more: str, rounds: int = ROUNDS) -> list[str]:
         f'data="{images}"', *more,
     ]  # fmt: skip
     return ["train", *(word for setting in settings for word in ("--set", setting))]
-
-
-def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "noisemarket", *arguments]
-
-
-def call(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=120)
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -128,11 +121,11 @@ def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     shutil.copytree(folder, changed)
     text = (changed / "scenario.toml").read_text()
     (changed / "scenario.toml").write_text(text.replace("shard_rate = 0.4", "shard_rate = 0.3"))
-    refused = call("train", "--resume", "changed", cwd=tmp_path)
+    refused = call_here("train", "--resume", "changed", cwd=tmp_path)
     assert refused.returncode == 2
     assert_sentence(refused.stderr)
     assert "another scenario" in refused.stderr
-    done = call("train", "--resume", "cut", "--workers", "2", "--json", cwd=tmp_path)
+    done = call_here("train", "--resume", "cut", "--workers", "2", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert weights(folder) == weights(whole[0])
     assert metrics(folder) == metrics(whole[0])
@@ -149,7 +142,7 @@ def test_killed_between_checkpoint_and_metrics(
     shutil.copytree(whole[0], folder)
     lines = (folder / "metrics.jsonl").read_text().splitlines(keepends=True)
     (folder / "metrics.jsonl").write_text("".join(lines[: ROUNDS - lost]))
-    done = call("train", "--resume", "cut", "--json", cwd=tmp_path)
+    done = call_here("train", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout) == whole[1]
     assert weights(folder) == weights(whole[0])
@@ -220,20 +213,20 @@ def test_what_cannot_be_resumed_stays_as_it_was(
 def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
     run = [*words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2), "--sigma", "0.1"]
-    assert call(*run, "--out", "r", cwd=tmp_path).returncode == 0
+    assert call_here(*run, "--workers", "1", "--out", "r", cwd=tmp_path).returncode == 0
     (tmp_path / "r" / "checkpoint.npz").unlink()  # as if killed in the first round
-    done = call("train", "--resume", "r", cwd=tmp_path)
+    done = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert "The budgets were spent after 0 of 2 rounds." in done.stdout
-    again = call("train", "--resume", "r", "--json", cwd=tmp_path)
+    again = call_here("train", "--resume", "r", "--workers", "1", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["accuracy"] is None
 
 
 def test_a_loss_that_is_not_finite_is_null(images: Path, tmp_path: Path) -> None:
     settings = ("server_rate=1e30", "averaging=0.5", "normalise=false")
     run = [*words(images, *settings, rounds=2), "--preset", "paper", "--sigma", "0.1"]
-    done = call(*run, "--out", "r", "--json", cwd=tmp_path)
+    done = call_here(*run, "--workers", "1", "--out", "r", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
 
@@ -245,7 +238,7 @@ def test_a_loss_that_is_not_finite_is_null(images: Path, tmp_path: Path) -> None
     read = [json.loads(line, parse_constant=refuse) for line in lines]
     assert [line["score"]["loss"] for line in read] == [None, None]
     assert [line["refused"] for line in read] == [[], [[i, "not finite"] for i in range(4)]]
-    again = call("train", "--resume", "r", cwd=tmp_path)
+    again = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert "inf" in again.stdout
 
@@ -334,19 +327,20 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     (tmp_path / "r" / "checkpoint.npz").unlink()
     (tmp_path / "r" / "model.npz").symlink_to("/dev/full")
-    again = call("train", "--resume", "r", cwd=tmp_path)
+    again = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
     assert again.returncode == 1
     assert_sentence(again.stderr)
     assert "model.npz cannot be written: No space left" in again.stderr
     (tmp_path / "r" / "model.npz").unlink()
-    assert call("train", "--resume", "r", cwd=tmp_path).returncode == 0  # now there is room
+    done = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
+    assert done.returncode == 0, "now there is room"
     assert (tmp_path / "r" / "model.npz").is_file()
 
 
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
-    run = [*words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--out", "r"]
-    done = call(*run, cwd=tmp_path)
+    run = [*words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
+    done = call_here(*run, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 of 4 owners can pay for no more rounds." in done.stdout
     assert f"The budgets were spent after 2 of {ROUNDS} rounds." in done.stdout
@@ -361,7 +355,7 @@ def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
 def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("owner,sigma,more\n0,0.1,x\n1,0.2,x\n2,0,x\n3,0.6,x\n")
     run = [*words(images, "noise=secure", rounds=1), "--preset", "paper", "--contracts", "c.csv"]
-    done = call(*run, "--out", "r", cwd=tmp_path)
+    done = call_here(*run, "--workers", "1", "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout
     assert "Run folder: r" in done.stdout
@@ -373,13 +367,6 @@ def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
         assert not one["guaranteed"]
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert summary["epsilon"] == {"min": None, "median": None, "max": None}
-
-
-def assert_sentence(said: str) -> None:
-    assert said.startswith("noisemarket: ")
-    assert said.count("\n") == 1
-    assert said.rstrip().endswith((".", "?"))
-    assert "Traceback" not in said
 
 
 GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
@@ -494,16 +481,17 @@ def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> N
     (tmp_path / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
     given = [word for word in words(images, "file=people.csv", rounds=1) if word != "owners=4"]
     given = [word for i, word in enumerate(given) if given[i : i + 2] != ["--set", "--set"]]
-    done = call(*given, "--sigma", "0.1", "--out", "r", "--json", cwd=tmp_path)
+    given += ["--sigma", "0.1", "--workers", "1"]
+    done = call_here(*given, "--out", "r", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     (tmp_path / "people.csv").unlink()
-    again = call("train", "--resume", "r", "--json", cwd=tmp_path)
+    again = call_here("train", "--resume", "r", "--workers", "1", "--json", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert json.loads(again.stdout) == json.loads(done.stdout)
     statements = json.loads((tmp_path / "r" / "statements.json").read_text())
     assert [(one["index"], one["owner"]) for one in statements] == [(i, f"o{i}") for i in range(4)]
     assert statements[2]["text"].startswith("Owner o2, ")
-    inside = call(
+    inside = call_here(
         *words(images, rounds=1), "--contracts", "r/contracts.csv", "--out", "r", "--overwrite",
         cwd=tmp_path,
     )  # fmt: skip

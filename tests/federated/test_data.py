@@ -79,6 +79,7 @@ class TestMnist:
         assert np.bincount(mnist.train_labels).tolist() == counts
         assert round(float(mnist.train_images.mean()) / 255, 4) == 0.1307
 
+    @pytest.mark.process
     def test_nothing_of_the_wheel_is_run(self, mnist: Dataset) -> None:
         code = (
             "import sys; from noisemarket.federated.data import load_mnist; load_mnist();"

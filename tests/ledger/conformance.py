@@ -630,6 +630,7 @@ class LedgerConformance:
 
     # Processes
 
+    @pytest.mark.process
     def test_processes_that_settle_at_once_pay_once(self, place: str, ledger: Ledger) -> None:
         job = processes.job()
         job.begin(ledger)
@@ -639,6 +640,7 @@ class LedgerConformance:
         alone = self._settled_alone(job)
         assert ledger.head() == alone
 
+    @pytest.mark.process
     def test_processes_with_different_verdicts_do_not_mix(self, place: str, ledger: Ledger) -> None:
         """One contract is settled in one way, by whoever came first; nobody is paid twice."""
         job = processes.job()
@@ -648,6 +650,7 @@ class LedgerConformance:
         assert (found.contracts_broken, found.jobs_settled) == (1, 1)
         assert found.contracts_paid == len(job.contracts) - 1
 
+    @pytest.mark.process
     def test_killed_in_the_middle_of_a_settlement(self, place: str, ledger: Ledger) -> None:
         job = processes.job()
         job.begin(ledger)

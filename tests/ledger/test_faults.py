@@ -78,6 +78,7 @@ def python(script: str, *arguments: str) -> list[str]:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+@pytest.mark.process
 def test_a_full_disk_leaves_the_ledger_as_it_was(sqlite_place: str) -> None:
     open_ledger(sqlite_place).close()
     room = Path(sqlite_place).stat().st_size + 40_000
@@ -91,6 +92,7 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(sqlite_place: str) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
+@pytest.mark.process
 def test_a_read_only_folder() -> None:
     with tempfile.TemporaryDirectory() as folder:  # one that any user may enter
         place = Path(folder) / "ledger.sqlite"

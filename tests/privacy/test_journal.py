@@ -96,6 +96,7 @@ def test_the_cap_holds_across_restarts(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL")
+@pytest.mark.process
 def test_a_killed_process_leaves_its_charges(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     fill(path)
@@ -181,6 +182,7 @@ def test_a_full_disk_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX locks")
+@pytest.mark.process
 def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     code = f"""

@@ -100,6 +100,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+@pytest.mark.process
 def test_a_fork_does_not_repeat_its_parent() -> None:
     code = """
 import os

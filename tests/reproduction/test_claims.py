@@ -95,6 +95,10 @@ class TestMoves:
         assert moves(self.rows(-self.ramp), -1)[0] == "yes"
         assert moves(self.rows(self.ramp), -1)[0] == "no, the opposite"
 
+    def test_a_trace_of_few_points(self) -> None:
+        verdict, back = moves(self.rows(self.ramp)[:, ::40], 1)
+        assert (verdict, back) == ("yes", 0.0)
+
     def test_turning_back_is_not_keeping_on(self) -> None:
         back = np.where(self.ramp < 0.5, self.ramp, 0.75 - 0.5 * self.ramp)
         seen, part = moves(self.rows(back), 1)

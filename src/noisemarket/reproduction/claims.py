@@ -84,8 +84,9 @@ def all_of(verdicts: Sequence[str]) -> str:
 
 def moves(series: FloatArray, sign: int) -> tuple[str, float]:
     """Whether series (a row per seed) keep moving up (or down), and what part they turn back by."""
+    count = min(20, series.shape[1])
     parts = np.array(
-        [[row[0], *(part.mean() for part in np.array_split(row, 20))] for row in sign * series]
+        [[row[0], *(part.mean() for part in np.array_split(row, count))] for row in sign * series]
     )
     way = parts.max(axis=1) - parts[:, 0]
     back = float(np.mean((parts.max(axis=1) - parts[:, -1]) / np.where(way > 0, way, 1.0)))

@@ -1,0 +1,47 @@
+"""The command line as a user calls it: in a process of its own, or, much sooner, in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+from noisemarket.cli import main
+
+Done = subprocess.CompletedProcess[str]
+
+
+def command(*words: str) -> list[str]:
+    """What starts ``noisemarket`` with these words."""
+    return [sys.executable, "-m", "noisemarket", *words]
+
+
+def call(*words: str, cwd: Path) -> Done:
+    """Run ``noisemarket`` in a process of its own."""
+    return subprocess.run(
+        command(*words), cwd=cwd, capture_output=True, text=True, timeout=200, check=False
+    )
+
+
+def call_here(*words: str, cwd: Path) -> Done:
+    """Run ``noisemarket`` in this process: the same, but for the seconds that a start takes."""
+    out, said = io.StringIO(), io.StringIO()
+    folder = contextlib.chdir(cwd)
+    code: int | str | None = 0
+    with folder, contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        try:
+            main(list(words))
+        except SystemExit as end:
+            code = end.code
+    assert isinstance(code, int)
+    return subprocess.CompletedProcess(words, code, out.getvalue(), said.getvalue())
+
+
+def assert_sentence(said: str) -> None:
+    """An error is one sentence, and no traceback."""
+    assert said.startswith("noisemarket: ")
+    assert said.count("\n") == 1
+    assert said.rstrip().endswith((".", "?"))
+    assert "Traceback" not in said
