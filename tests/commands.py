@@ -6,11 +6,17 @@ import contextlib
 import io
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from noisemarket.cli import main
 
 Done = subprocess.CompletedProcess[str]
+
+PATIENCE = 300
+"""Seconds to wait for what comes within a few on a machine that has nothing else to do."""
 
 
 def command(*words: str) -> list[str]:
@@ -21,7 +27,7 @@ def command(*words: str) -> list[str]:
 def call(*words: str, cwd: Path) -> Done:
     """Run ``noisemarket`` in a process of its own."""
     return subprocess.run(
-        command(*words), cwd=cwd, capture_output=True, text=True, timeout=200, check=False
+        command(*words), cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 
@@ -37,6 +43,22 @@ def call_here(*words: str, cwd: Path) -> Done:
             code = end.code
     assert isinstance(code, int)
     return subprocess.CompletedProcess(words, code, out.getvalue(), said.getvalue())
+
+
+def wait_until(
+    reached: Callable[[], bool], process: subprocess.Popen[Any], pause: float = 0.01
+) -> None:
+    """Wait for something to be there while a process runs."""
+    end = time.monotonic() + PATIENCE
+    while not reached():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end, "not reached"
+        time.sleep(pause)
+
+
+def has_lines(path: Path, count: int) -> bool:
+    """Whether a file is there and has that many lines, whole ones."""
+    return path.exists() and path.read_bytes().count(b"\n") >= count
 
 
 def assert_sentence(said: str) -> None:

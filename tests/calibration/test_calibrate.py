@@ -6,7 +6,6 @@ import json
 import shutil
 import signal
 import subprocess
-import time
 import tomllib
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import assert_sentence, call, call_here, command
+from tests.commands import PATIENCE, assert_sentence, call, call_here, command, wait_until
 from tests.tiny_images import write_images
 
 from noisemarket.calibration.grid import Grid, Setting
@@ -123,12 +122,8 @@ def test_killed_in_the_middle_of_a_point_and_resumed(
     run = command(*words(images), *GRID, "--out", "cut")
     quiet = subprocess.DEVNULL
     with subprocess.Popen(run, cwd=tmp_path, stdout=quiet, stderr=quiet) as process:
-        end = time.monotonic() + 60
         second = folder / "checkpoints" / f"{Setting(0.3, 1.0, 1).name}.npz"
-        while rounds_kept(second) < 1:
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.005)
+        wait_until(lambda: rounds_kept(second) >= 1, process, 0.005)
         process.send_signal(signal.SIGKILL)
     assert json.loads((folder / "status.json").read_text())["state"] == "running"
     first = (folder / "points.jsonl").read_bytes()
@@ -151,15 +146,9 @@ def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -
     with subprocess.Popen(
         run, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        end = time.monotonic() + 60
-        while not (tmp_path / "r" / "checkpoints").is_dir() or not any(
-            (tmp_path / "r" / "checkpoints").glob("*.npz")
-        ):
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: any((tmp_path / "r" / "checkpoints").glob("*.npz")), process)
         process.send_signal(signal.SIGINT)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert out == ""
     assert "stopped after 0 of 2 points; continue with --resume r" in said

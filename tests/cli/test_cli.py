@@ -8,11 +8,10 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from tests.commands import assert_sentence, call, call_here, command
+from tests.commands import PATIENCE, assert_sentence, call, call_here, command, wait_until
 
 from noisemarket.scenario import load_scenario
 
@@ -198,13 +197,11 @@ def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Si
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
     ) as run:
         status = tmp_path / "r" / "contracts.partial.csv"
-        deadline = time.monotonic() + 60
-        while not status.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
+        wait_until(status.exists, run)
         run.send_signal(number)
         assert run.stderr is not None
         said = run.stderr.read()
-        code = run.wait(timeout=60)
+        code = run.wait(timeout=PATIENCE)
     assert code == 130
     assert "incomplete" in said
     state = json.loads((tmp_path / "r" / "status.json").read_text())
@@ -226,11 +223,9 @@ def test_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
     words = ["negotiate", "--set", "owners=20000", "--set", "iterations=20000", "--out", "r"]
     run = subprocess.Popen(command(*words), cwd=tmp_path)
     partial = tmp_path / "r" / "contracts.partial.csv"
-    deadline = time.monotonic() + 60
-    while not partial.exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    wait_until(partial.exists, run)
     run.kill()
-    run.wait(timeout=60)
+    run.wait(timeout=PATIENCE)
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "running"
     rows = rows_of(partial)
     assert len(rows) > 0

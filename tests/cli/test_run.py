@@ -8,13 +8,20 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import assert_sentence, call, call_here, command
+from tests.commands import (
+    PATIENCE,
+    assert_sentence,
+    call,
+    call_here,
+    command,
+    has_lines,
+    wait_until,
+)
 from tests.market.common import here as run_here
 from tests.market.common import settings, state, write_images
 
@@ -140,20 +147,6 @@ def test_every_json_key_is_documented(whole: Whole) -> None:
     assert {key for key in {*whole[1], *inner} if f"`{key}`" not in part} == set()
 
 
-def until(
-    process: subprocess.Popen[str], reached: Callable[[], bool], number: signal.Signals
-) -> str:
-    """Wait for something to be there, then stop the process; gives what it says."""
-    end = time.monotonic() + 120
-    while not reached():
-        if process.poll() is not None:
-            break
-        assert time.monotonic() < end
-        time.sleep(0.002)
-    process.send_signal(number)
-    return process.communicate(timeout=60)[1]
-
-
 def test_killed_and_stopped_and_resumed(
     images: Path, people: str, whole: Whole, tmp_path: Path
 ) -> None:
@@ -161,19 +154,18 @@ def test_killed_and_stopped_and_resumed(
     folder, rng = tmp_path / "cut", random.Random(4)
     journal, metrics = folder / "owners/privacy.journal", folder / "curator/metrics.jsonl"
 
-    def lines(path: Path, count: int) -> bool:
-        return path.exists() and path.read_bytes().count(b"\n") >= count
-
     run = [*words(images, file=people, quality_weight=WEIGHT), "--out", "cut"]
     for reached, number in (
-        (lambda: lines(journal, 2), signal.SIGKILL),
-        (lambda: lines(metrics, 2), signal.SIGINT),
+        (lambda: has_lines(journal, 2), signal.SIGKILL),
+        (lambda: has_lines(metrics, 2), signal.SIGINT),
     ):
         with subprocess.Popen(
             command(*run, "--no-baselines"), cwd=tmp_path, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, start_new_session=True,
         ) as process:  # fmt: skip
-            said = until(process, reached, number)
+            wait_until(reached, process, 0.002)
+            process.send_signal(number)
+            said = process.communicate(timeout=PATIENCE)[1]
         status = json.loads((folder / "status.json").read_text())
         if number == signal.SIGINT and process.returncode != 0:
             assert process.returncode == 130

@@ -16,7 +16,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import assert_sentence, call, call_here, command
+from tests.commands import (
+    PATIENCE,
+    assert_sentence,
+    call,
+    call_here,
+    command,
+    has_lines,
+    wait_until,
+)
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
@@ -109,12 +117,7 @@ def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     run = [*words(images, "averaging=0.5"), "--sigma", "0.1", "--workers", "2", "--out", "cut"]
     folder = tmp_path / "cut"
     with subprocess.Popen(command(*run), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
-        end = time.monotonic() + 60
-        path = folder / "metrics.jsonl"
-        while not (path.exists() and path.read_bytes().count(b"\n") >= 2):
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
+        wait_until(lambda: has_lines(folder / "metrics.jsonl", 2), process)
         process.send_signal(signal.SIGKILL)
     assert not (folder / "summary.json").exists()
     changed = tmp_path / "changed"
@@ -267,23 +270,18 @@ def stopped(words: list[str], folder: Path, lines: int, number: signal.Signals) 
         command(*words), cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     ) as process:  # fmt: skip
-        end = time.monotonic() + 120
-        path = folder / "r" / "privacy.journal"
-        while not (path.exists() and path.read_bytes().count(b"\n") >= lines):
-            assert process.poll() is None, process.communicate()
-            assert time.monotonic() < end
-            time.sleep(0.02)
+        wait_until(lambda: has_lines(folder / "r" / "privacy.journal", lines), process)
         below = children(process.pid)
         assert len(below) >= 2
         if number == signal.SIGINT:
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130, said
     assert out == ""
     assert "Traceback" not in said
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while any(Path(f"/proc/{pid}").exists() for pid in below):
         assert time.monotonic() < end, "a process outlives the command"
         time.sleep(0.1)
@@ -312,14 +310,10 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
     with subprocess.Popen(
         command(*run), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        end = time.monotonic() + 60
-        while not (tmp_path / "r" / "checkpoint.npz").exists():
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.002)
+        wait_until((tmp_path / "r" / "checkpoint.npz").exists, process, 0.002)
         (tmp_path / "full").symlink_to("/dev/full")
         (tmp_path / "full").replace(tmp_path / "r" / "checkpoint.npz")
-        out, said = process.communicate(timeout=60)
+        out, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 1
     assert out == ""
     assert_sentence(said)
@@ -395,7 +389,7 @@ GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
         (["--sigma", "0.1", "--set", "epsilon_cap=0.5"], "does not allow one round"),
         (["--sigma", "0", "--set", "epsilon_cap=9"], "nothing bounds"),
         (["--sigma", "0.1", "--set", "data=nowhere"], "nowhere"),
-        (["--contracts", "unknown.csv"], "no owner of this scenario"),
+        (["--contracts", "unknown.csv"], "is not an owner of this scenario"),
         (["--contracts", "nan.csv"], "no usable sigma for owner 2"),
         (["--contracts", "word.csv"], "sigma of owner 2"),
         (["--contracts", "short.csv"], "no usable sigma for owner 3"),
