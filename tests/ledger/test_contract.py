@@ -17,6 +17,7 @@ from tests.ledger.common import contract
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical, parse
 from noisemarket.ledger.contract import ALL_ROUNDS, Contract
+from noisemarket.ledger.entries import _hashed
 from noisemarket.ledger.money import MICRO, MOST, checked, format_micro, to_micro
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)
@@ -72,6 +73,11 @@ def test_canonical_json_comes_back(document: Any) -> None:
     text = canonical(document)
     assert parse(text) == parse(text.encode()) == document
     assert canonical(parse(text)) == text
+
+
+@given(st.lists(st.none() | WHOLE | st.text(st.characters(exclude_categories=["Cs"]))))
+def test_the_hash_of_an_entry_is_of_canonical_json(fields: list[Any]) -> None:
+    assert _hashed(fields) == canonical(fields)
 
 
 @given(st.dictionaries(TEXT, WHOLE, min_size=2))

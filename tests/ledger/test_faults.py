@@ -19,7 +19,7 @@ from tests.ledger.processes import ROOT
 from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
 from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.ledger import store
+from noisemarket.ledger import sql_backend
 from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerError
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
@@ -110,10 +110,10 @@ def test_a_read_only_folder() -> None:
 def test_a_place_that_cannot_be(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("not a ledger, but long enough to look like a file" * 100)
     for place, said in (
-        (tmp_path / "file", "is no ledger"),
+        (tmp_path / "file", "is not a ledger"),
         (tmp_path / "file" / "inside", "cannot be written"),
         ("mysql://host/base", "give a folder, a file or a URL"),
-        ("sqlite://", "give a folder, a file or a URL"),
+        ("sqlite://", "give a folder or a file"),
         ("postgresql://:::", "cannot be read"),
     ):
         with pytest.raises(BadInput, match=said):
@@ -121,17 +121,17 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
 
 
 def test_opening_for_reading_makes_nothing(tmp_path: Path, postgres_place: str) -> None:
-    with pytest.raises(BadInput, match="is not there"):
+    with pytest.raises(BadInput, match="does not exist"):
         open_ledger(tmp_path, create=False)
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(BadInput, match="is no ledger"):
+    with pytest.raises(BadInput, match="is not a ledger"):
         open_ledger(postgres_place, create=False)
     tables = "SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()"
     assert execute(postgres_place, tables) == [(0,)]
     sqlite3.connect(tmp_path / "ledger.sqlite").close()
     with contextlib.closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as empty, empty:
         empty.execute("CREATE TABLE other (id INTEGER)")
-    with pytest.raises(BadInput, match="is no ledger"):
+    with pytest.raises(BadInput, match="is not a ledger"):
         open_ledger(tmp_path, create=False)
 
 
@@ -218,7 +218,7 @@ def test_verification_takes_constant_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight times the jobs, one after the other: the peak stays where it was."""
-    monkeypatch.setattr(store, "PAGE", 50)
+    monkeypatch.setattr(sql_backend, "PAGE", 50)
     peaks = []
     with open_ledger(tmp_path) as ledger:
         for upto in (2, 16):

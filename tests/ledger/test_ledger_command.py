@@ -269,7 +269,7 @@ def test_a_damaged_ledger_gives_no_traceback(run: Run, tmp_path: Path, damage: s
     [
         (["ls", "{empty}"], "has no ledger.sqlite"),
         (["verify", "{empty}/nothing"], "does not exist"),
-        (["ls", "{empty}/text"], "is no ledger"),
+        (["ls", "{empty}/text"], "is not a ledger"),
         (["ls", "mysql://x/y"], "give a folder, a file or a URL"),
         (["export", "{full}"], "name a file"),
         (["show", "{full}", "zz"], "hexadecimal"),

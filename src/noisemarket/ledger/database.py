@@ -8,14 +8,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, create_engine, event, select
+from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.ledger.ledger_errors import LedgerError
-from noisemarket.ledger.migrations import HEAD
 
 LEDGER_FILE = "ledger.sqlite"
 """The ledger's name in a run folder."""
@@ -24,19 +23,18 @@ _WAIT = 60.0  # seconds that a writer waits for another
 
 
 class Database:
-    """One database. ``writing`` is a transaction that no other writer is in, ``reading`` a view."""
+    """One database, with transactions to read and to write."""
 
     def __init__(self, where: str | Path, *, create: bool) -> None:
         url = _url(where)
         self.name = (url.database or "") if _is_sqlite(url) else _shown(url)
-        self._read_only = False
         if _is_sqlite(url):
             self._engine = self._sqlite(Path(url.database or ""), create)
         else:
             self._engine = _postgresql(url)
 
     def close(self) -> None:
-        """Let go of all connections."""
+        """Close all connections."""
         self._engine.dispose()
 
     @contextmanager
@@ -46,23 +44,12 @@ class Database:
             yield connection
 
     @contextmanager
-    def setting_up(self) -> Iterator[Connection]:
-        """A transaction for the tables themselves."""
+    def writing(self) -> Iterator[Connection]:
+        """A transaction that may write. SQLite has one of them at a time."""
         with self._sentences("written"), self._engine.connect() as connection:
             connection.execution_options(noisemarket_write=True)
             with connection.begin():
                 yield connection
-
-    @contextmanager
-    def writing(self) -> Iterator[tuple[Connection, int, str]]:
-        """A transaction that holds the head: gives the connection, the count and the last hash."""
-        with self.setting_up() as connection:
-            head = connection.execute(
-                select(HEAD.c.length, HEAD.c.hash).with_for_update()  # SQLite: BEGIN IMMEDIATE does
-            ).one_or_none()
-            if head is None:
-                raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
-            yield connection, head.length, head.hash
 
     @contextmanager
     def _sentences(self, verb: str) -> Iterator[None]:
@@ -71,7 +58,7 @@ class Database:
         except DBAPIError as problem:
             reason = _reason(problem)
             if "not a database" in reason:
-                raise BadInput("ledger", self.name, "is no ledger.") from None
+                raise BadInput("ledger", self.name, "is not a ledger.") from None
             raise LedgerError(f"ledger {self.name} cannot be {verb}: {reason}.") from None
         except SQLAlchemyError as problem:
             raise LedgerError(f"ledger {self.name} cannot be {verb}: {problem}.") from None
@@ -80,14 +67,14 @@ class Database:
         if path.is_dir():
             raise BadInput("ledger", str(path), "is a folder: name a file.")
         if not path.exists() and not create:
-            raise BadInput("ledger", str(path), "is not there.")
+            raise BadInput("ledger", str(path), "does not exist.")
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             reason = problem.strerror or str(problem)
             raise BadInput("ledger", str(path), f"cannot be written ({reason}).") from None
-        # A reader may have to roll back what a killed writer left, so it asks to write, if it can.
+        # A reader may have to roll back what a killed writer left, so it opens to write, if it can.
         writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         mode = "rwc" if create else "rw" if writable else "ro"
         engine = create_engine(
@@ -130,7 +117,7 @@ def _postgresql(url: URL) -> Engine:
 
 
 def _url(where: str | Path) -> URL:
-    """The URL that is meant: of a folder with a ledger in it, of a file, or as given."""
+    """The URL of a folder with a ledger in it, of a file, or as given."""
     if isinstance(where, str) and "://" in where:
         try:
             url = make_url(where)
@@ -140,8 +127,7 @@ def _url(where: str | Path) -> URL:
         if kind in ("postgresql", "postgres"):
             return url.set(drivername="postgresql+psycopg")
         if kind != "sqlite" or not url.database or url.query:
-            remedy = "give a folder, a file or a URL that begins with postgresql://."
-            raise BadInput("ledger", _shown(url), remedy)
+            raise BadInput("ledger", _shown(url), "give a folder or a file.")
         where = url.database
     path = Path(where)
     return URL.create("sqlite", database=str(path / LEDGER_FILE if path.is_dir() else path))

@@ -1,11 +1,11 @@
-"""Which entries may follow which: the sense of a job's history.
+"""Which entries may follow which in the history of a job.
 
     opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
                -> paid | broken)* -> settled
 
-The same rules refuse a senseless entry when it is recorded and find it when the ledger is verified.
+The same rules refuse an invalid entry when it is recorded and find it when the ledger is verified.
 What is kept is one small record per open contract, with one bit a round: a closed contract and a
-settled job are forgotten. (That none of them is opened twice is for the store to see.)
+settled job are forgotten. (``verify`` checks that none of them is opened twice.)
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ _ROUNDING = 1e-9  # relative: rho is added up in another order than the accounta
 
 
 class InvalidEntry(Exception):
-    """An entry that cannot follow what came before; says why, to go on after its number."""
+    """An entry that cannot follow the ones before it. The message completes "entry 7 ..."."""
 
 
-class TooDear(InvalidEntry):
+class OverBudgetEntry(InvalidEntry):
     """An entry that would pass the job's budget."""
 
 
@@ -70,7 +70,7 @@ class _Open:
 
 
 class JobHistory:
-    """One job, as far as it has been told."""
+    """The state of one job after the entries that were added so far."""
 
     def __init__(self, job: str) -> None:
         self.job = job
@@ -86,7 +86,7 @@ class JobHistory:
         self.contracts_paid = 0
         self.contracts_broken = 0
 
-    def tell(
+    def add(
         self,
         kind: str,
         contract: str | None,
@@ -96,22 +96,27 @@ class JobHistory:
         *,
         check_signatures: bool = True,
     ) -> None:
-        """Take in the next entry; raise InvalidEntry if it cannot be."""
+        """Add the next entry of the job; arguments are the fields of an ``Entry``.
+
+        Raises:
+            InvalidEntry: it cannot follow the entries before it.
+        """
         try:
             content = parse(body)
             if not isinstance(content, dict):
                 raise ValueError
         except (ValueError, TypeError):
-            raise InvalidEntry("has a body that is no canonical JSON object.") from None
+            raise InvalidEntry("has a body that is not a canonical JSON object.") from None
         try:
             time = moment("recorded_at", recorded_at)
-            self._tell(kind, contract, once, content, time, check_signatures)
+            self._add(kind, contract, once, content, time, check_signatures)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            raise InvalidEntry(f"does not say what a {kind!r} entry says ({problem}).") from None
+            reason = f"does not have the fields of a {kind!r} entry ({problem})."
+            raise InvalidEntry(reason) from None
         except BadInput as problem:
-            raise InvalidEntry(f"says what cannot be: {problem}") from None
+            raise InvalidEntry(f"is invalid: {problem}") from None
 
-    def _tell(
+    def _add(
         self,
         kind: str,
         contract: str | None,
@@ -151,7 +156,7 @@ class JobHistory:
             self._closed(held, kind, content)
             del self.open[contract]
         else:
-            raise InvalidEntry("is of no known kind.")
+            raise InvalidEntry("is of an unknown kind.")
 
     def _opened(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
         if self.stage:
@@ -162,9 +167,9 @@ class JobHistory:
         _keys(content, {"budget", "curator_key", "owner_keys", "about"})
         owner_keys = content["owner_keys"]
         if owner_keys is not None and not isinstance(owner_keys, dict):
-            raise InvalidEntry("has owner keys that are no table.")
+            raise InvalidEntry("has owner keys that are not a table.")
         if not is_key(content["curator_key"]):
-            raise InvalidEntry("has a curator's key that is no public key.")
+            raise InvalidEntry("has a curator's key that is not a public key.")
         self.budget = checked(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
@@ -174,7 +179,7 @@ class JobHistory:
         _keys(content, {"contract"})
         document = Contract.from_dict(content["contract"])
         if document.id != contract:
-            raise InvalidEntry("holds another contract than it names.")
+            raise InvalidEntry("holds a contract other than the one that it names.")
         if document.job != self.job:
             raise InvalidEntry(f"holds a contract of another job, {document.job}.")
         if contract in self.open:
@@ -202,7 +207,7 @@ class JobHistory:
         if time > moment("expires_at", document.expires_at):
             raise InvalidEntry(f"signs a contract that expired at {document.expires_at}.")
         if self.committed + self.paid + document.payment > self.budget:
-            raise TooDear("signs a contract that the job's budget cannot pay.")
+            raise OverBudgetEntry("signs a contract that the job's budget cannot pay.")
         self.committed += document.payment
         self.signed += 1
         held.stage, held.contract = SIGNED, None
@@ -228,7 +233,7 @@ class JobHistory:
         self.signed -= 1
         self.paid += amount
         if self.paid > self.budget:
-            raise TooDear("pays more than the job's budget.")
+            raise OverBudgetEntry("pays more than the job's budget.")
 
     def _settled(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
         _expect(once, SETTLED)
@@ -236,13 +241,13 @@ class JobHistory:
             raise InvalidEntry("settles a job and names a contract.")
         if self.signed:
             raise InvalidEntry(f"settles a job with contracts still open: {self.signed}.")
-        said = {
+        expected = {
             "total": self.paid,
             "contracts_paid": self.contracts_paid,
             "contracts_broken": self.contracts_broken,
         }
-        if content != said:
-            raise InvalidEntry("settles a job for another sum than was paid.")
+        if content != expected:
+            raise InvalidEntry("settles a job for a sum other than what was paid.")
         self.stage = SETTLED
         self.open.clear()
 
@@ -254,7 +259,7 @@ def _round(
         raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
     number = content["round"]
     if isinstance(number, bool) or not isinstance(number, int):
-        raise InvalidEntry("has a round that is no whole number.")
+        raise InvalidEntry("has a round that is not a whole number.")
     if not 1 <= number <= held.rounds:
         raise InvalidEntry(f"has round {number} of a contract of {held.rounds} rounds.")
     _expect(once, f"round:{contract}:{number}")
@@ -292,9 +297,9 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
 
 def _expect(once: str | None, key: str) -> None:
     if once != key:
-        raise InvalidEntry("has not the key that lets it happen only once.")
+        raise InvalidEntry("does not have the once key of its kind.")
 
 
 def _keys(content: dict[str, Any], expected: set[str]) -> None:
     if set(content) != expected:
-        raise InvalidEntry(f"does not say exactly: {', '.join(sorted(expected))}.")
+        raise InvalidEntry(f"does not have exactly the fields: {', '.join(sorted(expected))}.")

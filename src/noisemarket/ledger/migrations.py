@@ -1,4 +1,4 @@
-"""The tables, made and changed by an ordered list of steps that a ledger remembers having taken."""
+"""The tables, created and changed by an ordered list of steps; a ledger records which it has."""
 
 from __future__ import annotations
 
@@ -106,12 +106,11 @@ _INDEXES = (
 MIGRATIONS = (
     Migration(
         1,
-        (*(sql.replace("{whole}", "INTEGER") for sql in _TABLES), *_SQLITE_GUARDS),
-        (*(sql.replace("{whole}", "BIGINT") for sql in _TABLES), *_POSTGRESQL_GUARDS),
+        (*(sql.replace("{whole}", "INTEGER") for sql in _TABLES), *_SQLITE_GUARDS, *_INDEXES),
+        (*(sql.replace("{whole}", "BIGINT") for sql in _TABLES), *_POSTGRESQL_GUARDS, *_INDEXES),
     ),
-    Migration(2, _INDEXES, _INDEXES),
 )
-"""All steps, in order. A step that has been released is never edited: the next one mends it."""
+"""All steps, in order. A step that has been released is never edited: add another one."""
 
 _LOCK = 0x6E6F6973  # one process at a time takes steps on a PostgreSQL database
 
@@ -124,26 +123,24 @@ def version(connection: Connection) -> int:
     return max(reached, default=0)
 
 
-def migrate(
-    connection: Connection, name: str, migrations: tuple[Migration, ...] = MIGRATIONS
-) -> None:
+def migrate(connection: Connection, name: str) -> None:
     """Take the steps that are left, inside the caller's transaction."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
     reached = version(connection)
-    refuse_newer(reached, name, migrations)
+    refuse_newer(reached, name)
     if not reached:
         SCHEMA.create(connection)
-    for migration in migrations:
+    for migration in MIGRATIONS:
         if migration.version > reached:
             for statement in getattr(migration, connection.dialect.name):
                 connection.exec_driver_sql(statement)
             connection.execute(insert(SCHEMA).values(version=migration.version))
 
 
-def refuse_newer(reached: int, name: str, migrations: tuple[Migration, ...] = MIGRATIONS) -> None:
+def refuse_newer(reached: int, name: str) -> None:
     """Raise BadInput if the ledger was written by a newer noisemarket than this."""
-    if reached > (known := migrations[-1].version):
+    if reached > (known := MIGRATIONS[-1].version):
         raise BadInput(
             "ledger",
             name,

@@ -1,13 +1,10 @@
-"""Questions to a ledger: which contracts there are, how they stand, who was paid what."""
+"""Queries: which contracts a ledger holds, what state they are in, and who was paid what."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-
-from sqlalchemy import func, select
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import Contract
@@ -25,7 +22,6 @@ from noisemarket.ledger.entries import (
     Entry,
 )
 from noisemarket.ledger.ledger_errors import LedgerError
-from noisemarket.ledger.migrations import ENTRIES
 from noisemarket.ledger.store import Ledger
 from noisemarket.plain import infinite
 
@@ -95,16 +91,14 @@ class JobStanding:
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
     """All jobs, in the order in which they were opened."""
     for entry in ledger.entries(kinds=[OPENED]):
-        with ledger.reading() as connection:
-            query = select(ENTRIES.c.kind, func.count()).where(ENTRIES.c.job == entry.job)
-            rows = connection.execute(query.group_by(ENTRIES.c.kind)).all()
-        counts = {str(kind): int(number) for kind, number in rows}
-        said = entry.content()
+        found = ledger.backend.counts("job", [entry.job])
+        counts = {kind: number for (_, kind), number in found.items()}
+        content = entry.content()
         yield JobStanding(
             job=entry.job,
             opened_at=entry.recorded_at,
-            curator_key=str(said["curator_key"]),
-            budget=said["budget"],
+            curator_key=str(content["curator_key"]),
+            budget=content["budget"],
             contracts=counts.get(OFFERED, 0),
             signed=counts.get(SIGNED, 0),
             paid=sum(e.content()["amount"] for e in ledger.entries(entry.job, kinds=[PAID])),
@@ -128,8 +122,9 @@ def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
     """The owner's and the curator's signature under each of a job's contracts, by its id."""
     found = {}
     for entry in ledger.entries(job, kinds=[SIGNED]):
-        said = entry.content()
-        found[str(entry.contract)] = (str(said["owner_signature"]), str(said["curator_signature"]))
+        content = entry.content()
+        both = (str(content["owner_signature"]), str(content["curator_signature"]))
+        found[str(entry.contract)] = both
     return found
 
 
@@ -152,10 +147,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
     """The one contract whose id begins so."""
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
-    with ledger.reading() as connection:
-        of = ENTRIES.c.contract
-        query = select(of).where(ENTRIES.c.kind == OFFERED, of.startswith(prefix))
-        found = [str(name) for name in connection.execute(query.distinct().limit(2)).scalars()]
+    found = ledger.backend.contract_ids(prefix, 2)
     if not found:
         raise BadInput("contract", prefix, "no contract in this ledger has an id that begins so.")
     if len(found) > 1:
@@ -221,20 +213,12 @@ def row(standing: Standing) -> dict[str, Any]:
 
 
 def _standings(ledger: Ledger, some: list[Contract]) -> Iterator[Standing]:
-    counts: dict[tuple[str, str], int] = {}
-    closing: dict[tuple[str, str], Any] = {}
-    chosen = ENTRIES.c.contract.in_([contract.id for contract in some])
-    with ledger.reading() as connection:
-        query = select(ENTRIES.c.contract, ENTRIES.c.kind, func.count()).where(chosen)
-        for name, kind, number in connection.execute(
-            query.group_by(ENTRIES.c.contract, ENTRIES.c.kind)
-        ):
-            counts[name, kind] = number
-        said = select(ENTRIES.c.contract, ENTRIES.c.kind, ENTRIES.c.body)
-        for name, kind, body in connection.execute(
-            said.where(chosen, ENTRIES.c.kind.in_([VERIFIED, PAID]))
-        ):
-            closing[name, kind] = json.loads(body)
+    ids = [contract.id for contract in some]
+    counts = ledger.backend.counts("contract", ids)
+    closing = {
+        (entry.contract, entry.kind): entry.content()
+        for entry in ledger.backend.entries(contracts=ids, kinds=[VERIFIED, PAID])
+    }
     for contract in some:
         name = contract.id
         state = [stage for stage in _STAGES if (name, stage) in counts][-1]

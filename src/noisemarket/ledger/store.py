@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any
-
-from sqlalchemy import Connection, insert, select, update
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.database import Database
+from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, entry_hash
-from noisemarket.ledger.history import InvalidEntry, JobHistory, TooDear
+from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
-from noisemarket.ledger.migrations import (
-    ENTRIES,
-    HEAD,
-    MIGRATIONS,
-    Migration,
-    migrate,
-    refuse_newer,
-    version,
-)
+from noisemarket.ledger.sql_backend import SqlBackend
+from noisemarket.registry import Registry, subclass_of
 
-PAGE = 2000
-"""Entries that are read at a time."""
-
-_MOST_NAMES = 500  # in one query
-_ROW = (
-    *(ENTRIES.c.seq, ENTRIES.c.job, ENTRIES.c.kind, ENTRIES.c.contract, ENTRIES.c.once),
-    *(ENTRIES.c.body, ENTRIES.c.recorded_at, ENTRIES.c.previous, ENTRIES.c.hash),
+BACKENDS: Registry[Callable[..., LedgerBackend]] = Registry(
+    "ledger",
+    "noisemarket.ledgers",
+    {"sqlite": SqlBackend, "postgresql": SqlBackend, "postgres": SqlBackend},
+    subclass_of(LedgerBackend),
 )
+"""What keeps ledgers, by the scheme of a URL."""
 
 
 def now() -> str:
@@ -42,50 +30,61 @@ def now() -> str:
 
 
 def open_ledger(
-    where: str | Path,
-    *,
-    create: bool = True,
-    clock: Callable[[], str] = now,
-    migrations: tuple[Migration, ...] = MIGRATIONS,
+    where: str | Path | LedgerBackend, *, create: bool = True, clock: Callable[[], str] = now
 ) -> Ledger:
-    """The ledger in a run folder, in an SQLite file, or at a ``postgresql://`` URL.
+    """Open a ledger.
 
-    It is made if it is not there and its tables are brought up to date, unless ``create`` is false:
-    then nothing is changed by opening, and there must be one.
+    Args:
+        where: a run folder, an SQLite file, a URL such as ``postgresql://...``, or a backend.
+        create: whether to make a new ledger if there is none, and to bring the tables of an older
+            one up to date. Otherwise opening changes nothing.
+        clock: gives the time of an entry, as ISO 8601 in UTC.
+
+    Returns:
+        The ledger, which can be used in a ``with`` block.
+
+    Raises:
+        BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
+        LedgerError: the ledger cannot be reached.
+
+    Example:
+        ::
+
+            with open_ledger("runs/first", create=False) as ledger:
+                print(verify(ledger).head)
     """
-    database = Database(where, create=create)
-    try:
-        if create:
-            with database.setting_up() as connection:
-                migrate(connection, database.name, migrations)
-        else:
-            with database.reading() as connection:
-                reached = version(connection)
-            if not reached:
-                raise BadInput("ledger", database.name, "is no ledger.")
-            refuse_newer(reached, database.name, migrations)
-    except BaseException:
-        database.close()
-        raise
-    return Ledger(database, clock)
+    if isinstance(where, LedgerBackend):
+        return Ledger(where, clock)
+    scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
+    kind = scheme.partition("+")[0] if url else "sqlite"
+    if kind not in BACKENDS:
+        known = ", ".join(f"{name}://" for name in BACKENDS)
+        remedy = f"give a folder, a file or a URL that begins with one of: {known}."
+        raise BadInput("ledger", f"{scheme}://", remedy)
+    return Ledger(BACKENDS.find(kind)(where, create=create), clock)
 
 
 class Ledger:
-    """An open ledger. Use it in one thread; other processes may write to it meanwhile."""
+    """An open ledger. Use it in one thread; other processes may write to it meanwhile.
 
-    def __init__(self, database: Database, clock: Callable[[], str] = now) -> None:
-        self._database = database
+    Args:
+        backend: where the entries are kept.
+        clock: gives the time of an entry, as ISO 8601 in UTC.
+    """
+
+    def __init__(self, backend: LedgerBackend, clock: Callable[[], str] = now) -> None:
+        self.backend = backend
         self._clock = clock
         self._histories: dict[str, tuple[int, JobHistory]] = {}
 
     @property
     def name(self) -> str:
         """Where it is, without any password."""
-        return self._database.name
+        return self.backend.name
 
     def close(self) -> None:
-        """Let go of it."""
-        self._database.close()
+        """Release the backend."""
+        self.backend.close()
 
     def __enter__(self) -> Ledger:
         return self
@@ -99,33 +98,42 @@ class Ledger:
         self.close()
 
     def head(self) -> Head:
-        """Length and last hash. Note them elsewhere: ``verify`` holds the ledger against them."""
-        with self._database.reading() as connection:
-            row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
-        if row is None:
-            raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
-        return Head(row.length, row.hash)
+        """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them.
 
-    @contextmanager
-    def reading(self) -> Iterator[Connection]:
-        """A short transaction for questions in SQL."""
-        with self._database.reading() as connection:
-            yield connection
+        Raises:
+            LedgerError: the ledger cannot be read, or has lost its head.
+        """
+        head = self.backend.head()
+        if head is None:
+            raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
+        return head
 
     def append(self, entries: Iterable[NewEntry], at: str | None = None) -> tuple[Entry, ...]:
-        """Record all of these, or none; gives them back as recorded, in the order given.
+        """Record all of these entries, or none.
 
-        What its once key says is there already is not recorded again; if it says something else,
-        that is a LedgerConflict, as is whatever cannot follow what the job has seen so far.
+        An entry whose once key is recorded already, with the same content, is not recorded again.
+
+        Args:
+            entries: what to record, in order.
+            at: the time to record, instead of the clock's.
+
+        Returns:
+            The entries as they are recorded, in the order given.
+
+        Raises:
+            LedgerConflict: a once key is recorded with other content, or an entry cannot follow
+                what the job has recorded so far. Nothing was written.
+            OverBudget: a contract or payment would pass the job's budget. Nothing was written.
+            LedgerError: the ledger cannot be written.
         """
         new = list(entries)
         if not new:
             return ()
         try:
-            with self._database.writing() as (connection, count, last):
-                return self._append(connection, new, Head(count, last), at or self._clock())
+            with self.backend.writing() as transaction:
+                return self._append(transaction, new, at or self._clock())
         except BaseException:
-            self._histories.clear()  # they may have been told what was then not written
+            self._histories.clear()  # they may include what was then not written
             raise
 
     def entries(
@@ -137,31 +145,25 @@ class Ledger:
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Recorded entries in their order, read page by page: any number in constant memory."""
-        query = select(*_ROW).order_by(ENTRIES.c.seq).limit(PAGE)
-        if job is not None:
-            query = query.where(ENTRIES.c.job == job)
-        if contract is not None:
-            query = query.where(ENTRIES.c.contract == contract)
-        if kinds is not None:
-            query = query.where(ENTRIES.c.kind.in_(kinds))
-        if until is not None:
-            query = query.where(ENTRIES.c.seq <= until)
-        while True:
-            with self._database.reading() as connection:
-                rows = connection.execute(query.where(ENTRIES.c.seq > after)).all()
-            yield from map(_entry, rows)
-            if len(rows) < PAGE:
-                return
-            after = rows[-1].seq
+        """Recorded entries in order, any number of them in constant memory.
 
-    def _append(
-        self, connection: Connection, new: list[NewEntry], head: Head, at: str
-    ) -> tuple[Entry, ...]:
-        known = self._recorded(connection, new)
+        Args:
+            job: only those of this job.
+            contract: only those of this contract.
+            kinds: only those of these kinds.
+            after: only those with a larger number.
+            until: only those with a number up to this one.
+        """
+        contracts = None if contract is None else [contract]
+        return self.backend.entries(
+            job=job, contracts=contracts, kinds=kinds, after=after, until=until
+        )
+
+    def _append(self, transaction: Transaction, new: list[NewEntry], at: str) -> tuple[Entry, ...]:
+        known = _recorded(transaction, new)
         recorded: list[Entry] = []
-        rows: list[dict[str, object]] = []
-        seq, last = head.count, head.hash
+        added: list[Entry] = []
+        head = transaction.head
         for entry in new:
             name = (entry.job, entry.once)
             if entry.once is not None and name in known:
@@ -172,68 +174,54 @@ class Ledger:
                     )
                 recorded.append(known[name])
                 continue
-            self._tell(connection, entry, head.count, at)
-            seq += 1
-            said = (seq, entry.job, entry.kind, entry.contract, entry.once, entry.body, at, last)
-            done = Entry(*said, entry_hash(*said))
-            last = done.hash
+            self._check(transaction, entry, at)
+            content = (entry.job, entry.kind, entry.contract, entry.once, entry.body)
+            chained = (head.count + 1, *content, at, head.hash)
+            done = Entry(*chained, entry_hash(*chained))
+            head = Head(done.seq, done.hash)
             recorded.append(done)
-            rows.append({column.name: getattr(done, column.name) for column in _ROW})
+            added.append(done)
             known[name] = done
-        if rows:
-            connection.execute(insert(ENTRIES), rows)
-            connection.execute(update(HEAD).values(length=seq, hash=last))
+        if added:
+            transaction.add(added)
             for job in {entry.job for entry in new} & self._histories.keys():
                 _, history = self._histories.pop(job)
                 if history.stage != SETTLED:
-                    self._histories[job] = (seq, history)
+                    self._histories[job] = (head.count, history)
         return tuple(recorded)
 
-    def _tell(self, connection: Connection, entry: NewEntry, count: int, at: str) -> None:
-        """Hold an entry against its job's history, which is first brought up to date."""
-        told, history = self._histories.get(entry.job, (0, None))
-        if history is None:
-            history = JobHistory(entry.job)
-        if told < count:
-            rows = connection.execute(
-                select(*_ROW[2:7])
-                .where(ENTRIES.c.job == entry.job, ENTRIES.c.seq > told, ENTRIES.c.seq <= count)
-                .order_by(ENTRIES.c.seq)
-                .execution_options(yield_per=PAGE)
-            )
+    def _check(self, transaction: Transaction, entry: NewEntry, at: str) -> None:
+        """Check an entry against its job's history, which is first brought up to date."""
+        count = transaction.head.count
+        read, history = self._histories.get(entry.job, (0, JobHistory(entry.job)))
+        if read < count:
             try:
-                for kind, contract, once, body, time in rows:
-                    history.tell(kind, contract, once, body, time, check_signatures=False)
+                for one in transaction.entries(entry.job, after=read):
+                    content = (one.kind, one.contract, one.once, one.body, one.recorded_at)
+                    history.add(*content, check_signatures=False)
             except InvalidEntry:
                 raise LedgerError(f"ledger {self.name} is damaged: verify it.") from None
         self._histories[entry.job] = (count, history)
         try:
-            history.tell(entry.kind, entry.contract, entry.once, entry.body, at)
+            history.add(entry.kind, entry.contract, entry.once, entry.body, at)
         except InvalidEntry as problem:
-            error = OverBudget if isinstance(problem, TooDear) else LedgerConflict
+            error = OverBudget if isinstance(problem, OverBudgetEntry) else LedgerConflict
             raise error(
                 f"an entry ({_short(entry)}) of job {entry.job} {problem} Nothing was written."
             ) from None
 
-    def _recorded(
-        self, connection: Connection, new: list[NewEntry]
-    ) -> dict[tuple[str, str | None], Entry]:
-        """What is recorded already under the once keys of these entries."""
-        found: dict[tuple[str, str | None], Entry] = {}
-        by_job: dict[str, list[str]] = {}
-        for entry in new:
-            if entry.once is not None:
-                by_job.setdefault(entry.job, []).append(entry.once)
-        for job, keys in by_job.items():
-            for start in range(0, len(keys), _MOST_NAMES):
-                some = ENTRIES.c.once.in_(keys[start : start + _MOST_NAMES])
-                for row in connection.execute(select(*_ROW).where(ENTRIES.c.job == job, some)):
-                    found[job, row.once] = _entry(row)
-        return found
 
-
-def _entry(row: Any) -> Entry:
-    return Entry(*row)
+def _recorded(transaction: Transaction, new: list[NewEntry]) -> dict[tuple[str, str | None], Entry]:
+    """What is recorded already under the once keys of these entries."""
+    by_job: dict[str, list[str]] = {}
+    for entry in new:
+        if entry.once is not None:
+            by_job.setdefault(entry.job, []).append(entry.once)
+    return {
+        (job, entry.once): entry
+        for job, keys in by_job.items()
+        for entry in transaction.recorded(job, keys)
+    }
 
 
 def _short(entry: NewEntry) -> str:

@@ -12,15 +12,14 @@ import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from sqlalchemy import func, select
-
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import FIRST, OFFERED, OPENED, SETTLED, Entry, Head, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory
 from noisemarket.ledger.ledger_errors import LedgerBroken
-from noisemarket.ledger.migrations import ENTRIES, HEAD
 from noisemarket.ledger.store import Ledger
+
+_MOST = 2**62  # more entries than any ledger has
 
 
 @dataclass(frozen=True)
@@ -54,11 +53,10 @@ def verify(
     entries of how many have been read.
     """
     noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
-    with ledger.reading() as connection:
-        row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
-    if row is None:
+    head = ledger.backend.head()
+    if head is None:
         raise LedgerBroken(None, "has lost its head.")
-    length, final = row.length, row.hash
+    length, final = head.count, head.hash
     found = noted == Head(0, FIRST)
     seq, last = 0, FIRST
     tally = _Tally(trusted)
@@ -68,7 +66,7 @@ def verify(
         seq += 1
         _chained(entry, last)
         last = entry.hash
-        tally.tell(entry)
+        tally.add(entry)
         found = found or (noted is not None and noted.hash == last and noted.count in (seq, -1))
         if noted is not None and noted.count == seq and not found:
             raise LedgerBroken(seq, "is not the one whose hash was noted.")
@@ -81,7 +79,7 @@ def verify(
     if noted is not None and not found:
         said = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
         raise LedgerBroken(None, f"does not hold {said}: entries were cut off or replaced.")
-    _nothing_beside(ledger)
+    _check_strays(ledger, length)
     return VerifiedLedger(
         entries=seq,
         head=Head(seq, last),
@@ -105,13 +103,13 @@ class _Tally:
         self.jobs = self.jobs_settled = 0
         self.contracts = self.contracts_paid = self.contracts_broken = self.paid = 0
 
-    def tell(self, entry: Entry) -> None:
+    def add(self, entry: Entry) -> None:
         history = self.open.get(entry.job)
         if history is None:
             history = JobHistory(entry.job)
         before = (history.contracts, history.contracts_paid, history.contracts_broken, history.paid)
         try:
-            history.tell(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
+            history.add(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
         except InvalidEntry as problem:
             raise LedgerBroken(entry.seq, f"({_short(entry)}) {problem}") from None
         self.contracts += history.contracts - before[0]
@@ -145,30 +143,19 @@ def _chained(entry: Entry, last: str) -> None:
         raise LedgerBroken(entry.seq, f"({_short(entry)}) was changed: its hash is another.")
 
 
-def _nothing_beside(ledger: Ledger) -> None:
+def _check_strays(ledger: Ledger, length: int) -> None:
     """What cannot be seen entry by entry, because closed contracts and jobs are forgotten."""
-    with ledger.reading() as connection:
-        length, first, last = connection.execute(
-            select(
-                select(HEAD.c.length).scalar_subquery(),
-                select(func.min(ENTRIES.c.seq)).scalar_subquery(),
-                select(func.max(ENTRIES.c.seq)).scalar_subquery(),
-            )
-        ).one()
-        if last is not None and (first < 1 or last > length):
-            stray = first if first < 1 else length + 1
-            raise LedgerBroken(stray, "is there, but the head does not count it.")
-        for kind, what in ((OFFERED, ENTRIES.c.contract), (OPENED, ENTRIES.c.job)):
-            again = (
-                select(func.max(ENTRIES.c.seq))
-                .where(ENTRIES.c.kind == kind)
-                .group_by(what)
-                .having(func.count() > 1)
-                .limit(1)
-            )
-            seq = connection.execute(again).scalar()
-            if seq is not None:
-                raise LedgerBroken(seq, f"({kind}) happens a second time.")
+    strays = [entry.seq for entry in ledger.entries(after=-_MOST, until=0)]
+    for entry in ledger.entries(after=length):  # others may have appended these meanwhile
+        if entry.seq > length and entry.seq > (length := ledger.head().count):
+            strays.append(entry.seq)
+            break
+    if strays:
+        raise LedgerBroken(strays[0], "exists, but the head does not count it.")
+    repeated = ledger.backend.repeated
+    for kind, seq in ((OFFERED, repeated(OFFERED, "contract")), (OPENED, repeated(OPENED, "job"))):
+        if seq is not None:
+            raise LedgerBroken(seq, f"({kind}) happens a second time.")
 
 
 def _noted(head: Head | str | None) -> Head | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -39,7 +40,8 @@ def _ledger_url(value: str) -> str:
     if url.password or {"password", "sslpassword"} & url.query.keys():
         remedy = "the run folder would store it: use ~/.pgpass, PGPASSFILE or PGPASSWORD instead."
         raise BadInput("market.ledger", "a URL with a password", remedy)
-    if url.drivername not in ("postgresql", "postgresql+psycopg"):
+    brought = (point.name for point in entry_points(group="noisemarket.ledgers"))
+    if url.drivername.partition("+")[0] not in ("postgresql", *brought):
         raise BadInput("market.ledger", value, remedy)
     return value
 
@@ -255,7 +257,9 @@ class MarketSection(Section):
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
     valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours for which an offer is valid")
-    ledger: LedgerUrl = Field("", description="postgresql:// URL; empty: SQLite in the run folder")
+    ledger: LedgerUrl = Field(
+        "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
+    )
 
 
 class FaultSection(Section):
