@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from _reference import code, page, table
+from noisemarket.cli.engines import ENGINES
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.weighting import WEIGHTINGS
 from noisemarket.learning.rules import RULES
@@ -24,6 +25,7 @@ def parts_page() -> str:
     parts += _kind("Learning rules", RULES)
     parts += _kind("Protections", PROTECTIONS)
     parts += _kind("Weightings", WEIGHTINGS)
+    parts += _kind("Engines", ENGINES)
     return page("Parts by name", *parts)
 
 
