@@ -28,7 +28,7 @@ def main() -> None:
 
     folder = given.folder.resolve()
     if folder.exists():
-        options.error(f"{given.folder} is there already: name another with --folder.")
+        options.error(f"{given.folder} exists already: name another with --folder.")
     nodes = make_job(folder, given.owners, given.rounds)
     config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
     with Deployment(nodes) as deployment:

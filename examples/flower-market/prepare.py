@@ -70,7 +70,7 @@ def main() -> None:
 
     folder = given.folder.resolve()
     if folder.exists():
-        options.error(f"{given.folder} is there already: name another with --folder.")
+        options.error(f"{given.folder} exists already: name another with --folder.")
     nodes = make_job(folder, given.owners, given.rounds)
     certificates = make_certificates(folder / "certificates")
     for name in ("nodes", "flwr"):

@@ -76,7 +76,7 @@ def main() -> None:
 
     folder = given.folder.resolve()
     if folder.exists():
-        options.error(f"{given.folder} is there already: name another with --folder.")
+        options.error(f"{given.folder} exists already: name another with --folder.")
     folder.mkdir(parents=True)
     nodes = agree(folder, deals(given.owners), given.rounds)
     with Deployment(nodes) as deployment:

@@ -325,8 +325,8 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
         (["--resume", "good", "--set", "rounds=3"], "--resume"),
         (["--resume", "good", "--seed", "3"], "--seed"),
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
-        (["--resume", "edited"], "scenario.toml that was changed"),
-        (["--resume", "edited", "--fit-only"], "scenario.toml that was changed"),
+        (["--resume", "edited"], "scenario.toml that changed"),
+        (["--resume", "edited", "--fit-only"], "scenario.toml that changed"),
         (["--resume", "mixed"], "in line 1, a point of other settings or data"),
     ],
 )

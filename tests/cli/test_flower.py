@@ -69,4 +69,4 @@ def test_the_app_is_written_once(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, ["flower", "app", str(place)]).exit_code == 0
     names = {str(path.relative_to(place)) for path in place.rglob("*.*")}
     assert names >= {"pyproject.toml", "market_app/client_app.py", "market_app/server_app.py"}
-    assert "there already" in refused("flower", "app", str(place))
+    assert "exists already" in refused("flower", "app", str(place))

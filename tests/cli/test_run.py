@@ -170,7 +170,7 @@ def test_killed_and_stopped_and_resumed(
         if number == signal.SIGINT and process.returncode != 0:
             assert process.returncode == 130
             assert "Traceback" not in said
-            assert said.splitlines()[-1].endswith("go on with --resume cut.")
+            assert said.splitlines()[-1].endswith("continue with --resume cut.")
             assert status["state"] == "incomplete"
         else:
             assert process.returncode in (0, -signal.SIGKILL)
@@ -280,13 +280,13 @@ def test_a_run_goes_on_with_its_engine(
     given = [*words(images, mechanism="dypp", iterations=400), "--engine", "flower", "--out", "r"]
     for arguments in (given, ["run", "--resume", "r"], ["run", "--resume", "r"]):
         code, _, said = here(monkeypatch, capsys, *arguments)
-        assert (code, "go on with --resume r" in said) == (130, True)
+        assert (code, "continue with --resume r" in said) == (130, True)
         status = json.loads(Path("r/status.json").read_text())
         assert (status["state"], status["engine"]) == ("incomplete", "flower")
     assert asked == ["flower"] * 3
     Path("r/market.json").write_text("{}")
     said = fails(["run", "--resume", "r", "--engine", "embedded"], capsys)
-    assert "was begun with flower" in said
+    assert "job started with flower" in said
 
 
 def test_a_run_that_is_going_on_is_left_alone(
@@ -378,17 +378,17 @@ def test_what_is_found_later_is_one_sentence_too(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--resume", "nothing"], "is no run folder"),
-        (["--resume", "empty"], "is no run folder"),
-        (["--resume", "file"], "is no run folder"),
-        (["--resume", "other"], "was made by another command"),
+        (["--resume", "nothing"], "is not a run folder"),
+        (["--resume", "empty"], "is not a run folder"),
+        (["--resume", "file"], "is not a run folder"),
+        (["--resume", "other"], "was written by another command"),
         (["--resume", "damaged"], "cannot be read"),
-        (["--resume", "run", "--set", "rounds=3"], "give no scenario, setting"),
-        (["--resume", "run", "--seed", "3"], "give no scenario, setting"),
-        (["--resume", "run", "--mechanism", "dypp"], "give no scenario, setting"),
-        (["--resume", "run", "--preset", "paper"], "give no scenario, setting"),
-        (["--resume", "run", "--out", "x"], "give no scenario, setting"),
-        (["--resume", "run", "--full"], "give no scenario, setting"),
+        (["--resume", "run", "--set", "rounds=3"], "with it, give only --engine"),
+        (["--resume", "run", "--seed", "3"], "with it, give only --engine"),
+        (["--resume", "run", "--mechanism", "dypp"], "with it, give only --engine"),
+        (["--resume", "run", "--preset", "paper"], "with it, give only --engine"),
+        (["--resume", "run", "--out", "x"], "with it, give only --engine"),
+        (["--resume", "run", "--full"], "with it, give only --engine"),
         (["--resume", "run", "--workers", "0"], "--workers"),
     ],
 )

@@ -251,7 +251,7 @@ def test_the_example_says_when_it_cannot_run_or_has_failed(
     monkeypatch.setattr("noisemarket.flower.deploy.single_machine.deal_out", lambda *given: [])
     monkeypatch.setattr(sys, "argv", ["local.py", "--folder", str(tmp_path / "job")])
     monkeypatch.syspath_prepend(str(APP))  # as for a script
-    for code, words in (("Run 7 ended early: finished:failed.", ""), (2, "is there already")):
+    for code, words in (("Run 7 ended early: finished:failed.", ""), (2, "exists already")):
         with pytest.raises(SystemExit) as ended:
             runpy.run_path(str(APP / "local.py"), run_name="__main__")
         sys.modules.pop("prepare", None)

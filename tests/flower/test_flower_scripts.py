@@ -73,7 +73,7 @@ def test_the_example_prepares_a_market_to_be_started_by_hand(tmp_path: Path) -> 
             assert word in readme
     again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert again.returncode == 2
-    assert "is there already" in again.stderr
+    assert "exists already" in again.stderr
 
 
 @pytest.mark.parametrize("name", ["flower-market", "flower-own-model", "written"])

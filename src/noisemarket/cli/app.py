@@ -1,4 +1,4 @@
-"""The commands and their common options."""
+"""The commands and their options."""
 
 from __future__ import annotations
 
@@ -8,6 +8,20 @@ import typer
 
 from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
+from noisemarket.cli.options import (
+    Json,
+    Mechanism,
+    Out,
+    Overwrite,
+    Preset,
+    Resume,
+    ScenarioFile,
+    Seed,
+    Settings,
+    Threads,
+    Tls,
+    Workers,
+)
 
 app = typer.Typer(
     name="noisemarket",
@@ -20,33 +34,6 @@ app = typer.Typer(
 
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(flower_app, name="flower")
-
-ScenarioFile = Annotated[
-    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset.")
-]
-Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
-]
-Mechanism = Annotated[
-    str | None,
-    typer.Option(
-        "--mechanism",
-        "--learner",
-        help="How contracts are agreed: dypp (default), q_learning, phc, greedy, pain_fl, uniform, "
-        "no_dp, equilibrium, first_best.",
-    ),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
-Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; by default one per core.")]
-Workers = Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")]
-Resume = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="Continue a run that was stopped.")
-]
 
 
 @app.callback(invoke_without_command=True)
@@ -84,9 +71,7 @@ def run(
         str | None,
         typer.Option(help="embedded (default), or flower: Flower processes on this machine."),
     ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
-    ] = True,
+    tls: Tls = True,
     workers: Workers = None,
     threads: Threads = None,
     json: Json = False,

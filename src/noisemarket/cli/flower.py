@@ -6,8 +6,10 @@ from typing import Annotated
 
 import typer
 
+from noisemarket.cli.options import Json, Out, Overwrite, ScenarioFile, Seed, Settings, Tls
+
 flower_app = typer.Typer(
-    help="The market over Flower: real SuperLink and SuperNodes.",
+    help="Run the market over Flower, with a SuperLink and SuperNodes.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
@@ -15,26 +17,21 @@ flower_app = typer.Typer(
 
 @flower_app.command("up")
 def up(
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario file (TOML); without one, the preset alone.")
-    ] = None,
+    scenario: ScenarioFile = None,
     owners: Annotated[
         int | None,
-        typer.Option(min=1, help="Owners, each a SuperNode; 5 where no file says how many."),
+        typer.Option(
+            min=1, help="Owners, each a SuperNode; by default 5, or as the scenario says."
+        ),
     ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; may be repeated."),
-    ] = None,
-    tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="flower: certificates and keys for all.")
-    ] = True,
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None,
-    out: Annotated[str | None, typer.Option(help="Run folder; by default a new one.")] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace a run folder.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")] = False,
+    settings: Settings = None,
+    tls: Tls = True,
+    seed: Seed = None,
+    out: Out = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
 ) -> None:
-    """Start a deployment on this machine, run a market on it, and stop it all."""
+    """Start a deployment on this machine, run a market on it, and stop it."""
     from noisemarket.cli.common import Request
     from noisemarket.cli.engines import FLOWER
     from noisemarket.cli.run import run
@@ -56,11 +53,11 @@ def app(
     from noisemarket.errors import BadInput
     from noisemarket.flower.deploy.app_folder import write_app
 
-    place = Path(folder)
-    if place.exists():
-        raise BadInput("FOLDER", folder, "is there already: name a new one.")
+    path = Path(folder)
+    if path.exists():
+        raise BadInput("FOLDER", folder, "exists already: name a new folder.")
     try:
-        write_app(place)
+        write_app(path)
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise BadInput("FOLDER", folder, f"cannot be written ({reason}).") from None
@@ -70,10 +67,11 @@ def app(
 @flower_app.command("key")
 def key(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="The curator's folder; made if there is none.")
+        str,
+        typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed."),
     ],
 ) -> None:
-    """Print a curator's public key, made on the first call: owners name it as ``curator-key``."""
+    """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""
     from noisemarket.ledger.keys import KeyPair
 
     typer.echo(KeyPair.obtain(folder).public_hex)

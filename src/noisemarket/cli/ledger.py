@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from noisemarket.cli.options import Json
+
 if TYPE_CHECKING:
     from noisemarket.ledger.queries import Account
     from noisemarket.ledger.store import Ledger
@@ -23,7 +25,6 @@ ledger_app = typer.Typer(
 Where = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 
 
 @ledger_app.command("ls")
@@ -33,7 +34,9 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
+    from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.report.ledger_report import print_jobs
 
     with _reading(where) as ledger:
         jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
@@ -47,7 +50,7 @@ def ls(
             }
             print(json.dumps(document))
             return
-        _list(jobs, rows)
+        print_jobs(console(), jobs, rows)
 
 
 @ledger_app.command("show")
@@ -59,7 +62,9 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one contract in full, and its outcome."""
+    from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.report.ledger_report import print_contract
 
     with _reading(where) as ledger:
         account = queries.account(ledger, queries.find_contract(ledger, contract))
@@ -67,10 +72,7 @@ def show(
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
             return
-        _facts(document.pop("terms"), "Agreed")
-        rounds = document.pop("each_round")
-        _facts(document, "Outcome")
-        _rounds(rounds)
+        print_contract(console(), document)
 
 
 @ledger_app.command("verify")
@@ -151,7 +153,9 @@ def statement(
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
+    from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.report.ledger_report import print_statement
 
     with _reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
@@ -166,7 +170,7 @@ def statement(
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
         else:
-            _print_statement(document)
+            print_statement(console(), document)
 
 
 @contextmanager
@@ -272,121 +276,6 @@ def _account(account: Account) -> dict[str, Any]:
         "each_round": statement["each_round"],
         "terms": account.contract.to_dict(),
     }
-
-
-def _print_statement(document: dict[str, Any]) -> None:
-    from noisemarket.cli.common import console
-    from noisemarket.ledger.money import format_micro
-
-    out = console()
-    out.print(f"Owner {document['owner']}", style="bold", markup=False)
-    for said in document["contracts"]:
-        kept = {True: "kept", False: "broken", None: "not judged yet"}[said["kept"]]
-        paid = said["paid_micro"]
-        lines = [
-            f"Contract {said['contract'][:12]} of job {said['job']}: {said['state']}.",
-            f"Sold: {said['saving']:g} of its noise; it added sigma {said['sigma']:g} "
-            f"({said['protection']}).",
-        ]
-        if said["rho_per_round"] is None or said["rho_total"] is None:
-            lines.append("Nothing is guaranteed: there is no bound on what the uploads reveal.")
-        else:
-            lines += [
-                f"Hidden: {said['protects']} (neighbours: {said['neighbours']}).",
-                f"A round costs rho {said['rho_per_round']:.4g}: epsilon "
-                f"{said['epsilon_per_round']:.4g} at delta {said['delta']:g}.",
-                f"The job cost rho {said['rho_total']:.4g}: epsilon {said['epsilon']:.4g} at "
-                f"delta {said['delta']:g}; at most {said['epsilon_general']:.4g} by the bound for "
-                "any zCDP mechanism.",
-            ]
-        if said["simulated"]:
-            lines.append("NOT PRIVATE: the noise came from a fixed seed.")
-        lines += [
-            f"Rounds: {said['delivered']} of {said['rounds']} delivered, {said['missed']} missed, "
-            f"{said['refused']} refused.",
-            f"The contract is {kept}. Agreed: {format_micro(said['payment_micro'])}; paid: "
-            f"{'nothing yet' if paid is None else format_micro(paid)}.",
-        ]
-        if said["kept"] is False and said["evidence"]:
-            lines.append(f"Evidence: {json.dumps(said['evidence'], ensure_ascii=False)}")
-        out.print("")
-        for line in lines:
-            out.print(line, markup=False)
-        _rounds(said["each_round"])
-    if len(document["contracts"]) > 1:
-        out.print(f"Paid in all: {format_micro(document['paid_micro'])}.")
-
-
-def _list(jobs: list[Any], rows: Iterator[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from noisemarket.cli.common import console
-    from noisemarket.ledger.money import MOST, format_micro
-
-    out = console()
-    for job in jobs:
-        state = "settled" if job.settled else "open"
-        limit = ", no budget" if job.budget == MOST else f" of {format_micro(job.budget)}"
-        out.print(
-            f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
-            f"{job.broken} broken), {format_micro(job.paid)} paid{limit}.",
-            markup=False,
-        )
-        out.print(f"Curator's key: {job.curator_key}", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for name in ("contract", "owner", "state"):
-        table.add_column(name)
-    for name in ("sigma", "saving", "payment", "rounds", "paid"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        paid = row["paid_micro"]
-        table.add_row(
-            *(row["contract"][:12], Text(row["owner"]), row["state"]),
-            *(f"{row['sigma']:g}", f"{row['saving']:g}", format_micro(row["payment_micro"])),
-            f"{row['delivered']}/{row['rounds']}",
-            "-" if paid is None else format_micro(paid),
-        )
-    out.print(table)
-
-
-def _facts(facts: dict[str, Any], title: str) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from noisemarket.cli.common import console
-    from noisemarket.ledger.money import format_micro
-
-    out = console()
-    out.print(title, style="bold")
-    table = Table(box=None, pad_edge=False, show_header=False)
-    for name, value in facts.items():
-        shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-        if name in ("payment", "paid_micro") and value is not None:
-            name, shown = name.removesuffix("_micro"), format_micro(value)
-        table.add_row(name.replace("_", " "), Text(shown))
-    out.print(table)
-
-
-def _rounds(rounds: list[dict[str, Any]]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    from noisemarket.cli.common import console
-
-    if not rounds:
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("round", "rho", "epsilon"):
-        table.add_column(name, justify="right")
-    for name in ("outcome", "reason"):
-        table.add_column(name)
-    for each in rounds:
-        numbers = (each["rho"], each["epsilon"])
-        shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
-        reason = Text(each["reason"] or "")
-        table.add_row(str(each["round"]), *shown, each["outcome"], reason)
-    console().print(table)
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from noisemarket.cli.common import (
     SURFACE,
     Request,
     Stop,
+    at_least_one,
     console,
     keep_scenario,
+    print_paths,
     progress,
     stoppable,
 )
@@ -34,15 +36,15 @@ from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 
 FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
-"""The paper's setting where it is larger than the default: its network, and longer play."""
+"""The paper's setting where it is larger than the default: its network, and more iterations."""
 
 _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
-"""All that a run may have left that was killed before its job was opened."""
+"""The files that a run can leave if it is killed before its job is opened."""
 
 Given = tuple[int | None, int | None, bool]
-"""Workers, threads, and whether there is TLS."""
+"""Workers, threads, and whether to use TLS."""
 
-_DROPPED = "Stopping: the round under way is dropped, those before it are kept."
+_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
 def run(
@@ -55,8 +57,7 @@ def run(
     tls: bool = True,
 ) -> None:
     """Run the command."""
-    if workers is not None and workers < 1:
-        raise BadInput("--workers", workers, "give at least 1.")
+    at_least_one("--workers", workers)
     if engine is not None:
         engines.ENGINES.find(engine)
     if resume is not None:
@@ -86,7 +87,7 @@ def run(
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
-            raise Interrupted(f"{rest}; go on with --resume {folder.path}.") from None
+            raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
         result = summary(outcome, {name: results[-1] for name, results in compared.items()})
         figures = _finish(folder, outcome, compared, result)
     if request.json:
@@ -96,29 +97,26 @@ def run(
     out.print(market_table(result))
     for owner, reason in outcome.broken.items():
         out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
-    out.print(f"Run folder: {folder.path}", markup=False)
+    print_paths(folder, figures)
     out.print(f"Ledger head: {outcome.head}", soft_wrap=True)
-    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    out.print(f"Figures: {pictures}", soft_wrap=True, markup=False)
-    out.print(f"Look closer: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False)
+    out.print(
+        f"To see the contracts: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False
+    )
 
 
 def _reopen(
     resume: str, request: Request, full: bool, engine: str | None
 ) -> tuple[RunFolder, Scenario, str]:
-    path = Path(resume)
-    given = request.file or request.preset or request.settings or request.out
-    if given or request.seed is not None or request.mechanism or full:
-        raise BadInput("--resume", resume, "give no scenario, setting, --full or --out beside it.")
-    if not (path / SCENARIO).is_file() or not (path / STATUS).is_file():
-        raise BadInput("--resume", resume, f"is no run folder: it has no {SCENARIO}.")
+    allowed = "--engine, --no-tls, --no-baselines, --workers, --threads and --json"
+    files = (SCENARIO, STATUS)
+    path = request.resumed(resume, "a run folder", files, allowed, full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
-        raise BadInput("--resume", resume, "was made by another command.")
+        raise BadInput("--resume", resume, "was written by another command.")
     scenario = load_scenario(path / SCENARIO)
     before = str(read_status(path).get("engine", EMBEDDED))
     if engine not in (None, before) and (path / JOB).exists():
-        raise BadInput("--engine", engine, f"the job was begun with {before}: go on with it.")
+        raise BadInput("--engine", engine, f"the job started with {before}: continue with that.")
     engine = engine or before
     return RunFolder.reopen(path, engine=engine), scenario, engine
 
@@ -185,7 +183,7 @@ def _baselines(
             name, scenario, outcome.order, path, workers=workers, watch=watch, stop=stop
         )  # fmt: skip
         if not done.complete:
-            raise Interrupted("the market is settled; stopped while training to compare.")
+            raise Interrupted("the market is settled; stopped while training the baselines.")
         out[name] = done.rounds
     return out
 

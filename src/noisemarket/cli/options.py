@@ -1,0 +1,37 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+ScenarioFile = Annotated[
+    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset.")
+]
+Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
+]
+Mechanism = Annotated[
+    str | None,
+    typer.Option(
+        "--mechanism",
+        "--learner",
+        help="How contracts are agreed: dypp (default), q_learning, phc, greedy, pain_fl, uniform, "
+        "no_dp, equilibrium, first_best.",
+    ),
+]
+Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
+Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+Threads = Annotated[int | None, typer.Option(help="Threads; by default one per core.")]
+Workers = Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")]
+Resume = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="Continue a run that was stopped.")
+]
+Tls = Annotated[
+    bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
+]
