@@ -56,7 +56,7 @@ def main() -> None:
     with LocalEngine(job, workers=int(task.options.get("workers", "2"))) as engine:
         weights = engine.first_weights()
         rounds.start()
-        for number in range(task.rounds):
+        for number in range(1, task.rounds + 1):
             uploads = engine.train(number, weights, owners)
             good = {owner: upload for owner, upload in uploads.items() if upload is not None}
             weights = aggregate(weights, good, shares)

@@ -53,7 +53,7 @@ DIVERGING = "diverging"
 """An order whose owners train with a step size that no update survives."""
 
 KEY = bytes(range(32))
-FIRST = 0
+FIRST = 1
 """The number of the first round."""
 
 Open = Callable[[Order], Engine]
@@ -142,8 +142,8 @@ def expected(protection: str) -> tuple[Weights, list[Uploads], Uploads, Score]:
 
 def _seen(engine: Engine) -> tuple[Weights, list[Uploads], Uploads, Score]:
     first = engine.first_weights()
-    rounds = [engine.train(number, first, EVERYBODY) for number in (0, 1)]
-    return first, rounds, engine.train(2, first, [3, 0]), engine.score(first)
+    rounds = [engine.train(number, first, EVERYBODY) for number in (1, 2)]
+    return first, rounds, engine.train(3, first, [3, 0]), engine.score(first)
 
 
 def troubled(engine: Engine, order: Order, state: State, account: Accountant, **more: Any) -> None:
@@ -152,11 +152,11 @@ def troubled(engine: Engine, order: Order, state: State, account: Accountant, **
               Fault(0, "short", first=3)]  # fmt: skip
 
     def present(number: int) -> list[int]:
-        return [3, 2, 1] if number == 0 else EVERYBODY  # in no order
+        return [3, 2, 1] if number == 1 else EVERYBODY  # in no order
 
     def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
         assert weights.shape == (engine.dimension,)
-        return {2: "disliked"} if number == 1 else {}
+        return {2: "disliked"} if number == 2 else {}
 
     faulty = FaultyEngine(engine, faults, dict(enumerate(SIGMA)), 1)
     for _ in train(faulty, order.job, account, order.plan, state, inspect=inspect,
@@ -218,7 +218,7 @@ class EngineConformance:
     def test_secure_noise_is_another_every_time(self, open_engine: Open) -> None:
         known = expected("sharded")[1]
         with open_engine(make_order("sharded", "secure")) as engine:
-            made = [engine.train(number, engine.first_weights(), EVERYBODY) for number in (0, 1)]
+            made = [engine.train(number, engine.first_weights(), EVERYBODY) for number in (1, 2)]
         for uploads in (*made, *known):  # of who adds no noise, and trains on all its records
             assert np.array_equal(_there(uploads[2]), _there(known[0][2]))
         for owner in (0, 1, 3):
@@ -228,10 +228,10 @@ class EngineConformance:
     def test_what_it_gives_is_the_callers_to_keep(self, open_engine: Open) -> None:
         engine = open_engine(make_order("sharded"))
         first = engine.first_weights()
-        assert engine.train(0, first, []) == {}
-        upload = _there(engine.train(0, first, [1])[1])
+        assert engine.train(1, first, []) == {}
+        upload = _there(engine.train(1, first, [1])[1])
         kept = upload.copy()
-        engine.train(1, first, [1])
+        engine.train(2, first, [1])
         engine.first_weights()[:] = 9
         assert np.array_equal(engine.first_weights(), first)
         engine.close()
@@ -251,7 +251,7 @@ class EngineConformance:
             troubled(engine, short, order.start(), parts, checkpoint=checkpoint)
         in_two = checkpoint.load()
         assert in_two is not None
-        assert in_two.round_number == 1
+        assert in_two.rounds_done == 1
         with open_engine(order) as engine:
             troubled(engine, order, in_two, parts, checkpoint=checkpoint)
         results, weights = troubled_embedded()
@@ -311,6 +311,6 @@ class Charged(Lent):
 
     def train(self, round_number: int, weights: Weights, owners: Sequence[int]) -> Uploads:
         charged = {(charge.owner, charge.round) for charge in self._account.charges}
-        assert {(owner, round_number + 1) for owner in owners} <= charged
+        assert {(owner, round_number) for owner in owners} <= charged
         self.rounds += 1
         return super().train(round_number, weights, owners)

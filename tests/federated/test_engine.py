@@ -136,7 +136,7 @@ def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
     one = Partition((np.arange(200),), np.full((1, 4), 0.25))
     engine = LocalEngine(replace(job(), partition=one, sigma=np.array([0.1])), 50)
     assert len(engine._workers) == 1
-    upload = engine.train(0, engine.first_weights(), [0])[0]
+    upload = engine.train(1, engine.first_weights(), [0])[0]
     assert upload is not None
     kept = upload.copy()
     engine.close()
@@ -146,14 +146,14 @@ def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
 def test_a_model_that_fails_ends_in_one_sentence() -> None:
     with LocalEngine(job(Failing), 2) as engine:
         with pytest.raises(NoisemarketError, match="RuntimeError: no luck") as problem:
-            engine.train(0, engine.first_weights(), [0, 1, 2, 3])
+            engine.train(1, engine.first_weights(), [0, 1, 2, 3])
         assert "\n" not in str(problem.value)
 
 
 def test_owners_that_diverge_are_refused_and_the_others_count() -> None:
     with LocalEngine(job(protection=Diverging()), 1) as engine:
         first = engine.first_weights()
-        for number in range(2):
+        for number in (1, 2):
             made = engine.train(number, first, [0, 1, 2, 3])
             good, refused = screen(made, engine.dimension)
             assert refused == ((0, "not finite"), (1, "not finite"))
@@ -166,7 +166,7 @@ def test_a_model_that_has_diverged_is_trained_and_scored_without_a_word(
 ) -> None:
     with LocalEngine(job(protection=Paper(16, 0.1, 1)), 1) as engine:
         lost = np.full(engine.dimension, 1e300)
-        assert screen(engine.train(0, lost, [0, 3]), engine.dimension)[0] == {}
+        assert screen(engine.train(1, lost, [0, 3]), engine.dimension)[0] == {}
         assert not np.isfinite(engine.score(lost).loss)
     assert capfd.readouterr() == ("", "")
 
@@ -219,7 +219,7 @@ class TestKeyedNoise:
         for key in (1, 1, 2):
             keyed = replace(job(noise="secure"), noise_key=bytes([key] * 32))
             with LocalEngine(keyed, 1) as engine:
-                made.append(engine.train(0, engine.first_weights(), [0])[0])
+                made.append(engine.train(1, engine.first_weights(), [0])[0])
         assert np.array_equal(made[0], made[1])
         assert not np.array_equal(made[0], made[2])
 
@@ -228,11 +228,11 @@ def test_after_a_failure_no_stale_answer_is_taken_for_a_new_one() -> None:
     """A slow worker's answer is still on its way when another one's failure is reported."""
     with LocalEngine(job(protection=Halting()), 2) as engine:
         first = engine.first_weights()
-        engine.train(0, first, [2, 3])  # now both workers have started
+        engine.train(1, first, [2, 3])  # now both workers have started
         with pytest.raises(NoisemarketError, match="too few"):
-            engine.train(0, first, [0, 1])
+            engine.train(1, first, [0, 1])
         try:
-            made = engine.train(1, first, [1, 2])
+            made = engine.train(2, first, [1, 2])
         except NoisemarketError:
             return  # to refuse is as good
         for upload in made.values():
@@ -248,25 +248,25 @@ def test_a_model_that_cannot_be_trained_starts_nothing() -> None:
 def test_a_worker_killed_before_a_round() -> None:
     with LocalEngine(job(), 2) as engine:
         first = engine.first_weights()
-        engine.train(0, first, [0, 1])
+        engine.train(1, first, [0, 1])
         os.kill(engine._workers[0].pid, signal.SIGKILL)
         engine._workers[0].join()
         with pytest.raises(NoisemarketError, match="died"):
-            engine.train(1, first, [0, 1, 2, 3])
+            engine.train(2, first, [0, 1, 2, 3])
 
 
 def test_a_worker_killed_while_it_starts_or_trains() -> None:
     with LocalEngine(job(), 2) as engine:
         os.kill(engine._workers[0].pid, signal.SIGKILL)
         with pytest.raises(NoisemarketError, match="died"):
-            engine.train(0, engine.first_weights(), [0, 1, 2, 3])
+            engine.train(1, engine.first_weights(), [0, 1, 2, 3])
 
 
 def test_a_round_under_way_is_dropped_when_asked() -> None:
     looks = iter([False, False, True])
     engine = LocalEngine(job(protection=Endless()), 2, stop=lambda: next(looks, True))
     with pytest.raises(Interrupted):
-        engine.train(0, engine.first_weights(), [0, 1, 2, 3])
+        engine.train(1, engine.first_weights(), [0, 1, 2, 3])
     assert not engine._workers
     with pytest.raises(NoisemarketError, match="closed"):
         engine.score(engine.first_weights())
@@ -319,14 +319,14 @@ BUSY = """
 if __name__ == "__main__":
     engine = start(Endless(4))
     print(*(worker.pid for worker in engine._workers), flush=True)
-    engine.train(0, engine.first_weights(), [0, 1])
+    engine.train(1, engine.first_weights(), [0, 1])
 """
 
 UNGUARDED = """
 from noisemarket.errors import NoisemarketError
 try:
     engine = start(Sharded(4))
-    engine.train(0, engine.first_weights(), [0, 1])
+    engine.train(1, engine.first_weights(), [0, 1])
 except NoisemarketError as problem:
     print(problem)
 """

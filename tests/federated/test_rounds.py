@@ -40,7 +40,7 @@ def budgets(caps: Sequence[float] = (np.inf,) * OWNERS) -> list[PrivacyBudget]:
 
 
 class Fake(Engine):
-    """Moves every owner by its own number plus the round's; records what it was asked."""
+    """Moves every owner by its own number plus the rounds before; records what it was asked."""
 
     def __init__(self, accountant: Accountant | None = None, bad: object = None) -> None:
         self.asked: list[tuple[int, list[int]]] = []
@@ -61,7 +61,7 @@ class Fake(Engine):
         if self.accountant is not None:
             self.paid.append(len(self.accountant.charges))
         made: dict[int, Upload | None] = {
-            owner: np.full(SIZE, owner + round_number, np.float32) for owner in owners
+            owner: np.full(SIZE, owner + round_number - 1, np.float32) for owner in owners
         }
         if self.bad is not None:
             made[1] = self.bad  # type: ignore[assignment]
@@ -75,7 +75,7 @@ class Fake(Engine):
 
 
 def fresh() -> State:
-    return State(0, np.zeros(SIZE), np.zeros(SIZE))
+    return State(np.zeros(SIZE), np.zeros(SIZE))
 
 
 def plan(rounds: int = 3, averaging: float = 0.0) -> TrainingPlan:
@@ -112,9 +112,9 @@ class TestCharges:
         accountant = Accountant(budgets(caps))
         engine, state = Fake(accountant), fresh()
         results = list(train(engine, job(), accountant, plan(10), state))
-        assert engine.asked == [(0, [0, 2, 3]), (1, [0, 3])]
+        assert engine.asked == [(1, [0, 2, 3]), (2, [0, 3])]
         assert [result.owners for result in results] == [3, 2]
-        assert state.round_number == 2
+        assert state.rounds_done == 2
         for owner, cap in enumerate(caps):
             assert accountant.spent(owner) <= cap * (1 + 1e-9)
 
@@ -132,7 +132,7 @@ class TestCharges:
         for _ in range(2):
             engine = Fake()
             assert len(list(train(engine, job(), accountant, plan(), fresh()))) == 1
-            assert engine.asked == [(0, [0, 1, 2, 3])]
+            assert engine.asked == [(1, [0, 1, 2, 3])]
 
     def test_a_failing_engine_has_been_charged_for(self, tmp_path: Path) -> None:
         class Broken(Fake):
@@ -209,8 +209,8 @@ class TestInspect:
 
         def inspect(number, weights, uploads):  # type: ignore[no-untyped-def]
             seen.append((number, float(weights[0]), sorted(uploads)))
-            assert uploads[2][0] == 2 + number
-            return {3: "too much noise", 1: "late"} if number == 0 else {}
+            assert uploads[2][0] == 1 + number
+            return {3: "too much noise", 1: "late"} if number == 1 else {}
 
         state = fresh()
         made = list(train(Fake(), job(), Accountant(budgets()), plan(2), state, inspect=inspect))
@@ -219,7 +219,7 @@ class TestInspect:
         assert made[0].owners == 2
         assert made[1].delivered == (0, 1, 2, 3)
         assert made[1].refused == ()
-        assert seen == [(0, 0.0, [0, 1, 2, 3]), (1, 1.0, [0, 1, 2, 3])]  # moved by (0 + 2) / 2
+        assert seen == [(1, 0.0, [0, 1, 2, 3]), (2, 1.0, [0, 1, 2, 3])]  # moved by (0 + 2) / 2
         assert state.weights == pytest.approx(np.full(SIZE, 1.0 + 2.5))
 
     @pytest.mark.parametrize(
@@ -256,9 +256,11 @@ class TestPresent:
         accountant, state = Accountant(budgets()), fresh()
         engine = Fake(accountant)
         results = list(
-            train(engine, job(), accountant, plan(3), state, present=lambda number: there[number])
+            train(
+                engine, job(), accountant, plan(3), state, present=lambda number: there[number - 1]
+            )
         )
-        assert engine.asked == [(0, [1, 3]), (2, [0, 1, 2, 3])]
+        assert engine.asked == [(1, [1, 3]), (3, [0, 1, 2, 3])]
         assert [result.delivered for result in results] == [(1, 3), (), (0, 1, 2, 3)]
         assert results[0].score == results[1].score  # a round with nobody moves nothing
         assert [accountant.statement(owner).rounds for owner in range(OWNERS)] == [1, 2, 1, 2]
@@ -276,7 +278,7 @@ class TestPresent:
         results = list(
             train(
                 Fake(), job(), accountant, plan(9), fresh(),
-                present=lambda number: [number] if number < OWNERS else [],
+                present=lambda number: [number - 1] if number <= OWNERS else [],
             )
         )  # fmt: skip
         assert [result.delivered for result in results] == [(0,), (1,), (2,), (3,)]
@@ -299,7 +301,7 @@ def test_a_round_cut_off_is_charged_leaves_no_trace_and_is_repeated(
     accountant, state = Accountant(budgets()), fresh()
     with pytest.raises(Interrupted):
         next(train(Cut(), job(noise), accountant, plan(1), state))
-    assert state.round_number == 0
+    assert state.rounds_done == 0
     assert not state.results
     assert not state.weights.any()
     assert len(accountant.charges) == OWNERS
@@ -359,14 +361,16 @@ def test_without_averaging_the_model_itself_is_released() -> None:
 class TestCheckpoint:
     def saved(self, folder: Path) -> Checkpoint:
         made = Checkpoint(folder / "checkpoint.npz", "abc")
-        made.save(State(3, np.random.default_rng(1).normal(size=SIZE), np.arange(float(SIZE))))
+        weights = np.random.default_rng(1).normal(size=SIZE)
+        done = [RoundResult(number, Score(50.0, 1.0), None, 0.1, 0, ()) for number in (1, 2, 3)]
+        made.save(State(weights, np.arange(float(SIZE)), done))
         return made
 
     def test_round_trip(self, tmp_path: Path) -> None:
         assert Checkpoint(tmp_path / "none.npz", "abc").load() is None
         state = self.saved(tmp_path).load()
         assert state is not None
-        assert state.round_number == 3
+        assert state.rounds_done == 3
         assert np.array_equal(state.weights, np.random.default_rng(1).normal(size=SIZE))
         assert np.array_equal(state.averaged, np.arange(float(SIZE)))
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
@@ -387,7 +391,7 @@ class TestCheckpoint:
         assert loaded is not None
         assert (loaded.job, loaded.inspector) == (
             "a job",
-            {"sums": [0.1, 1], "who": "the market"},
+            {"sums": [0.1, 2], "who": "the market"},
         )
         assert loaded.results == results
 
@@ -401,7 +405,7 @@ class TestCheckpoint:
             next(train(Broken(), job(), accountant, plan(1), fresh(), checkpoint))
         state = checkpoint.load()
         assert state is not None
-        assert (state.round_number, state.results) == (0, [])
+        assert (state.rounds_done, state.results) == (0, [])
         with pytest.raises(BadInput, match="another scenario"):
             Checkpoint(tmp_path / "c.npz", "abd").load()
 
@@ -427,7 +431,7 @@ class TestCheckpoint:
             checkpoint.save(fresh())
         state = checkpoint.load()
         assert state is not None
-        assert state.round_number == 3
+        assert state.rounds_done == 3
         assert [path.name for path in tmp_path.iterdir()] == ["checkpoint.npz"]
         checkpoint.save(fresh())  # there is room again
 
@@ -477,7 +481,7 @@ class TestCheckpoint:
         next(rounds)
         state = checkpoint.load()
         assert state is not None
-        assert state.round_number == 2
+        assert state.rounds_done == 2
         rest = list(train(Fake(), job(), accountant, plan(5, 0.5), state, checkpoint))
         assert [result.number for result in rest] == [3, 4, 5]
         assert np.array_equal(state.weights, whole.weights)

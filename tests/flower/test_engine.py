@@ -99,12 +99,12 @@ def test_rubbish_absence_and_refusal_are_none_and_the_job_goes_on(
     with engine_over(grid, order.job, NAMES, JOB, timeout=1) as engine:
         assert engine.line.meet(0.1) == [0, 1, 2]
         first = engine.first_weights()
-        made = engine.train(0, first, [0, 1, 2])
+        made = engine.train(1, first, [0, 1, 2])
         assert made[0] is None
         assert made[1] is not None
         grid.nodes[100].app = rubbish(RecordDict({"config": ConfigRecord({"x": 1})}))
         del grid.nodes[101]  # died: the engine waits for it in vain
-        made = engine.train(1, first, [0, 1, 2])
+        made = engine.train(2, first, [0, 1, 2])
         assert (made[0], made[1]) == (None, None)
         assert made[2] is not None
         assert engine.line.meet(0.1) == [0, 2]
@@ -121,7 +121,7 @@ def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) 
     order.job.sigma[0] = 0.01  # the curator would like less noise than was contracted
     with engine_over(grid_of(owners), order.job, NAMES, JOB, timeout=1) as engine:
         engine.line.meet(0.1)
-        made = engine.train(0, engine.first_weights(), [0, 1])
+        made = engine.train(1, engine.first_weights(), [0, 1])
     assert made[0] is None
     assert made[1] is not None
 
@@ -131,7 +131,7 @@ def test_after_an_answer_the_others_have_the_grace(order: Order, owners: Owners)
     with engine_over(grid, order.job, NAMES, JOB, timeout=600, grace=0.1) as engine:
         engine.line.meet(0.1)
         del grid.nodes[102]
-        made = engine.train(0, engine.first_weights(), [0, 1, 2])
+        made = engine.train(1, engine.first_weights(), [0, 1, 2])
     assert [made[owner] is None for owner in range(3)] == [False, False, True]
 
 
@@ -145,7 +145,7 @@ def test_a_node_that_comes_back_under_another_number_is_met_again(
         assert engine.line.meet(0.1) == [0, 2]
         grid.nodes[555] = back
         assert engine.line.meet(0.1) == [0, 1, 2]
-        assert engine.train(0, engine.first_weights(), [1])[1] is not None
+        assert engine.train(1, engine.first_weights(), [1])[1] is not None
 
 
 def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> None:

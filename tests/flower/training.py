@@ -101,5 +101,5 @@ def train_over(
             show(json.dumps(result.to_dict()))
         statements = order.statements(accountant)
     save_arrays(path / "model.npz", weights=state.weights)
-    complete = state.round_number >= order.plan.rounds
+    complete = state.rounds_done >= order.plan.rounds
     return Trained(tuple(state.results), statements, tuple(line.traffic), complete)

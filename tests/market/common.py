@@ -80,7 +80,7 @@ class HereEngine(Engine):
         job, noise = self._job, self._job.noise_source()
         return {
             owner: self._trainer.upload(
-                round_number + 1, weights, owner, self._records(owner), float(job.sigma[owner]),
+                round_number, weights, owner, self._records(owner), float(job.sigma[owner]),
                 noise,
             )
             for owner in owners

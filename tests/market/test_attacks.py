@@ -241,15 +241,15 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
             )
             for owner in range(3)
         }
-        return sent | ({3: np.zeros(SIZE, np.float32)} if number == 0 else {})
+        return sent | ({3: np.zeros(SIZE, np.float32)} if number == 1 else {})
 
-    first = watch.inspect(0, weights, uploads(0))
+    first = watch.inspect(1, weights, uploads(1))
     assert first == {3: "too little noise"}
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
     again = UploadInspector(watch._contracts, 1e-3, 30, state=json.loads(json.dumps(watch.state())))
     assert again.accused == watch.accused
-    assert again.present(1) == watch.present(1) == [0, 1, 2]
-    for number in (1, 2):
+    assert again.present(2) == watch.present(2) == [0, 1, 2]
+    for number in (2, 3):
         assert again.inspect(number, weights, uploads(number)) == {}
         assert watch.inspect(number, weights, uploads(number)) == {}
     assert again.state() == watch.state()
@@ -264,7 +264,7 @@ def test_the_watch_says_what_it_has_checked(images: Path, tmp_path: Path) -> Non
     """Also where a round is judged by itself and nothing is pooled."""
     watch, _, _ = watch_of(images, tmp_path, sigma=(0.0,))
     assert watch.evidence(0) == {"checked": False}
-    for number in range(2):
+    for number in (1, 2):
         assert watch.inspect(number, np.zeros(SIZE), {0: np.zeros(SIZE, np.float32)}) == {}
     assert watch.evidence(0) == {"checked": True, "rounds_checked": 2}
 
@@ -272,7 +272,7 @@ def test_the_watch_says_what_it_has_checked(images: Path, tmp_path: Path) -> Non
 def test_evidence_is_plain_whatever_came(images: Path, tmp_path: Path) -> None:
     watch, told, _ = watch_of(images, tmp_path)
     sent: dict[int, Any] = {owner: np.full(SIZE, 1e200) for owner in range(4)}
-    assert watch.inspect(0, np.zeros(SIZE), sent) == dict.fromkeys(range(4), "too much noise")
+    assert watch.inspect(1, np.zeros(SIZE), sent) == dict.fromkeys(range(4), "too much noise")
     for owner in range(4):
         assert watch.evidence(owner)["evidence"]["noise_ratio"] is None
         json.dumps(watch.evidence(owner), allow_nan=False)
@@ -305,7 +305,7 @@ def test_free_updates_under_any_noise_are_not_accused(
     images: Path, tmp_path: Path, sigma: Sequence[float], lengths: Sequence[float]
 ) -> None:
     watch, told, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
-    for number in range(30):
+    for number in range(1, 31):
         assert watch.inspect(number, np.zeros(SIZE), sent_by(sigma, lengths, number)) == {}
     assert not told
 
@@ -326,7 +326,7 @@ def test_free_updates_that_are_far_too_long(
     images: Path, tmp_path: Path, sigma: Sequence[float], lengths: Sequence[float], bad: int
 ) -> None:
     watch, _, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
-    refused = watch.inspect(0, np.zeros(SIZE), sent_by(sigma, lengths, 1))
+    refused = watch.inspect(1, np.zeros(SIZE), sent_by(sigma, lengths, 1))
     assert refused == {bad: "far longer than usual"}
 
 
@@ -344,12 +344,12 @@ def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> Non
     with FaultyEngine(HereEngine(job), faults, dict(enumerate(job.sigma)), 1) as engine:
         assert engine.dimension == plain.dimension
         assert engine.score(weights) == plain.score(weights)
-        for number in range(3):
+        for number in (1, 2, 3):
             honest = plain.train(number, weights, range(4))
             sent = engine.train(number, weights, range(4))
-            assert (sent[1] is None) == (number == 0)
-            assert np.isnan(sent[0]).all() == (number == 1)  # type: ignore[arg-type]
-            assert (len(sent[3]) < plain.dimension) == (number == 2)  # type: ignore[arg-type]
+            assert (sent[1] is None) == (number == 1)
+            assert np.isnan(sent[0]).all() == (number == 2)  # type: ignore[arg-type]
+            assert (len(sent[3]) < plain.dimension) == (number == 3)  # type: ignore[arg-type]
             added = sent[2] - honest[2]  # type: ignore[operator]
             assert np.std(added) == pytest.approx(job.sigma[2] * math.sqrt(1.25), rel=0.1)
-        assert set(engine.train(0, weights, [2])) == {2}
+        assert set(engine.train(1, weights, [2])) == {2}

@@ -91,14 +91,14 @@ def measure(
         raise BadInput("checkpoint", str(checkpoint.path), remedy) from None
     accountant = Accountant(made.budgets)
     for done in state.results:
-        for owner in done.asked:
+        for owner in done.charged:
             accountant.charge(owner, done.number)
     with LocalEngine(made.job, workers, stop) as engine, suppress(Interrupted):
         for result in train(engine, made.job, accountant, made.plan, state, checkpoint):
             watch(result)
             if stop():
                 break
-    return _point(setting, state) if state.round_number >= made.plan.rounds else None
+    return _point(setting, state) if state.rounds_done >= made.plan.rounds else None
 
 
 def forget(place: Path, setting: Setting) -> None:

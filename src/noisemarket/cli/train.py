@@ -140,7 +140,7 @@ def _train(
 ) -> Training:
     folder.write_text(METRICS, "".join(_line(result) for result in state.results))
     with stoppable(_DROPPED) as stop, progress("rounds") as bar:
-        line = bar.add_task("training", total=job_order.plan.rounds, completed=state.round_number)
+        line = bar.add_task("training", total=job_order.plan.rounds, completed=state.rounds_done)
 
         def watch(result: RoundResult) -> None:
             folder.append(METRICS, _line(result))

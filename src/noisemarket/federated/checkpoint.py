@@ -34,7 +34,7 @@ class RoundResult:
     delivered: tuple[int, ...] = ()
 
     @property
-    def asked(self) -> tuple[int, ...]:
+    def charged(self) -> tuple[int, ...]:
         """All owners that the round was charged to."""
         return tuple(sorted({*self.delivered, *(owner for owner, _ in self.refused)}))
 
@@ -49,24 +49,27 @@ class RoundResult:
 
 @dataclass
 class State:
-    """Where training stands: the next round, the global model and the average of the models, and
-    what the rounds so far came to.
+    """Where training stands: the global model, the average of the models, and the rounds so far.
 
     ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
     from: plain values for JSON.
     """
 
-    round_number: int
     weights: Weights
     averaged: Weights
     results: list[RoundResult] = field(default_factory=list)
     job: str = ""
     inspector: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def rounds_done(self) -> int:
+        """How many rounds are finished."""
+        return len(self.results)
+
     @classmethod
     def first(cls, weights: Weights, job: str = "") -> State:
         """Before the first round."""
-        return cls(0, weights.copy(), weights.copy(), job=job)
+        return cls(weights.copy(), weights.copy(), job=job)
 
 
 class Checkpoint:
@@ -80,7 +83,7 @@ class Checkpoint:
         save_arrays(
             self.path,
             fingerprint=self.fingerprint,
-            round_number=state.round_number,
+            round_number=state.rounds_done,
             weights=state.weights,
             averaged=state.averaged,
             results=json.dumps([result.to_dict() for result in state.results]),
@@ -96,11 +99,10 @@ class Checkpoint:
                 if str(saved["fingerprint"]) != self.fingerprint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
                 results = [read_result(line) for line in json.loads(str(saved["results"]))]
-                number = int(saved["round_number"])
                 models = saved["weights"], saved["averaged"]
                 inspector = dict(json.loads(str(saved["extra"])))
                 job = str(inspector.pop("job", ""))
-                return State(number, *models, results, job, inspector)
+                return State(*models, results, job, inspector)
         except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
 

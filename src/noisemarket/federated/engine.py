@@ -157,7 +157,16 @@ class Engine(ABC):
     def train(
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
-        """The uploads of some owners in a round; None for an owner that did not answer."""
+        """Train some owners in a round.
+
+        Args:
+            round_number: the round, counted from 1.
+            weights: the global model.
+            owners: who is to train, by index.
+
+        Returns:
+            Their uploads; None for an owner that did not answer.
+        """
 
     @abstractmethod
     def score(self, weights: Weights) -> Score:

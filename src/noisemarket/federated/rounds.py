@@ -15,18 +15,17 @@ from noisemarket.federated.checkpoint import Checkpoint, RoundResult, State
 from noisemarket.federated.engine import Engine, Job, Weights, at_model
 from noisemarket.federated.protections import Upload
 from noisemarket.privacy.accountant import Accountant, Charge
-from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.noise import NoiseSource, round_noise
 
 __all__ = ["Checkpoint", "Inspect", "Present", "RoundResult", "State", "TrainingPlan", "aggregate",
            "check_charges", "screen", "train"]  # fmt: skip
 
 Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
-can be used. Returns whom to refuse, and why. Rounds count from 0, here as in the engine and the
-ledger."""
+can be used. Returns whom to refuse, and why. Rounds count from 1, here as everywhere."""
 
 Present = Callable[[int], Collection[int]]
-"""The owners that take part in a round, at most; the others are neither asked nor charged."""
+"""The owners that take part in a round, at most; the others are neither invited nor charged."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def check_charges(accountant: Accountant, state: State) -> None:
     """Refuse an account that does not hold every release of the rounds that are done."""
     held = {(charge.owner, charge.round) for charge in accountant.charges}
     for result in state.results:
-        if any((owner, result.number) not in held for owner in result.asked):
+        if any((owner, result.number) not in held for owner in result.charged):
             where = str(getattr(accountant, "path", "none"))
             remedy = f"lacks the charges of round {result.number}: give that job's whole journal."
             raise BadInput("journal", where, remedy)
@@ -86,13 +85,13 @@ def _rounds(
     inspect: Inspect | None,
     present: Present | None,
 ) -> Iterator[RoundResult]:
-    if checkpoint is not None and state.round_number == 0:
+    if checkpoint is not None and state.rounds_done == 0:
         checkpoint.save(state)  # before anything is charged, it is known to which job
     noise = job.noise_source()
-    while state.round_number < plan.rounds:
-        start, number = time.monotonic(), state.round_number
-        asked = range(len(job)) if present is None else sorted(set(present(number)))
-        owners = _charged(accountant, at_model(noise, state.weights), number, asked)
+    while state.rounds_done < plan.rounds:
+        start, number = time.monotonic(), state.rounds_done + 1
+        invited = range(len(job)) if present is None else sorted(set(present(number)))
+        owners = _charged(accountant, at_model(noise, state.weights), number, invited)
         if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
             return
         uploads = engine.train(number, state.weights, owners) if owners else {}
@@ -100,13 +99,13 @@ def _rounds(
         if inspect is not None:
             good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
         weights = aggregate(state.weights, good, plan.shares, plan.decay, plan.rate)
-        kept = plan.averaging if number > 0 else 0.0
-        averaged = kept * state.averaged + (1.0 - kept) * weights
+        past = plan.averaging if number > 1 else 0.0
+        averaged = past * state.averaged + (1.0 - past) * weights
         scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
         seconds = time.monotonic() - start
         delivered = tuple(sorted(good))
-        result = RoundResult(number + 1, *scores, seconds, len(good), refused, delivered)
-        state.weights, state.averaged, state.round_number = weights, averaged, number + 1
+        result = RoundResult(number, *scores, seconds, len(good), refused, delivered)
+        state.weights, state.averaged = weights, averaged
         state.results.append(result)
         if checkpoint is not None:
             checkpoint.save(state)
@@ -119,9 +118,9 @@ def _charged(
     """Charge the round to all of these owners that can still pay for it."""
     able = []
     for owner in owners:
-        release = noise.stream(owner, number).release_id()
-        if accountant.charged(owner, number + 1, release) or accountant.may_start(owner):
+        release = round_noise(noise, owner, number).release_id()
+        if accountant.charged(owner, number, release) or accountant.may_start(owner):
             able.append((owner, release))
     costs = {budget.owner: budget.rho_per_round for budget in accountant.budgets}
-    accountant.charge_all(Charge(owner, number + 1, costs[owner], name) for owner, name in able)
+    accountant.charge_all(Charge(owner, number, costs[owner], name) for owner, name in able)
     return [owner for owner, _ in able]

@@ -27,7 +27,7 @@ from noisemarket.flower.api import (
 from noisemarket.flower.owner_app import Task, arrays_of, public_errors
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
-from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.noise import NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
 Call = Callable[[Message, Context], Message]
@@ -68,7 +68,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                     remedy = "is not an ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
                 moved = _numbers(trained)
-                own = noise.stream(terms.index, task.round_number - 1)
+                own = round_noise(noise, terms.index, task.round_number)
                 update = protection.protect(_update(start, moved), terms.sigma, own)
                 return _moved(start, moved, update)
 

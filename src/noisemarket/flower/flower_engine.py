@@ -47,13 +47,15 @@ class FlowerEngine(Engine):
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
         model = ArrayRecord({wire.WEIGHTS: Array(weights.astype(np.float32))})
-        line, number = self.line, round_number + 1
+        line = self.line
         asked: dict[str, RecordDict] = {}
         for owner in owners:
             sigma = float(self._job.sigma[owner])
-            config = ConfigRecord({"job": line.job_id, "server-round": number, "sigma": sigma})
+            config = ConfigRecord(
+                {"job": line.job_id, "server-round": round_number, "sigma": sigma}
+            )
             asked[line.names[owner]] = RecordDict({"arrays": model, "config": config})
-        answers = line.ask(wire.TRAIN, asked, group=str(number))
+        answers = line.ask(wire.TRAIN, asked, group=str(round_number))
         return {owner: _upload(answers.get(line.names[owner])) for owner in owners}
 
     def score(self, weights: Weights) -> Score:

@@ -131,7 +131,7 @@ class ContractedFedAvg(Strategy):
         """A message to every owner that may take part and is there, with its own sigma."""
         at, messages = self._at_work, []
         at.asked = {}
-        if server_round <= at.state.round_number:
+        if server_round <= at.state.rounds_done:
             return []
         for index in self._present(at, server_round):
             contract = self.contracts[index]
@@ -151,7 +151,7 @@ class ContractedFedAvg(Strategy):
         """Screen, check, average and record what came."""
         at = self._at_work
         model, weights = at.model, at.state.weights
-        if server_round <= at.state.round_number:
+        if server_round <= at.state.rounds_done:
             return model.arrays(weights), None
         uploads: dict[int, Upload | None] = dict.fromkeys(at.asked.values())
         for reply in replies:
@@ -160,7 +160,7 @@ class ContractedFedAvg(Strategy):
                 uploads[index] = model.update(reply, self._arrays, weights)
         good, screened = screen(uploads, weights.size)
         refused = dict(screened) | at.inspector.inspect(
-            server_round - 1, weights, {p: self._exact(p, good[p], at) for p in good}
+            server_round, weights, {p: self._exact(p, good[p], at) for p in good}
         )
         good = {index: upload for index, upload in good.items() if index not in refused}
         moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))
@@ -170,7 +170,7 @@ class ContractedFedAvg(Strategy):
             tuple(sorted(good)),
         )  # fmt: skip
         results = [*at.state.results, done]
-        at.state = State(server_round, weights, weights, results, self._job, at.inspector.state())
+        at.state = State(weights, weights, results, self._job, at.inspector.state())
         self._checkpoint.save(at.state)
         self._record(done)
         return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
@@ -215,7 +215,7 @@ class ContractedFedAvg(Strategy):
 
     def _present(self, at: _Running, number: int) -> list[int]:
         """Who may take part and is there."""
-        may = set(at.inspector.present(number - 1))
+        may = set(at.inspector.present(number))
         if not may:
             return []
         least = 1 if at.line.known else None
@@ -238,7 +238,7 @@ class ContractedFedAvg(Strategy):
 
     def _record(self, done: RoundResult) -> None:
         """Put a round on the ledger. Who was asked for it has paid for it."""
-        costs = {index: self.contracts[index].rho_per_round for index in done.asked}
+        costs = {index: self.contracts[index].rho_per_round for index in done.charged}
         lines = entries_of_round(self.contracts, done.number, done.delivered, done.refused, costs)
         self._ledger.append(lines)
 

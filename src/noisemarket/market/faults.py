@@ -59,7 +59,7 @@ class FaultyEngine(Engine):
     ) -> dict[int, Upload | None]:
         uploads = self._engine.train(round_number, weights, owners)
         for fault in self._faults:
-            if fault.owner in uploads and fault.first <= round_number + 1 <= fault.last:
+            if fault.owner in uploads and fault.first <= round_number <= fault.last:
                 uploads[fault.owner] = self._spoilt(fault, uploads[fault.owner], round_number)
         return uploads
 
@@ -69,7 +69,7 @@ class FaultyEngine(Engine):
         if fault.kind == "short":
             return upload[: len(upload) // 2]
         if fault.kind == "noise":
-            rng = np.random.default_rng([self._seed, fault.owner, round_number])
+            rng = np.random.default_rng([self._seed, fault.owner, round_number - 1])
             more = self._sigma[fault.owner] * np.sqrt(max(fault.factor**2 - 1.0, 0.0))
             noise = rng.normal(0.0, more, upload.shape)
             if fault.factor < 1.0:  # with less noise than contracted: as far as scaling goes

@@ -78,9 +78,9 @@ class UploadInspector:
             if found is not None:
                 what, evidence = found
                 refused[owner] = what
-                finding = {"round": round_number + 1, "reason": what, "evidence": evidence}
+                finding = {"round": round_number, "reason": what, "evidence": evidence}
                 self._accused[owner] = finding
-                self._report(owner, round_number + 1, what, evidence)
+                self._report(owner, round_number, what, evidence)
         return refused
 
     def evidence(self, owner: int) -> dict[str, Any]:

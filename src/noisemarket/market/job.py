@@ -286,7 +286,7 @@ class _Market:
             for lines in round_entries(contracts, accountant, state.results):
                 ledger.append(lines)
             self._write_metrics(state.results)
-            if state.round_number < rounds:
+            if state.rounds_done < rounds:
                 with self._engine(order, contracts) as engine:
                     for result in train(
                         engine,
@@ -304,7 +304,7 @@ class _Market:
                         yield from findings
                         findings.clear()
                         yield RoundTrained(result, rounds)
-                        if self._stop() and state.round_number < rounds:
+                        if self._stop() and state.rounds_done < rounds:
                             raise Interrupted(f"stopped after {result.number} of {rounds} rounds.")
             statements = order.statements(accountant)
         model = self._folder.curator / MODEL

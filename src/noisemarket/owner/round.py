@@ -19,7 +19,7 @@ from noisemarket.federated.protections import Protection, Records, Upload
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.noise import Diverged, NoiseSource
+from noisemarket.privacy.noise import Diverged, NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class OwnerTrainer:
         key = round_number - 1, owner
         seed = np.random.SeedSequence(self._seed, spawn_key=key)
         torch.manual_seed(int(seed.generate_state(1)[0]))  # for models that draw, as by dropout
-        source = at_model(noise, weights).stream(owner, round_number - 1)
+        source = round_noise(at_model(noise, weights), owner, round_number)
         try:
             return self.protection.upload(
                 self.model, start, records, sigma, source, np.random.default_rng(seed)

@@ -131,7 +131,7 @@ def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
             images = tensor(view("test_images")[first:second])
             return model.score(images, torch.from_numpy(view("test_labels")[first:second].copy()))
         view("uploads")[second] = trainer.upload(
-            first + 1, weights, second, records(second), float(config.sigma[second]), config.noise
+            first, weights, second, records(second), float(config.sigma[second]), config.noise
         )
         return None
 

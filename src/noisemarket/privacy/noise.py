@@ -219,6 +219,11 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
     return noisy
 
 
+def round_noise(source: NoiseSource, owner: int, round_number: int) -> NoiseSource:
+    """The noise of an owner's release in a round, counted from 1."""
+    return source.stream(owner, round_number - 1)
+
+
 def rounding_reach(dimension: int) -> float:
     """How much farther apart two updates can be after rounding each to the grid: GRID sqrt(d).
 

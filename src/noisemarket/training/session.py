@@ -218,7 +218,7 @@ def carry_out(
     if state is None:
         state = (checkpoint.load() if checkpoint else None) or made.start()
     check_charges(accountant, state)
-    complete = state.round_number >= made.plan.rounds
+    complete = state.rounds_done >= made.plan.rounds
     if not complete:  # a job that is done needs no workers
         with LocalEngine(made.job, workers, stop) as engine:
             rounds = rounds_of(engine, made.job, accountant, made.plan, state, checkpoint)
@@ -236,7 +236,7 @@ def carry_out(
         weights=state.weights,
         averaged=state.averaged,
         statements=made.statements(accountant),
-        complete=complete or state.round_number >= made.plan.rounds,
+        complete=complete or state.rounds_done >= made.plan.rounds,
         owners_at_cap=sum(not accountant.may_start(budget.owner) for budget in made.budgets),
     )
 
