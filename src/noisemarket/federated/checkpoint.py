@@ -53,7 +53,8 @@ class State:
     what the rounds so far came to.
 
     ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
-    from: plain values for JSON.
+    from: plain values for JSON. ``velocity`` is what momentum carries from round to round: a single
+    zero where there is none.
     """
 
     round_number: int
@@ -62,6 +63,7 @@ class State:
     results: list[RoundResult] = field(default_factory=list)
     job: str = ""
     inspector: dict[str, Any] = field(default_factory=dict)
+    velocity: Weights = field(default_factory=lambda: np.zeros(1))
 
     @classmethod
     def first(cls, weights: Weights, job: str = "") -> State:
@@ -83,6 +85,7 @@ class Checkpoint:
             round_number=state.round_number,
             weights=state.weights,
             averaged=state.averaged,
+            velocity=state.velocity,
             results=json.dumps([result.to_dict() for result in state.results]),
             extra=json.dumps({"job": state.job, **state.inspector}),
         )
@@ -97,10 +100,10 @@ class Checkpoint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
                 results = [read_result(line) for line in json.loads(str(saved["results"]))]
                 number = int(saved["round_number"])
-                models = saved["weights"], saved["averaged"]
+                models, velocity = (saved["weights"], saved["averaged"]), saved["velocity"]
                 inspector = dict(json.loads(str(saved["extra"])))
                 job = str(inspector.pop("job", ""))
-                return State(number, *models, results, job, inspector)
+                return State(number, *models, results, job, inspector, velocity)
         except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
 

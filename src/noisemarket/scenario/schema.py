@@ -67,6 +67,9 @@ Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
 Width = Annotated[int, Field(ge=1, le=10_000)]
 NotNegative = Annotated[float, Field(ge=0, le=1e30)]
 Positive = Annotated[float, Field(gt=0, le=1e30)]
+Share = Annotated[float, Field(ge=0, lt=1)]
+Auto = Literal["auto"]
+"""Chosen by the model and by public figures (``training.tuning``)."""
 
 
 class Section(BaseModel):
@@ -174,39 +177,56 @@ class MenuSection(Section):
 class TrainingSection(Section):
     """Federated training; the defaults are the paper's where it gives them.
 
-    It does not give the network's widths. The default is narrow: noise acts on every parameter, so
-    fewer parameters lose less.
+    The default model is linear, on fixed features: noise acts on every weight, so few weights lose
+    little. Of its CNN the paper gives no widths; the default is narrow for the same reason.
     """
 
+    model: Literal["features", "cnn"] = Field(
+        "features", description="what is trained: a linear model on fixed features, or a CNN"
+    )
     rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
-    local_rate: Positive = Field(0.05, description="step size of the owners' SGD")
+    local_rate: Positive | Auto = Field(
+        "auto", description="step size of the owners' SGD; auto: 0.5 for features, 0.05 for the CNN"
+    )
     local_epochs: int = Field(
         1, ge=1, le=1000, description="passes of an owner over its data per round"
     )
-    channels: tuple[Width, Width] = Field((8, 16), description="widths of the two convolutions")
-    hidden: Width = Field(32, description="width of the first fully connected layer")
+    channels: tuple[Width, Width] = Field(
+        (8, 16), description="cnn: widths of the two convolutions"
+    )
+    hidden: Width = Field(32, description="cnn: width of the first fully connected layer")
     downsampling: Literal["pool", "stride"] = Field(
-        "stride", description="how convolutions halve an image: pool (largest of four) or stride"
+        "stride",
+        description="cnn: how convolutions halve an image: pool (largest of four) or stride",
     )
     normalise: bool = Field(
-        True, description="whether hidden layers pass on values of mean 0 and deviation 1"
+        True, description="cnn: whether hidden layers pass on values of mean 0 and deviation 1"
     )
     weighting: WeightingName = Field(
-        "equal",
-        description="weights of the owners' updates: equal, data_size, or a name that an installed "
-        "package brings",
+        "noise",
+        description="weights of the owners' updates: noise, data_size, equal, or a name that an "
+        "installed package brings",
     )
-    server_rate: Positive | Literal["auto"] = Field(
-        "auto", description="factor of the mean update; auto: 0.3 over the usual sigma, from 1 to 3"
+    server_rate: Positive | Auto = Field(
+        "auto", description="factor of the mean update; auto: by the noise in it"
     )
-    averaging: float = Field(
-        0.6, ge=0, lt=1, description="weight of the past in an average of the global models"
+    momentum: Share | Auto = Field(
+        "auto",
+        description="part of the last round's step that is taken again; auto: by the noise, 0 for "
+        "the CNN",
+    )
+    averaging: Share | Auto = Field(
+        "auto",
+        description="weight of the past in an average of the global models; auto: 0.8 for "
+        "features, 0.6 for the CNN",
     )
     decay: float = Field(
         0.0, ge=0, lt=1, description="share of the global model that is subtracted every round"
     )
-    data: str = Field("", description="folder of idx files; empty: MNIST of the extra cnn")
+    data: str = Field(
+        "", description="folder of idx files, or of features in .npy files; empty: MNIST"
+    )
 
 
 class PrivacySection(Section):
@@ -224,8 +244,14 @@ class PrivacySection(Section):
     shards: int = Field(
         64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
     )
-    shard_steps: int = Field(2, ge=1, le=10_000, description="sharded: steps of SGD of each shard")
-    shard_rate: Positive = Field(0.4, description="sharded: step size of a shard's SGD")
+    shard_steps: Annotated[int, Field(ge=1, le=10_000)] | Auto = Field(
+        "auto",
+        description="sharded: steps of SGD of each shard; auto: 1 for features, 2 for the CNN",
+    )
+    shard_rate: Positive | Auto = Field(
+        "auto",
+        description="sharded: step size of a shard's SGD; auto: 60 for features, 0.4 for the CNN",
+    )
     neighbours: Literal["replace_one", "zero_out"] = Field(
         "replace_one", description="what a record is replaced by: replace_one or zero_out"
     )
