@@ -31,7 +31,7 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.schema import TrainingSection
+from noisemarket.scenario.training_section import TrainingSection
 from noisemarket.training.local_engine import check_sendable
 from noisemarket.training.tuning import ModelKind, kind_of, plan_of, tuned
 

@@ -24,7 +24,7 @@ from noisemarket.federated.weighting import (
     effective_noise,
     owner_weights,
 )
-from noisemarket.scenario.schema import TrainingSection
+from noisemarket.scenario.training_section import TrainingSection
 
 AUTO = "auto"
 
