@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import MissingExtra
-from noisemarket.federated.data import load_mnist
+from noisemarket.federated.data_files import load_mnist
 
 
 def idx(array: np.ndarray) -> bytes:

@@ -6,7 +6,7 @@ import os
 
 import torch
 
-from noisemarket.federated.model import FlatModel
+from noisemarket.federated.models.flat_model import FlatModel
 from peers import common
 
 

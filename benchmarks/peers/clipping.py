@@ -18,7 +18,8 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from noisemarket.federated.model import CNN, FlatModel
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.flat_model import FlatModel
 from noisemarket.privacy.noise import SecureNoise, add_noise
 from peers import common
 

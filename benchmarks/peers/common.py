@@ -13,8 +13,9 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.data import TensorDataset
 
-from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.model import CNN
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import load_mnist
+from noisemarket.federated.models.cnn import CNN
 
 BATCH, RATE, CENTRAL_BATCH = 64, 0.05, 6400
 

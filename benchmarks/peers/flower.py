@@ -15,7 +15,7 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.utils.data import DataLoader
 
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
 from peers import common
 
 TASK = common.Task.given()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.federated.engine import Job
-from noisemarket.federated.model import CNN, ModelMaker
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.model import ModelMaker
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
 from noisemarket.federated.rounds import aggregate
@@ -28,7 +30,7 @@ def _protection(name: str) -> Protection:
 def _network(name: str) -> ModelMaker:
     """The paper preset's, or as the ``market`` preset has it."""
     if name == "paper":
-        return CNN
+        return TorchMaker(CNN)
     from noisemarket.scenario import Scenario
     from noisemarket.training.orders import network_of
 

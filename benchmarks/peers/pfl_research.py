@@ -22,7 +22,7 @@ from pfl.hyperparam.base import NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
 from peers import common
 
 

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
-    from noisemarket.federated.data import Dataset, load_mnist
+    from noisemarket.federated.data import Dataset
+    from noisemarket.federated.data_files import load_data, load_mnist
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
-    from noisemarket.federated.weighting import Weighting
+    from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
     from noisemarket.learning.rule import Rule
     from noisemarket.market import MarketOutcome, MarketRun, events, run_market
     from noisemarket.mechanisms import MECHANISMS
@@ -40,13 +41,16 @@ _HOMES = {
     "load_scenario": "noisemarket.scenario",
     "dump_scenario": "noisemarket.scenario",
     "Dataset": "noisemarket.federated.data",
-    "load_mnist": "noisemarket.federated.data",
+    "load_data": "noisemarket.federated.data_files",
+    "load_mnist": "noisemarket.federated.data_files",
     "DPSGD": "noisemarket.federated.protections",
     "Clipped": "noisemarket.federated.protections",
     "Paper": "noisemarket.federated.protections",
     "Protection": "noisemarket.federated.protections",
     "Sharded": "noisemarket.federated.protections",
     "Weighting": "noisemarket.federated.weighting",
+    "effective_noise": "noisemarket.federated.weighting",
+    "effective_share": "noisemarket.federated.weighting",
     "Training": "noisemarket.training",
     "train": "noisemarket.training",
     "MarketOutcome": "noisemarket.market",
@@ -77,7 +81,10 @@ __all__ = [
     "Training",
     "Weighting",
     "dump_scenario",
+    "effective_noise",
+    "effective_share",
     "events",
+    "load_data",
     "load_mnist",
     "load_scenario",
     "negotiate",

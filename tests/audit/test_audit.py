@@ -16,14 +16,18 @@ from torch import nn
 from noisemarket.audit import BUGS, AuditResult, Buggy, Target, audit, bugs_of
 from noisemarket.audit import canaries as made
 from noisemarket.audit.attack import LEAST_SIGMA
+from noisemarket.audit.probes import probe_for
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
 from noisemarket.privacy.noise import KeyedNoise, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours
 
-SMALL = Target(partial(CNN, (2, 3), 4, 10, 16), (1, 16, 16))
+SMALL = Target(TorchMaker(partial(CNN, (2, 3), 4, 10, 16)), (1, 16, 16), 10)
 PROTECTIONS: dict[str, Protection] = {
     "sharded": Sharded(shards=4, clip=0.5, steps=2, rate=0.2),
     "whole owner": Sharded(shards=1, clip=0.5, steps=2, rate=0.2),
@@ -46,19 +50,26 @@ def plain_network() -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Linear(9, 6), nn.Tanh(), nn.Linear(6, 3))
 
 
-PLAIN = Target(plain_network, (1, 3, 3), 3)
+PLAIN = Target(TorchMaker(plain_network), (1, 3, 3), 3)
 
 
-def small(protection: Protection, trials: int = 30, mu: float = 1.5) -> AuditResult:
+LINEAR = Target(LinearMaker(3, 9), (9,), 3)
+KINDS: dict[str, Model] = {"torch": PLAIN.maker(1), "linear": LINEAR.maker(1)}
+
+
+def small(
+    protection: Protection, trials: int = 30, mu: float = 1.5, target: Target = PLAIN
+) -> AuditResult:
     """Few trials prove little, so little is claimed. Noise is from a seed: no verdict by chance."""
     noise = SimulatedNoise(3)
-    return audit(protection, mu=mu, trials=trials, confidence=0.9, noise=noise, target=PLAIN)
+    return audit(protection, mu=mu, trials=trials, confidence=0.9, noise=noise, target=target)
 
 
+@pytest.mark.parametrize("target", [SMALL, LINEAR], ids=["cnn", "linear"])
 @pytest.mark.parametrize("name", PROTECTIONS)
-def test_a_right_protection_passes(name: str) -> None:
+def test_a_right_protection_passes(name: str, target: Target) -> None:
     noise = SimulatedNoise(3)
-    result = audit(PROTECTIONS[name], trials=60, confidence=0.99, noise=noise, target=SMALL)
+    result = audit(PROTECTIONS[name], trials=60, confidence=0.99, noise=noise, target=target)
     assert result.passed
     assert result.breaches == ()
     assert result.false_alarm <= 0.01
@@ -77,9 +88,10 @@ def test_a_right_protection_passes(name: str) -> None:
     json.dumps(result.to_dict(), allow_nan=False)
 
 
+@pytest.mark.parametrize("target", [PLAIN, LINEAR], ids=["torch", "linear"])
 @pytest.mark.parametrize(("name", "bug"), WRONG)
-def test_every_bug_is_caught(name: str, bug: str) -> None:
-    result = small(Buggy(PROTECTIONS[name], bug))
+def test_every_bug_is_caught(name: str, bug: str, target: Target) -> None:
+    result = small(Buggy(PROTECTIONS[name], bug), target=target)
     assert not result.passed
     assert result.bug == bug
     found = set(result.breaches)
@@ -145,13 +157,15 @@ def test_paper_leaks_and_says_so() -> None:
     assert document["mu_low"] > 1.5
 
 
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", ["sharded", "whole owner", "dp_sgd", "clipped"])
-def test_canaries_stay_within_the_claim_without_noise(name: str) -> None:
+def test_canaries_stay_within_the_claim_without_noise(name: str, kind: str) -> None:
     """A neighbour pair of one step is never farther apart than the sensitivity, and nearly so."""
     right = PROTECTIONS[name]
-    pairs = [made.whole(right, 1)]
+    probe = probe_for(KINDS[kind])
+    pairs = [made.whole(right, probe, 1)]
     if name != "dp_sgd":
-        pairs.append(made.partial(right, 1))
+        pairs.append(made.partial(right, probe, 1))
     for pair in pairs:
         plain = pair.plain(right)
         apart = np.linalg.norm(plain[1] - plain[0])
@@ -161,13 +175,15 @@ def test_canaries_stay_within_the_claim_without_noise(name: str) -> None:
 
 def test_partial_canaries_are_neighbours() -> None:
     for right in PROTECTIONS.values():
-        pair = made.partial(right, 1)
-        assert torch.equal(pair.minus.images, pair.plus.images)
+        pair = made.partial(right, probe_for(KINDS["torch"]), 1)
+        assert torch.equal(pair.minus.inputs, pair.plus.inputs)
         assert (pair.minus.labels != pair.plus.labels).sum() == 1
 
 
 def test_any_module_can_be_audited() -> None:
-    bare = Target(lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 3, bias=False)), (1, 3, 3), 3)
+    bare = Target(
+        TorchMaker(lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 3, bias=False))), (1, 3, 3), 3
+    )
     result = audit(Sharded(shards=4), trials=20, noise=SimulatedNoise(1), target=bare)
     assert result.passed
     assert {finding.layer for finding in result.findings} == {None, "1.weight"}

@@ -30,7 +30,10 @@ import pytest
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import ModelMaker
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
@@ -55,37 +58,45 @@ DIVERGING = "diverging"
 KEY = bytes(range(32))
 FIRST = 1
 """The number of the first round."""
+MODELS: dict[str, ModelMaker] = {
+    "cnn": TorchMaker(partial(CNN, (2, 3), 8, 4, 16)),
+    "linear": LinearMaker(4, 256),
+}
+CASES = [(model, protection) for model in MODELS for protection in PROTECTIONS]
 
 Open = Callable[[Order], Engine]
 Uploads = dict[int, Upload | None]
 
 
 @cache
-def data() -> Dataset:
+def data(model: str) -> Dataset:
     rng = np.random.default_rng(2)
-    images = rng.integers(0, 256, (140, 16, 16), dtype=np.uint8)
-    tests = rng.integers(0, 256, (1200, 16, 16), dtype=np.uint8)  # more than are tested at once
+    shape = (16, 16) if model == "cnn" else (256,)
+    images = rng.integers(0, 256, (140, *shape), dtype=np.uint8)
+    tests = rng.integers(0, 256, (1200, *shape), dtype=np.uint8)  # more than are tested at once
     return Dataset.of(images, np.arange(140) % 4, tests, np.arange(1200) % 4)
 
 
 @cache
-def make_order(protection: str, noise: str = "simulated") -> Order:
+def make_order(protection: str, noise: str = "simulated", model: str = "cnn") -> Order:
     """A job of four owners and three rounds."""
     parts = np.split(np.random.default_rng(3).permutation(140), np.cumsum(SIZES)[:-1])
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
-    model = partial(CNN, (2, 3), 8, 4, 16)
     diverging = Paper(16, 1e30, 1)
     made, sigma = PROTECTIONS.get(protection, diverging), np.array(SIGMA)
     key = KEY if noise == "keyed" else None
     kind = "simulated" if noise == "simulated" else "secure"
-    job = Job(data(), partition, model, made, sigma, 7, kind, key)  # type: ignore[arg-type]
+    job = Job(data(model), partition, MODELS[model], made, sigma, 7, kind, key)  # type: ignore[arg-type]
     budgets = tuple(
         PrivacyBudget(owner, made.name, SIGMA[owner], np.inf, Neighbours.REPLACE_ONE,
                       simulated=noise == "simulated")
         for owner in EVERYBODY
     )  # fmt: skip
     return Order(
-        job, TrainingPlan(3, np.array([1.0, 2.0, 1.0, 3.0])), budgets, f"{protection}-{noise}"
+        job,
+        TrainingPlan(3, np.array([1.0, 2.0, 1.0, 3.0])),
+        budgets,
+        f"{model}-{protection}-{noise}",
     )
 
 
@@ -134,9 +145,9 @@ EMBEDDED = Embedded()
 
 
 @cache
-def expected(protection: str) -> tuple[Weights, list[Uploads], Uploads, Score]:
+def expected(protection: str, model: str = "cnn") -> tuple[Weights, list[Uploads], Uploads, Score]:
     """What an engine with one worker gives: first model, two rounds, some owners of one, score."""
-    with EMBEDDED.open(make_order(protection)) as engine:
+    with EMBEDDED.open(make_order(protection, model=model)) as engine:
         return _seen(engine)
 
 
@@ -198,12 +209,14 @@ class EngineConformance:
     def open_engine(self) -> Open:
         raise NotImplementedError
 
-    @pytest.mark.parametrize("protection", PROTECTIONS)
-    def test_the_same_bits_whatever_the_engine(self, open_engine: Open, protection: str) -> None:
-        with open_engine(make_order(protection)) as engine:
+    @pytest.mark.parametrize(("model", "protection"), CASES)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        with open_engine(make_order(protection, model=model)) as engine:
             assert engine.dimension == len(engine.first_weights())
             first, rounds, some, score = _seen(engine)
-        known = expected(protection)
+        known = expected(protection, model)
         assert np.array_equal(first, known[0])
         assert all(same(ours, theirs) for ours, theirs in zip(rounds, known[1], strict=True))
         assert set(some) == {0, 3}

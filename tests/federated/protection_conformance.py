@@ -14,7 +14,8 @@ from __future__ import annotations
 import json
 import math
 import pickle
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,50 +23,65 @@ import pytest
 import torch
 from torch import nn
 
-from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections import Protection, Records
+from noisemarket.federated.models.linear import LinearModel
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.torch_model import TorchModel
+from noisemarket.federated.protections import Protection
 from noisemarket.ledger.contract import Contract, nonce_of
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_rho
 
-SIDE, CLASSES, RECORDS = 12, 10, 40
+WIDTH, CLASSES, RECORDS = 144, 10, 40
 SIGMA = 0.3
 RATE = 1e-6
 """False alarm rate of one side of a check."""
 HUGE = float(np.finfo(np.float32).max)
 
 
-def linear() -> FlatModel:
+def module() -> nn.Module:
     """A linear model without bias: a black image has no gradient."""
     torch.manual_seed(5)
-    return FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, CLASSES, bias=False)))
+    return nn.Sequential(nn.Flatten(), nn.Linear(WIDTH, CLASSES, bias=False))
 
 
-def some_records(count: int = RECORDS, seed: int = 0) -> Records:
-    drawn = torch.Generator().manual_seed(seed)
-    images = torch.randn(count, 1, SIDE, SIDE, generator=drawn)
-    return Records(images, torch.randint(0, CLASSES, (count,), generator=drawn))
+MODELS: dict[str, Callable[[], Model]] = {
+    "torch": lambda: TorchModel(module()),
+    "linear": lambda: LinearModel(CLASSES, WIDTH),
+}
 
 
-def black(count: int = RECORDS) -> Records:
-    return Records(torch.zeros(count, 1, SIDE, SIDE), torch.zeros(count, dtype=torch.int64))
+@dataclass(frozen=True)
+class Held:
+    """An owner's data, for whatever model."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
 
 
-def replaced(old: Records, index: int, image: torch.Tensor, label: int) -> Records:
+def some_records(count: int = RECORDS, seed: int = 0) -> Held:
+    rng = np.random.default_rng(seed)
+    return Held(rng.normal(size=(count, WIDTH)).astype("f4"), rng.integers(0, CLASSES, count))
+
+
+def black(count: int = RECORDS) -> Held:
+    return Held(np.zeros((count, WIDTH), "f4"), np.zeros(count, np.int64))
+
+
+def replaced(old: Held, index: int, values: np.ndarray, label: int) -> Held:
     """The owner's data with one record replaced by another."""
-    images, labels = old.images.clone(), old.labels.clone()
-    images[index], labels[index] = image, label
-    return Records(images, labels)
+    inputs, labels = old.inputs.copy(), old.labels.copy()
+    inputs[index], labels[index] = values, label
+    return Held(inputs, labels)
 
 
-def one_pixel(value: float) -> torch.Tensor:
-    image = torch.zeros(1, SIDE, SIDE)
-    image[0, 0, 0] = value
-    return image
+def one_pixel(value: float) -> np.ndarray:
+    values = all_pixels(0.0)
+    values[0] = value
+    return values
 
 
-def all_pixels(value: float) -> torch.Tensor:
-    return torch.full((1, SIDE, SIDE), value)
+def all_pixels(value: float) -> np.ndarray:
+    return np.full(WIDTH, value, "f4")
 
 
 ADVERSARIAL = {
@@ -83,28 +99,29 @@ class ProtectionConformance:
     """The suite. ``protection`` is the one to test."""
 
     protection: ClassVar[Protection]
+    model: Model
 
-    @pytest.fixture(autouse=True)
-    def _one_thread(self) -> Iterator[None]:
-        """As in a worker; threads only slow so small a model down."""
-        before = torch.get_num_threads()
-        torch.set_num_threads(1)
-        yield
-        torch.set_num_threads(before)
+    @pytest.fixture(autouse=True, params=MODELS)
+    def _with_model(self, request: pytest.FixtureRequest) -> Iterator[None]:
+        self.model = MODELS[request.param]()
+        with self.model.one_thread():
+            yield
 
     def upload(
-        self, held: Records, sigma: float = 0.0, noise: NoiseSource | None = None, order: int = 9
+        self, held: Held, sigma: float = 0.0, noise: NoiseSource | None = None, order: int = 9
     ) -> np.ndarray:
-        model = linear()
-        start = model.weights.clone()
-        kept = start.clone()
+        model = self.model
+        drawn = np.random.default_rng(5).uniform(-0.1, 0.1, len(model))
+        start = drawn.astype("f4")
+        kept = start.copy()
         source = SimulatedNoise(1) if noise is None else noise
         out = self.protection.upload(
-            model, start, held, sigma, source, np.random.default_rng(order)
-        )
+            model, start, model.records(held.inputs, held.labels), sigma, source,
+            np.random.default_rng(order),
+        )  # fmt: skip
         assert out.dtype == np.float32
         assert out.shape == (len(model),)
-        assert torch.equal(start, kept), "the global model must be left alone"
+        assert np.array_equal(start, kept), "the global model must be left alone"
         return out
 
     @property

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-from noisemarket.federated.clipping import by_layers, by_vmap
-from noisemarket.federated.model import CNN, FlatModel
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.flat_model import FlatModel
+from noisemarket.federated.models.torch_clipping import by_layers, by_vmap
 
 COUNT = 6
 

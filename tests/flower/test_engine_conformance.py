@@ -11,7 +11,6 @@ from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
-from noisemarket.federated.model import cnn_settings
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.training import Order
 
@@ -30,7 +29,7 @@ class TestFlower(EngineConformance):
         """Every engine has a grid and nodes of its own; the owners' folders last."""
 
         def make(order: Order) -> Engine:
-            setups = deal(order, NAMES, cnn_settings(order.job.model), tmp_path / "owners")
+            setups = deal(order, NAMES, order.job.model.settings(), tmp_path / "owners")
             nodes = {
                 number: Node(owner_app(), dict(setup.config), setup.name)
                 for number, setup in enumerate(setups, start=100)

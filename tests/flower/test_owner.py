@@ -16,7 +16,6 @@ from tests.flower.training import deal
 from torch import nn
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import first_weights
 from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
@@ -39,7 +38,7 @@ def call(config: Config, message: Message, models: Any = small) -> Message:
 
 
 def start(order: Order) -> np.ndarray:
-    return first_weights(order.job.model, order.job.seed).astype(np.float32)
+    return order.job.first_weights().astype(np.float32)
 
 
 def charges(config: Config) -> int:

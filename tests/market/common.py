@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from tests import tiny_images
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
-from noisemarket.federated.model import seeded, tensor
-from noisemarket.federated.protections import Records, Upload
+from noisemarket.federated.models.model import Records
+from noisemarket.federated.protections import Upload
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket, run_market
@@ -62,8 +61,8 @@ class HereEngine(Engine):
     """What the embedded engine's workers do, in this process: no start, so a test may run many."""
 
     def __init__(self, job: Job) -> None:
-        self._job, self._model = job, seeded(job.model, job.seed)
-        self._first = self._model.weights.numpy().astype(np.float64)
+        self._job, self._model = job, job.model(job.seed)
+        self._first = job.first_weights()
         self._trainer = OwnerTrainer(self._model, job.protection, job.seed)
         self._train = job.data.ready(job.data.train_images)
 
@@ -88,8 +87,7 @@ class HereEngine(Engine):
 
     def _records(self, owner: int) -> Records:
         held = self._job.partition.indices[owner]
-        labels = torch.from_numpy(self._job.data.train_labels[held].copy())
-        return Records(tensor(self._train[held]), labels)
+        return self._model.records(self._train[held], self._job.data.train_labels[held])
 
     def score(self, weights: Weights) -> Score:
         return score_of(self._model, weights, self._job.data)

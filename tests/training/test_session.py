@@ -14,7 +14,8 @@ from torch import nn
 
 import noisemarket as nm
 from noisemarket.errors import BadInput
-from noisemarket.federated.data import MNIST_SCALING, Dataset
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import MNIST_SCALING
 from noisemarket.federated.weighting import Equal, PublicFigures, Weighting
 from noisemarket.federated.weighting.weighting import FloatArray
 from noisemarket.privacy import accountant
@@ -196,7 +197,7 @@ def test_pictures_through_the_scenarios_own_model() -> None:
     rng = np.random.default_rng(1)
     images = rng.integers(0, 256, (40, 16, 16), dtype=np.uint8)
     data = Dataset.of(images, np.arange(40) % 4, images, np.arange(40) % 4)
-    small = scenario(owners=1, rounds=1, channels=(2, 2), hidden=4, protection="paper")
+    small = scenario(model="cnn", owners=1, rounds=1, channels=(2, 2), hidden=4, protection="paper")
     result = nm.train(small, sigma=0.0, data=data, workers=1)
     assert isinstance(result, nm.Training)
     assert result.rounds[0].owners == 1
@@ -231,7 +232,7 @@ class TestWeighting:
         own = order(wanted, *places, data=flat(), model=Net, weighting=Equal())
         assert own.plan.shares.tolist() == [1.0, 1.0]
         assert own.fingerprint != made.fingerprint
-        with pytest.raises(BadInput, match=r"training.weighting = heavy: choose one of: equal"):
+        with pytest.raises(BadInput, match=r"training.weighting = heavy: choose one of: noise"):
             scenario(weighting="heavy")
 
 
@@ -282,7 +283,7 @@ class TestReady:
         ({"sigma": "much"}, "sigma"),
         ({"sigma": [0.1, 0.1, np.nan, 0.1]}, "sigma of owner 2"),
         ({"sigma": 0.7}, "sigma_max = 0.6"),
-        ({"model": None}, "give a model of your own"),
+        ({"model": None, "scenario": scenario(model="cnn")}, "give a model of your own"),
         ({"model": 3}, "makes a torch.nn.Module"),
         ({"model": dict}, "makes a torch.nn.Module"),
         ({"model": partial(nn.BatchNorm1d, 6)}, "running statistics"),

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import torch
 
 from noisemarket.audit import canaries
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
 from noisemarket.audit.canaries import Pair
 from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
+from noisemarket.audit.probes import LAYERS, WIDTH, probe_for
 from noisemarket.audit.statistics import chance
 from noisemarket.audit.trials import Canary, Judge, Watch, attack, noise_check, sensitivity_of
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import CNN, FlatModel, ModelMaker
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import LARGEST, NoiseSource, SecureNoise
 from noisemarket.privacy.zcdp import Neighbours
@@ -33,10 +33,10 @@ LEAST_SIGMA = 2.0**-16
 
 @dataclass(frozen=True)
 class Target:
-    """The network that is really trained: how to make it, its images and its classes."""
+    """The model that is really trained: how to make it, the shape of an input, its classes."""
 
-    maker: ModelMaker = CNN
-    shape: tuple[int, ...] = (1, 28, 28)
+    maker: ModelMaker = field(default_factory=lambda: LinearMaker(10, 200))
+    shape: tuple[int, ...] = (200,)
     classes: int = 10
 
 
@@ -51,7 +51,7 @@ class AuditSettings:
         confidence: a right protection passes at least that often, over all canaries.
         delta: the delta of (epsilon, delta).
         seed: of the canaries.
-        target: the network that is really trained.
+        target: the model that is really trained.
 
     Raises:
         BadInput: a value is out of range.
@@ -63,7 +63,7 @@ class AuditSettings:
     confidence: float = 0.999
     delta: float = 1e-5
     seed: int = 1
-    target: Target = Target()
+    target: Target = field(default_factory=Target)
 
     def __post_init__(self) -> None:
         if not 0.0 < self.mu <= 20.0:
@@ -104,7 +104,7 @@ class Prepared:
         alpha = (1.0 - settings.confidence) / tests
         judge = Judge(protection, settings.trials, alpha, settings.delta, self.claimed)
         findings: list[Finding] = []
-        with _one_thread():
+        with self.silent.model.one_thread():
             checks = [*self._steps_noise(source.stream(0), alpha, watch)]
             for number, canary in enumerate(self.canaries, start=1):
                 seen = attack(protection, canary, settings.trials, source.stream(number), watch)
@@ -170,18 +170,18 @@ def prepare(protection: Protection, settings: AuditSettings) -> Prepared:
     """
     canaries.check_size(protection)
     target, seed = settings.target, settings.seed
-    with _one_thread():
-        right = canaries.right_part(protection)
+    model = target.maker(seed)
+    with model.one_thread():
+        right, probe = canaries.right_part(protection), probe_for(model)
         claimed = math.isfinite(right.sensitivity(1, 1, Neighbours.REPLACE_ONE))
-        silent = canaries.silent(protection)
+        silent = canaries.silent(protection, probe)
         silent_sigma = _sigma(protection, silent, settings)
-        dimension = len(FlatModel(target.maker()))
-        goal = right.sensitivity(dimension, 1, Neighbours.REPLACE_ONE)  # of one step
+        goal = right.sensitivity(len(model), 1, Neighbours.REPLACE_ONE)  # of one step
         enough = goal if claimed else 20.0 * (settings.sigma or UNCLAIMED_SIGMA)
         pairs = (
-            canaries.whole(protection, seed),
-            canaries.partial(protection, seed),
-            canaries.network(protection, target.maker, target.shape, target.classes, enough, seed),
+            canaries.whole(protection, probe, seed),
+            canaries.partial(protection, probe, seed),
+            canaries.network(protection, model, target.shape, target.classes, enough, seed),
         )
         ready = tuple(
             Canary(pair, pair.plain(protection), _sigma(protection, pair, settings))
@@ -248,7 +248,7 @@ def uploads(trials: int) -> int:
 
 
 def _steps_noise_uploads() -> int:
-    return math.ceil(NOISE_VALUES / (canaries.LAYERS * canaries.WIDTH))
+    return math.ceil(NOISE_VALUES / (LAYERS * WIDTH))
 
 
 def _sigma(protection: Protection, pair: Pair, settings: AuditSettings) -> float:
@@ -262,14 +262,3 @@ def _sigma(protection: Protection, pair: Pair, settings: AuditSettings) -> float
         remedy = f"choose clip and rate so that it lies between {least:.2g} and {most:.2g}."
         raise BadInput("sensitivity", sensitivity, remedy)
     return sensitivity / mu
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """As in a worker of the engine; threads only slow single records down."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -13,11 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-import torch
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import FlatModel
-from noisemarket.federated.protections import Protection, Records, Upload
+from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.federated.protections import Protection, Upload
 from noisemarket.privacy.noise import NoiseSource, add_noise
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -28,8 +27,8 @@ _NEVER = 1e18  # no update is so long
 class UploadCall:
     """The arguments of ``Protection.upload``."""
 
-    model: FlatModel
-    start: torch.Tensor
+    model: Model
+    start: Flat
     records: Records
     sigma: float
     noise: NoiseSource
@@ -73,8 +72,8 @@ class Buggy(Protection):
 
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
@@ -129,21 +128,19 @@ def _no_clipping(right: Protection, task: UploadCall) -> Upload:
 
 def _batch_clipping(right: Protection, task: UploadCall) -> Upload:
     """The mean is clipped, not what it is the mean of."""
-    records, here = task.records, task.start.clone()
+    records, here = task.records, task.start.copy()
     if right.noise_in_steps:
         steps, size = _steps(right, len(records)), parts(right)
-        order = torch.from_numpy(task.rng.permutation(len(records)))
+        order = task.rng.permutation(len(records))
         batches = [order[step * size : (step + 1) * size] for step in range(steps)]
     else:
-        batches = [torch.arange(len(records))]
+        batches = [np.arange(len(records))]
     for some in batches:
-        batch = Records(records.images[some], records.labels[some])
+        batch = records.take(some)
         free = replace(task, start=here, records=batch, sigma=0.0)
         move = _cut(_no_clipping(right, free), right.reach(len(batch)))
-        sigma = task.sigma / math.sqrt(len(batches))
-        here += torch.from_numpy(add_noise(move, sigma, task.noise))
-    moved: Upload = (here - task.start).numpy()
-    return moved
+        here += add_noise(move, task.sigma / math.sqrt(len(batches)), task.noise)
+    return here - task.start
 
 
 def _wrong_denominator(right: Protection, task: UploadCall) -> Upload:

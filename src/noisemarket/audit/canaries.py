@@ -4,9 +4,9 @@ A canary goes through ``Protection.upload`` like any record. It needs no hook in
 auditor may choose the model, the weights it starts from and all records, because the claim holds
 for any of them. Two models serve:
 
-- ``Probe``, whose gradient for a record *is* the record (or its opposite, by its label), so the
-  worst case is met exactly;
-- the network that is really trained, from weights at which a record's two labels pull in opposite
+- a probe, whose gradient for a record *is* the record (or its opposite, by its label), so the worst
+  case is met exactly (``probes``);
+- the model that is really trained, from weights at which a record's two labels pull in opposite
   directions.
 """
 
@@ -16,43 +16,21 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
-from torch import nn
+from numpy.typing import NDArray
 
 from noisemarket.audit.bugs import parts, setting
+from noisemarket.audit.probes import LAYERS, WIDTH
 from noisemarket.errors import BadInput
-from noisemarket.federated.model import FlatModel, ModelMaker
-from noisemarket.federated.protections import Protection, Records
+from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import SimulatedNoise
 
-LAYERS, WIDTH = 4, 512
 BATCHES = 4
 """Steps of DP-SGD in the partial canary: with a single step, wrong noise per step cannot show."""
 FEW = 8
 """Records of the owner with the real network, at most: fewer than a batch or the shards have."""
 MOST = 4096
 """Largest number of shards, or records in a batch, that is audited."""
-
-
-class Probe(nn.Module):
-    """A loss whose gradient is known: a record holds a mark and a vector x, the score is <w, x>.
-
-    From w = 0 the gradient is -x for label 0 and +x for label 1. A record with a mark above 0 is an
-    amplifier: its score is |<w, x>| - mark, its label 0, so it drives w away from where <w, x> = 0,
-    to whichever side w is on. It makes the final upload show on which side an earlier step ended,
-    for an observer of all steps, against whom DP-SGD claims to protect, would have seen it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts = nn.ParameterList([nn.Parameter(torch.zeros(WIDTH)) for _ in range(LAYERS)])
-
-    def forward(self, records: torch.Tensor) -> torch.Tensor:
-        """Scores of two classes for a batch (batch, 1 + dimension)."""
-        mark, vectors = records[:, 0], records[:, 1:]
-        along = vectors @ torch.cat(list(self.parts))
-        score = torch.where(mark > 0.0, along.abs() - mark, along)
-        return torch.stack((score, -score), dim=1)
 
 
 @dataclass(frozen=True)
@@ -65,14 +43,14 @@ class Pair:
     """
 
     canary: str
-    model: FlatModel
-    start: torch.Tensor
+    model: Model
+    start: Flat
     minus: Records
     plus: Records
     order_seed: int
     one_step: bool
 
-    def plain(self, protection: Protection, order_seed: int | None = None) -> np.ndarray:
+    def plain(self, protection: Protection, order_seed: int | None = None) -> NDArray[np.float64]:
         """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
         seed = self.order_seed if order_seed is None else order_seed
         silent, sides = SimulatedNoise(0), (self.minus, self.plus)
@@ -101,7 +79,7 @@ def check_size(protection: Protection) -> None:
         )
 
 
-def whole(protection: Protection, seed: int) -> Pair:
+def whole(protection: Protection, probe: Model, seed: int) -> Pair:
     """The canary is all there is: a shard or batch with nothing else in it, an owner with no more.
 
     Where the whole owner is hidden, all of its records are replaced.
@@ -109,11 +87,11 @@ def whole(protection: Protection, seed: int) -> Pair:
     right, (direction, _) = right_part(protection), _directions(seed, 1)
     count = 3 if right.whole_owner else 1
     x = direction * _loud(right, count)
-    side = [_records([x] * count, [0.0] * count, [label] * count) for label in (1, 0)]
-    return _probe_pair("whole", side[0], side[1])
+    side = [_records(probe, [x] * count, [0.0] * count, [label] * count) for label in (1, 0)]
+    return _probe_pair("whole", probe, side[0], side[1])
 
 
-def partial(protection: Protection, seed: int) -> Pair:
+def partial(protection: Protection, probe: Model, seed: int) -> Pair:
     """The canary is one record among others in its shard or batch, in an owner with many records.
 
     The others pull across. Under DP-SGD there are several batches, some of the records amplify, and
@@ -130,60 +108,52 @@ def partial(protection: Protection, seed: int) -> Pair:
         mark = 1e4 * (1.0 + right.reach(parts(right)) * clip)
         for index in range(1, count):
             if index % 4:
-                vectors[index] = direction * clip
+                vectors[index] = direction * np.float32(clip)
                 marks[index], labels[index] = mark, 0
-    minus, plus = (_records(vectors, marks, [label, *labels[1:]]) for label in (1, 0))
-    pair = _probe_pair("partial", minus, plus, one_step=not amplified)
+    minus, plus = (_records(probe, vectors, marks, [label, *labels[1:]]) for label in (1, 0))
+    pair = _probe_pair("partial", probe, minus, plus, one_step=not amplified)
     if not amplified:
         return pair
     distance = {s: _distance(pair.plain(protection, s)) for s in range(seed, seed + 24)}
     best = max(distance, key=lambda s: distance[s])
-    return _probe_pair("partial", minus, plus, best, one_step=False)
+    return _probe_pair("partial", probe, minus, plus, best, one_step=False)
 
 
-def silent(protection: Protection) -> Pair:
+def silent(protection: Protection, probe: Model) -> Pair:
     """An owner of records without gradient: its upload is the noise alone, over several steps."""
     count, _ = _owner(right_part(protection))
-    nothing = [torch.zeros(LAYERS * WIDTH)] * count
-    records = _records(nothing, [0.0] * count, [0] * count)
-    return _probe_pair("silent", records, records)
+    nothing = [np.zeros(LAYERS * WIDTH, np.float32)] * count
+    records = _records(probe, nothing, [0.0] * count, [0] * count)
+    return _probe_pair("silent", probe, records, records)
 
 
 def network(
     protection: Protection,
-    maker: ModelMaker,
+    model: Model,
     shape: tuple[int, ...],
     classes: int,
     enough: float,
     seed: int,
 ) -> Pair:
-    """The network that is trained, and an owner of a few records, one of which is the canary.
+    """The model that is trained, and an owner of a few records, one of which is the canary.
 
-    The last bias is set so that for the canary two labels are as likely and the others impossible:
-    then the two labels' gradients are opposite in every layer. Its image is made brighter until the
-    uploads are ``enough`` apart; the other images stay as they are.
+    It starts where for the canary two labels are as likely and the others impossible: then the two
+    labels' gradients are opposite in every layer. The canary's input is made larger until the
+    uploads are ``enough`` apart; the other inputs stay as they are.
     """
     right = right_part(protection)
     # No second record in the canary's shard.
     count = min(FEW, parts(right)) if right.part_setting else FEW
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = FlatModel(maker())
-        images = torch.rand((count, *shape))
-    first = model.weights.clone()
-    *_, last = model.layers().values()
+    inputs = np.random.default_rng(seed).random((count, *shape), np.float32)
+    first = model.first_weights()
+    target = np.full(classes, -50.0, np.float32)
+    target[:2] = 0.0
     best: tuple[float, Pair] | None = None
     for power in range(12):
-        bright = torch.cat((images[:1] * 2.0**power, images[1:]))
-        model.weights.copy_(first)
-        if last.stop - last.start == classes:
-            target = torch.full((classes,), -50.0)
-            target[:2] = 0.0
-            with torch.no_grad():
-                model.weights[last] += target - model.module(bright[:1])[0]
-        start = model.weights.clone()
+        bright = np.concatenate((inputs[:1] * np.float32(2.0**power), inputs[1:]))
+        start = model.aim(first, bright[:1], target)
         labels = [i % 2 for i in range(1, count)]
-        minus, plus = (Records(bright, torch.tensor([label, *labels])) for label in (1, 0))
+        minus, plus = (model.records(bright, np.array([label, *labels])) for label in (1, 0))
         pair = Pair("network", model, start, minus, plus, seed, one_step=True)
         try:
             apart = _distance(pair.plain(protection))
@@ -194,7 +164,7 @@ def network(
         if apart >= 0.97 * enough:
             break
     if best is None or best[0] == 0.0:
-        raise BadInput("model", type(model.module).__name__, "no record moves it: nothing to find.")
+        raise BadInput("model", type(model).__name__, "no record moves it: nothing to find.")
     return best[1]
 
 
@@ -218,28 +188,34 @@ def _loud(right: Protection, among: int) -> float:
     return 1000.0 * among * clip / setting(right, "rate", 1.0)
 
 
-def _directions(seed: int, others: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _directions(seed: int, others: int) -> tuple[Flat, Flat]:
     """A random unit vector, and others across it."""
-    drawn = torch.Generator().manual_seed(seed)
-    direction = torch.randn(LAYERS * WIDTH, generator=drawn)
-    direction /= direction.norm()
-    rest = torch.randn(others, LAYERS * WIDTH, generator=drawn)
-    rest -= torch.outer(rest @ direction, direction)
-    return direction, rest / rest.norm(dim=1, keepdim=True)
+    drawn = np.random.default_rng(seed).standard_normal((1 + others, LAYERS * WIDTH))
+    direction, rest = drawn[0] / np.linalg.norm(drawn[0]), drawn[1:]
+    rest = rest - np.outer(rest @ direction, direction)
+    rest /= np.linalg.norm(rest, axis=1, keepdims=True)
+    return direction.astype(np.float32), rest.astype(np.float32)
 
 
-def _records(vectors: list[torch.Tensor], marks: list[float], labels: list[int]) -> Records:
-    images = torch.cat((torch.tensor(marks)[:, None], torch.stack(vectors)), dim=1)
-    return Records(images, torch.tensor(labels))
+def _records(probe: Model, vectors: list[Flat], marks: list[float], labels: list[int]) -> Records:
+    inputs = np.column_stack((np.array(marks, np.float32), np.stack(vectors)))
+    return probe.records(inputs, np.array(labels))
 
 
 def _probe_pair(
-    canary: str, minus: Records, plus: Records, order_seed: int = 0, *, one_step: bool = True
+    canary: str,
+    probe: Model,
+    minus: Records,
+    plus: Records,
+    order_seed: int = 0,
+    *,
+    one_step: bool = True,
 ) -> Pair:
-    model = FlatModel(Probe())
-    return Pair(canary, model, torch.zeros(len(model)), minus, plus, order_seed, one_step)
+    start = np.zeros(len(probe), np.float32)
+    return Pair(canary, probe, start, minus, plus, order_seed, one_step)
 
 
-def _distance(plain: np.ndarray) -> float:
-    apart = float(np.linalg.norm(plain[1] - plain[0]))
+def _distance(plain: NDArray[np.float64]) -> float:
+    with np.errstate(invalid="ignore"):
+        apart = float(np.linalg.norm(plain[1] - plain[0]))
     return apart if np.isfinite(apart) else 0.0

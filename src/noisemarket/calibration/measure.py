@@ -18,8 +18,10 @@ import numpy as np
 from noisemarket.calibration.grid import Setting
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.data import Dataset, load_mnist
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
+from noisemarket.federated.server_rule import VERSION as RULE_VERSION
 from noisemarket.files import remove_unfinished
 from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant
@@ -38,7 +40,8 @@ def simulated(scenario: Scenario) -> Scenario:
 
 def data_of(scenario: Scenario) -> Dataset:
     """The images that a scenario trains with."""
-    return load_mnist(scenario.training.data or None)
+    data = load_data(scenario.training.data or None)
+    return data.with_features() if scenario.training.model == "features" else data
 
 
 def fingerprint(scenario: Scenario, data: str) -> str:
@@ -55,6 +58,7 @@ def fingerprint(scenario: Scenario, data: str) -> str:
         "owners": people["owners"],
         "data_size": sizes,
         "data": data,
+        "rule": RULE_VERSION,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 

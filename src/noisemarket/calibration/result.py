@@ -17,6 +17,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import surface_text
+from noisemarket.training.tuning import averaging_of
 
 PRINTED = SURFACES["printed"]
 
@@ -63,7 +64,7 @@ class Calibration:
             "protection": scenario.privacy.protection,
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
-            "averaged": scenario.training.averaging > 0,
+            "averaged": averaging_of(scenario.training) > 0,
             "gamma": fit and list(fit.surface.gamma),
             "zeta": fit and list(fit.surface.zeta),
             "labels": fit and fit.surface.labels,
@@ -162,7 +163,7 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
             "noise": "simulated: one party held all the data",
             "owners": scenario.population.owners,
             "model": "average of the global models"
-            if scenario.training.averaging > 0
+            if averaging_of(scenario.training) > 0
             else "last global model",
             "seconds": round(sum(point.seconds for point in result.points), 1),
             "training": settings["training"],

@@ -20,6 +20,8 @@ from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
 from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress
 from noisemarket.errors import BadInput
+from noisemarket.federated.features import Edges
+from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.report.audit_report import audit_table, controls_table, draw_audit
@@ -117,7 +119,10 @@ def _noise(scenario: Scenario) -> NoiseSource:
 
 
 def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
-    maker = network_of(scenario.training, _CLASSES, _SIDE)
+    target = Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
+    if scenario.training.model == "cnn":
+        network = network_of(scenario.training, _CLASSES, _SIDE)
+        target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
     default = CONTROL_TRIALS if options.controls else TRIALS
     return AuditSettings(
         sigma=options.sigma,
@@ -125,7 +130,7 @@ def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
         confidence=options.confidence,
         delta=scenario.privacy.delta,
         seed=scenario.seed,
-        target=Target(maker, (1, _SIDE, _SIDE), _CLASSES),
+        target=target,
     )
 
 

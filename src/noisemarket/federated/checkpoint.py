@@ -52,7 +52,8 @@ class State:
     """Where training stands: the global model, the average of the models, and the rounds so far.
 
     ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
-    from: plain values for JSON.
+    from: plain values for JSON. ``velocity`` is what momentum carries from round to round: a single
+    zero where there is none.
     """
 
     weights: Weights
@@ -60,6 +61,7 @@ class State:
     results: list[RoundResult] = field(default_factory=list)
     job: str = ""
     inspector: dict[str, Any] = field(default_factory=dict)
+    velocity: Weights = field(default_factory=lambda: np.zeros(1))
 
     @property
     def rounds_done(self) -> int:
@@ -86,6 +88,7 @@ class Checkpoint:
             round_number=state.rounds_done,
             weights=state.weights,
             averaged=state.averaged,
+            velocity=state.velocity,
             results=json.dumps([result.to_dict() for result in state.results]),
             extra=json.dumps({"job": state.job, **state.inspector}),
         )
@@ -99,10 +102,10 @@ class Checkpoint:
                 if str(saved["fingerprint"]) != self.fingerprint:
                     raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
                 results = [read_result(line) for line in json.loads(str(saved["results"]))]
-                models = saved["weights"], saved["averaged"]
+                models, velocity = (saved["weights"], saved["averaged"]), saved["velocity"]
                 inspector = dict(json.loads(str(saved["extra"])))
                 job = str(inspector.pop("job", ""))
-                return State(*models, results, job, inspector)
+                return State(*models, results, job, inspector, velocity)
         except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
 

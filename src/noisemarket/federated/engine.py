@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copyreg
 import hashlib
-import io
 import pickle
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -19,7 +17,7 @@ from numpy.typing import NDArray
 
 from noisemarket import __version__
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.model import FlatModel, ModelMaker, tensor
+from noisemarket.federated.models.model import Flat, Model, ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
 from noisemarket.files import digest
@@ -51,6 +49,10 @@ class Job:
     noise: Noise = "secure"
     noise_key: bytes | None = field(default=None, repr=False)
 
+    def first_weights(self) -> Weights:
+        """The model that training starts from."""
+        return self.model(self.seed).first_weights().astype(np.float64)
+
     def noise_source(self) -> NoiseSource:
         """Where the owners' noise comes from."""
         if self.noise == "simulated":
@@ -65,36 +67,17 @@ class Job:
 
         Of the code and of the machine, what could change its bits: after an upgrade noise is new.
         """
-        import torch  # only here: without it, the imports above say which extra is missing
-
-        made_by = __version__, torch.__version__, np.__version__, scipy.__version__
-        processor = torch.backends.cpu.get_cpu_capability()
+        made_by = __version__, np.__version__, scipy.__version__
         return digest(
-            repr((made_by, processor, self.seed, self.data.sha256)).encode(),
-            _pickled(self.model),
-            _pickled(self.protection),
+            repr((made_by, self.seed, self.data.sha256)).encode(),
+            self.model.identity(),
+            pickle.dumps(self.protection),
             self.sigma.tobytes(),
             *(np.ascontiguousarray(own, np.int64).tobytes() for own in self.partition.indices),
         )
 
     def __len__(self) -> int:
         return len(self.partition)
-
-
-def _pickled(value: object) -> bytes:
-    """A model or protection as bytes. Tensors count by their values: pickled the usual way, they
-    differ from run to run."""
-    import torch
-
-    def values(tensor: torch.Tensor) -> tuple[type[bytes], tuple[bytes]]:
-        return bytes, (tensor.detach().numpy().tobytes(),)
-
-    memory = io.BytesIO()
-    pickler = pickle.Pickler(memory)
-    tensors: dict[type, Any] = {torch.Tensor: values, torch.nn.Parameter: values}
-    pickler.dispatch_table = {**copyreg.dispatch_table, **tensors}
-    pickler.dump(value)
-    return memory.getvalue()
 
 
 def at_model(noise: NoiseSource, weights: NDArray[Any]) -> NoiseSource:
@@ -113,20 +96,22 @@ class Score:
     loss: float
 
 
-def score_of(model: FlatModel, weights: Weights, data: Dataset) -> Score:
-    """Test a model on the test images, in this process."""
-    import torch
+def single_precision(weights: NDArray[Any]) -> Flat:
+    """A global model as models train it; one that has diverged may become infinite."""
+    with np.errstate(over="ignore"):
+        return weights.astype(np.float32)
 
-    with np.errstate(over="ignore"):  # a model that has diverged
-        model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
-    images, labels = len(data.test_labels), torch.from_numpy(data.test_labels.copy())
+
+def score_of(model: Model, weights: Weights, data: Dataset) -> Score:
+    """Test a model on the test images, in this process."""
+    single, labels = single_precision(weights), data.test_labels
     right, loss = 0, 0.0
-    for first in range(0, images, TEST_BATCH):
-        part = slice(first, first + TEST_BATCH)
-        ready = tensor(data.ready(data.test_images[part]))
-        found, lost = model.score(ready, labels[part])
-        right, loss = right + found, loss + lost
-    return Score(100.0 * right / images, loss / images)
+    with model.one_thread():
+        for first in range(0, len(labels), TEST_BATCH):
+            part = slice(first, first + TEST_BATCH)
+            found, lost = model.score(single, data.test_inputs[part], labels[part].copy())
+            right, loss = right + found, loss + lost
+    return Score(100.0 * right / len(labels), loss / len(labels))
 
 
 class Engine(ABC):

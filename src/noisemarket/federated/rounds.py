@@ -33,8 +33,9 @@ class TrainingPlan:
     """How long to train and how to aggregate.
 
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
-    global models beside them, ``decay`` shrinks the global model in every round, and ``rate``
-    multiplies the mean update: work on what was released, so none of it costs privacy.
+    global models beside them, ``decay`` shrinks the global model in every round, ``rate``
+    multiplies the mean update, and ``momentum`` has it go on in later rounds: work on what was
+    released, so none of it costs privacy.
     """
 
     rounds: int
@@ -42,6 +43,7 @@ class TrainingPlan:
     averaging: float = 0.0
     decay: float = 0.0
     rate: float = 1.0
+    momentum: float = 0.0
 
 
 def train(
@@ -98,18 +100,30 @@ def _rounds(
         good, refused = screen(uploads, engine.dimension)
         if inspect is not None:
             good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
-        weights = aggregate(state.weights, good, plan.shares, plan.decay, plan.rate)
+        weights, velocity = _moved(state, good, plan)
         past = plan.averaging if number > 1 else 0.0
         averaged = past * state.averaged + (1.0 - past) * weights
         scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
         seconds = time.monotonic() - start
         delivered = tuple(sorted(good))
         result = RoundResult(number, *scores, seconds, len(good), refused, delivered)
-        state.weights, state.averaged = weights, averaged
+        state.weights, state.averaged, state.velocity = weights, averaged, velocity
         state.results.append(result)
         if checkpoint is not None:
             checkpoint.save(state)
         yield result
+
+
+def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tuple[Weights, Weights]:
+    """The next global model, and the velocity with which it goes on."""
+    if plan.momentum == 0.0:
+        moved = aggregate(state.weights, uploads, plan.shares, plan.decay, plan.rate)
+        return moved, state.velocity
+    if not uploads:
+        return state.weights, state.velocity
+    mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares)
+    velocity = plan.momentum * state.velocity + mean
+    return (1.0 - plan.decay) * state.weights + plan.rate * velocity, velocity
 
 
 def _charged(

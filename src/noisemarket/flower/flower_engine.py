@@ -13,7 +13,6 @@ import numpy as np
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
-from noisemarket.federated.model import first_weights, seeded
 from noisemarket.federated.protections import Upload
 from noisemarket.flower import wire
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
@@ -33,8 +32,8 @@ class FlowerEngine(Engine):
         if len(line.names) != len(job):
             raise NoisemarketError(f"{len(job)} owners in the job, but {len(line.names)} names.")
         self.line, self._job = line, job
-        self._first = first_weights(job.model, job.seed)
-        self._model = seeded(job.model, job.seed)
+        self._model = job.model(job.seed)
+        self._first = job.first_weights()
 
     @property
     def dimension(self) -> int:

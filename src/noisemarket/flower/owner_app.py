@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.federated.models import maker_of
 from noisemarket.flower import wire
 from noisemarket.flower.api import (
     Array,
@@ -34,25 +35,27 @@ from noisemarket.owner.terms import OwnerTerms
 if TYPE_CHECKING:
     from torch import nn
 
+    from noisemarket.federated.models.model import ModelMaker
     from noisemarket.owner.round import Models
 
 DECLINED, FAILED = 1001, 1002
 """Codes of an owner's error replies: it will not, or it could not."""
 
 Handler = Callable[[Message, Context], Message]
+Modules = Callable[[Mapping[str, Any]], "nn.Module"]
 
 
-def owner_app(models: Models | None = None) -> ClientApp:
+def owner_app(models: Modules | None = None) -> ClientApp:
     """A ClientApp for an owner. More messages may be registered on it.
 
     Args:
-        models: builds the owner's model from the settings in its terms. By default they are those
-            of the CNN.
+        models: builds the owner's module of torch from the settings in its terms. By default they
+            are those of a scenario's own model.
 
     Example:
         app = owner_app()
     """
-    app, build = ClientApp(), models or _cnn
+    app, build = ClientApp(), maker_of if models is None else _makers(models)
 
     def answers(kind: str) -> Callable[[Callable[[OwnerAgent, Message], RecordDict]], None]:
         """Have the app answer this kind of message."""
@@ -176,10 +179,13 @@ def public_errors(handler: Handler) -> Handler:
     return careful
 
 
-def _cnn(settings: Mapping[str, Any]) -> nn.Module:
-    from noisemarket.federated.model import cnn_of
+def _makers(modules: Modules) -> Models:
+    def maker(settings: Mapping[str, Any]) -> ModelMaker:
+        from noisemarket.federated.models.torch_model import TorchMaker
 
-    return cnn_of(settings)
+        return TorchMaker(partial(modules, settings))
+
+    return maker
 
 
 def _weights(message: Message) -> NDArray[np.float32]:

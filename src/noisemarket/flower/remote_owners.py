@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Engine
-from noisemarket.federated.model import cnn_settings
 from noisemarket.files import save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.flower_engine import FlowerEngine
@@ -218,7 +217,7 @@ class RemoteOwners(Owners):
         return keys
 
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
-        model, found = cnn_settings(order.job.model), dict[int, str]()
+        model, found = order.job.model.settings(), dict[int, str]()
 
         def take(index: int, reply: Any) -> bool:
             signature = wire.text_of(reply, "signature") or ""

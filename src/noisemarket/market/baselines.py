@@ -16,7 +16,7 @@ from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order, Training, carry_out
-from noisemarket.training.orders import server_rate
+from noisemarket.training.tuning import plan_of
 
 UNIFORM, NO_DP = "uniform_dp", "no_dp"
 
@@ -33,8 +33,8 @@ def baseline(
 ) -> Training:
     """Train the same job with one sigma for all: ``sigma_max`` for uniform DP, 0 for no DP.
 
-    Where the server's rate follows the noise, it follows this noise. The noise is simulated. A
-    baseline that was stopped goes on where it was.
+    Where weights and the server's steps follow the noise, they follow this noise. The noise is
+    simulated. A baseline that was stopped goes on where it was.
     """
     sigma = scenario.game.sigma_max if name == UNIFORM else 0.0
     job = replace(
@@ -44,9 +44,7 @@ def baseline(
         replace(budget, sigma=sigma, simulated=True, rho_cap=float("inf"))
         for budget in order.budgets
     )
-    plan = order.plan
-    if scenario.training.server_rate == "auto":
-        plan = replace(plan, rate=server_rate(job.sigma, plan.shares))
+    plan = plan_of(scenario.training, job)
     named = f"{name} {order.fingerprint}"
     ordered = replace(order, job=job, plan=plan, budgets=budgets, fingerprint=named)
     folder.mkdir(parents=True, exist_ok=True)

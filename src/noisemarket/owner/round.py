@@ -8,25 +8,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from noisemarket.federated.engine import Weights, at_model
-from noisemarket.federated.model import FlatModel, seeded, tensor
-from noisemarket.federated.protections import Protection, Records, Upload
+from noisemarket.federated.engine import Weights, at_model, single_precision
+from noisemarket.federated.models.model import Model, ModelMaker, Records
+from noisemarket.federated.protections import Protection, Upload
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.noise import Diverged, NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
-if TYPE_CHECKING:
-    from torch import nn
-
-Models = Callable[[Mapping[str, Any]], "nn.Module"]
-"""Builds a model from the settings in an owner's terms."""
+Models = Callable[[Mapping[str, Any]], ModelMaker]
+"""Makes the maker of an owner's model from the settings in its terms."""
 
 WEIGHTS = "weights"
 
@@ -35,12 +32,12 @@ class OwnerTrainer:
     """Trains the owners of a job by one model, one owner at a time.
 
     Args:
-        model: the model to train. Its weights are overwritten.
+        model: the model to train.
         protection: how an update is made private.
         seed: the job's, which orders batches.
     """
 
-    def __init__(self, model: FlatModel, protection: Protection, seed: int) -> None:
+    def __init__(self, model: Model, protection: Protection, seed: int) -> None:
         self.model, self.protection, self._seed = model, protection, seed
 
     def upload(
@@ -56,18 +53,14 @@ class OwnerTrainer:
 
         An update that diverged is all NaN: whoever screens uploads refuses it as not finite.
         """
-        import torch
-
-        with np.errstate(over="ignore"):  # a global model that has diverged
-            start = torch.from_numpy(weights.astype(np.float32))
         key = round_number - 1, owner
         seed = np.random.SeedSequence(self._seed, spawn_key=key)
-        torch.manual_seed(int(seed.generate_state(1)[0]))  # for models that draw, as by dropout
+        self.model.reseed(int(seed.generate_state(1)[0]))
         source = round_noise(at_model(noise, weights), owner, round_number)
+        start, rng = single_precision(weights), np.random.default_rng(seed)
         try:
-            return self.protection.upload(
-                self.model, start, records, sigma, source, np.random.default_rng(seed)
-            )
+            with self.model.one_thread():
+                return self.protection.upload(self.model, start, records, sigma, source, rng)
         except Diverged:
             return np.full(len(self.model), np.nan, np.float32)
 
@@ -76,15 +69,11 @@ class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
     def __init__(self, folder: OwnerFolder, terms: OwnerTerms, models: Models) -> None:
-        import torch
-
-        torch.set_num_threads(1)
         self._folder, self._terms = folder, terms
         protection = terms.build_protection()
-        model = seeded(partial(models, terms.model), terms.seed)
+        model = models(terms.model)(terms.seed)
         self._trainer = OwnerTrainer(model, protection, terms.seed)
-        images, labels = folder.records()
-        self._records = Records(tensor(images), torch.from_numpy(labels))
+        self._records = model.records(*folder.records())
 
     def __len__(self) -> int:
         """How many records the owner has."""

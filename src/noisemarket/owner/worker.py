@@ -13,12 +13,12 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.model import ModelMaker, seeded, tensor
-from noisemarket.federated.protections import Protection, Records
+from noisemarket.federated.engine import single_precision
+from noisemarket.federated.models.model import ModelMaker, Records
+from noisemarket.federated.protections import Protection
 from noisemarket.owner.round import OwnerTrainer
 from noisemarket.privacy.noise import NoiseSource
 
@@ -106,9 +106,8 @@ def _said(problem: Exception) -> str:
 
 
 def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
-    torch.set_num_threads(1)
     opened = {name: shared.open() for name, shared in config.arrays.items()}
-    model = seeded(config.model, config.seed)
+    model = config.model(config.seed)
     trainer = OwnerTrainer(model, config.protection, config.seed)
 
     def view(name: str) -> NDArray[Any]:
@@ -118,18 +117,16 @@ def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
 
     def records(owner: int) -> Records:
         if owner not in kept:
-            where = config.indices[owner]
-            images = tensor(view("train_images")[where])
-            kept[owner] = Records(images, torch.from_numpy(view("train_labels")[where].copy()))
+            own = config.indices[owner]
+            kept[owner] = model.records(view("train_images")[own], view("train_labels")[own])
         return kept[owner]
 
     def answer(kind: str, first: int, second: int) -> Any:
         weights = view("weights")
         if kind == "score":
-            with np.errstate(over="ignore"):  # a model that has diverged
-                model.weights.copy_(torch.from_numpy(weights.astype(np.float32)))
-            images = tensor(view("test_images")[first:second])
-            return model.score(images, torch.from_numpy(view("test_labels")[first:second].copy()))
+            inputs, labels = view("test_images")[first:second], view("test_labels")[first:second]
+            with model.one_thread():
+                return model.score(single_precision(weights), inputs, labels.copy())
         view("uploads")[second] = trainer.upload(
             first, weights, second, records(second), float(config.sigma[second]), config.noise
         )

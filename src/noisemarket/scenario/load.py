@@ -13,7 +13,8 @@ from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
 from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
-from noisemarket.scenario.schema import Scenario, Section
+from noisemarket.scenario.schema import Scenario
+from noisemarket.scenario.section import Section
 from noisemarket.scenario.surface_file import anchored
 
 _OTHER_NAMES = SYMBOLS | ALIASES

@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution, Distributions
@@ -16,7 +16,9 @@ from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
 from noisemarket.scenario.population_file import read_population
+from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
+from noisemarket.scenario.training_section import PrivacySection, TrainingSection
 
 
 def _no_switch(value: object) -> object:
@@ -46,33 +48,8 @@ def _ledger_url(value: str) -> str:
     return value
 
 
-def _protection(value: str) -> str:
-    from noisemarket.federated.protections import PROTECTIONS
-
-    PROTECTIONS.find(value)
-    return value
-
-
-def _weighting(value: str) -> str:
-    from noisemarket.federated.weighting import WEIGHTINGS
-
-    WEIGHTINGS.find(value)
-    return value
-
-
-WeightingName = Annotated[str, AfterValidator(_weighting)]
-ProtectionName = Annotated[str, AfterValidator(_protection)]
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
-Width = Annotated[int, Field(ge=1, le=10_000)]
-NotNegative = Annotated[float, Field(ge=0, le=1e30)]
-Positive = Annotated[float, Field(gt=0, le=1e30)]
-
-
-class Section(BaseModel):
-    """A part of a scenario: read only; unknown keys, NaN and infinity are refused."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 MOST_CELLS = 2_000_000
@@ -169,76 +146,6 @@ class MenuSection(Section):
     """The Pain-FL style contract menu."""
 
     types: int = Field(64, ge=1, le=256, description="owner types in the menu")
-
-
-class TrainingSection(Section):
-    """Federated training; the defaults are the paper's where it gives them.
-
-    It does not give the network's widths. The default is narrow: noise acts on every parameter, so
-    fewer parameters lose less.
-    """
-
-    rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
-    batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
-    local_rate: Positive = Field(0.05, description="step size of the owners' SGD")
-    local_epochs: int = Field(
-        1, ge=1, le=1000, description="passes of an owner over its data per round"
-    )
-    channels: tuple[Width, Width] = Field((8, 16), description="widths of the two convolutions")
-    hidden: Width = Field(32, description="width of the first fully connected layer")
-    downsampling: Literal["pool", "stride"] = Field(
-        "stride", description="how convolutions halve an image: pool (largest of four) or stride"
-    )
-    normalise: bool = Field(
-        True, description="whether hidden layers pass on values of mean 0 and deviation 1"
-    )
-    weighting: WeightingName = Field(
-        "equal",
-        description="weights of the owners' updates: equal, data_size, or a name that an installed "
-        "package brings",
-    )
-    server_rate: Positive | Literal["auto"] = Field(
-        "auto", description="factor of the mean update; auto: 0.3 over the usual sigma, from 1 to 3"
-    )
-    averaging: float = Field(
-        0.6, ge=0, lt=1, description="weight of the past in an average of the global models"
-    )
-    decay: float = Field(
-        0.0, ge=0, lt=1, description="share of the global model that is subtracted every round"
-    )
-    data: str = Field("", description="folder of idx files; empty: MNIST of the extra cnn")
-
-
-class PrivacySection(Section):
-    """How updates are protected and accounted for."""
-
-    protection: ProtectionName = Field(
-        "sharded",
-        description="what an owner does to its update: paper, sharded, dp_sgd, clipped, or a name "
-        "that an installed package brings",
-    )
-    settings: dict[str, Any] = Field(
-        {}, description="settings of a protection from an installed package, by name"
-    )
-    clip: Positive = Field(1.0, description="norm to which an update or a gradient is clipped")
-    shards: int = Field(
-        64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
-    )
-    shard_steps: int = Field(2, ge=1, le=10_000, description="sharded: steps of SGD of each shard")
-    shard_rate: Positive = Field(0.4, description="sharded: step size of a shard's SGD")
-    neighbours: Literal["replace_one", "zero_out"] = Field(
-        "replace_one", description="what a record is replaced by: replace_one or zero_out"
-    )
-    delta: float = Field(1e-5, gt=0, lt=1, description="delta of (epsilon, delta)")
-    rho_cap: NotNegative = Field(
-        0.0, description="most zCDP that an owner gives up in the whole job; 0: no cap"
-    )
-    epsilon_cap: NotNegative = Field(
-        0.0, description="the same cap as an epsilon at delta; 0: no cap; the stricter one holds"
-    )
-    noise: Literal["secure", "simulated"] = Field(
-        "secure", description="secure, or simulated from the seed, which is not private"
-    )
 
 
 class MarketSection(Section):

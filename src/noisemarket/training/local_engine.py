@@ -23,7 +23,6 @@ from numpy.typing import NDArray
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
-from noisemarket.federated.model import first_weights
 from noisemarket.federated.protections import Upload
 from noisemarket.owner.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
 
@@ -58,12 +57,12 @@ class LocalEngine(Engine):
 
     def _start(self, count: int) -> None:
         job = self._job
-        first = first_weights(job.model, job.seed)
+        first = job.first_weights()
         self._first = first
         arrays: dict[str, NDArray[Any]] = {
-            "train_images": job.data.ready(job.data.train_images),
+            "train_images": job.data.train_inputs(),
             "train_labels": job.data.train_labels,
-            "test_images": job.data.ready(job.data.test_images),
+            "test_images": job.data.test_inputs,
             "test_labels": job.data.test_labels,
             "weights": first.copy(),
             "uploads": np.zeros((len(job), first.size), np.float32),

@@ -6,27 +6,24 @@ import copy
 import json
 import math
 import pickle
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.data import Dataset, load_mnist
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Job
-from noisemarket.federated.model import CNN, ModelMaker, first_weights
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.federated.rounds import State, TrainingPlan
-from noisemarket.federated.weighting import (
-    WEIGHTINGS,
-    PublicFigures,
-    Weighting,
-    owner_weights,
-)
+from noisemarket.federated.weighting import Weighting
 from noisemarket.files import digest
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -34,11 +31,15 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.schema import TrainingSection
+from noisemarket.scenario.training_section import TrainingSection
 from noisemarket.training.local_engine import check_sendable
+from noisemarket.training.tuning import ModelKind, kind_of, plan_of, tuned
 
 if TYPE_CHECKING:
     from torch import nn
+
+AnyModel: TypeAlias = "ModelMaker | nn.Module | Callable[[], nn.Module]"
+"""A model to start from, or what makes one."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Order:
 
     def start(self, job: str = "") -> State:
         """Where training starts; ``job`` is its name in the market."""
-        return State.first(first_weights(self.job.model, self.job.seed), job)
+        return State.first(self.job.first_weights(), job)
 
     def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
         """What each owner has given up by this account, under its own name."""
@@ -70,7 +71,7 @@ def order(
     sigma: FloatArray,
     *,
     data: Dataset | None = None,
-    model: ModelMaker | nn.Module | None = None,
+    model: AnyModel | None = None,
     partition: Partition | None = None,
     protection: Protection | None = None,
     weighting: Weighting | None = None,
@@ -83,20 +84,22 @@ def order(
     """
     training, privacy = scenario.training, scenario.privacy
     if data is None:
-        data = load_mnist(training.data or None) if like is None else like.job.data
+        data = load_data(training.data or None) if like is None else like.job.data
+    if model is None and training.model == "features":
+        data = data.with_features()
     own = [data.sha256.encode()]  # what the scenario does not say
     if partition is None:
         same = like is not None and like.job.data is data
         partition = like.job.partition if like and same else _dealt(scenario, environment, data)
     else:
         own += [np.ascontiguousarray(part, np.int64).tobytes() for part in partition.indices]
+    maker = _maker(model, scenario, data)
     if protection is None:
-        protection = protection_of(scenario)
+        protection = protection_of(scenario, kind_of(maker))
     else:
         check_sendable("protection", protection)
         own.append(pickle.dumps(protection))
-    maker = _maker(model, scenario, data)
-    first = first_weights(maker, scenario.seed)
+    first = maker(scenario.seed).first_weights().astype(np.float64)
     if model is not None:
         own.append(first.tobytes())
     job = Job(data, partition, maker, protection, sigma, scenario.seed, privacy.noise)
@@ -115,25 +118,11 @@ def order(
         for owner, size in enumerate(partition.sizes)
     )
     _check_cap(scenario, budgets)
-    figures = PublicFigures(sigma, partition.sizes, training.rounds)
-    shares = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
-    if weighting is not None:
-        own.append(shares.tobytes())
-    rate = training.server_rate
-    factor = server_rate(sigma, shares) if rate == "auto" else float(rate)
-    plan = TrainingPlan(training.rounds, shares, training.averaging, training.decay, factor)
+    plan = plan_of(training, job, weighting)
+    own += [plan.shares.tobytes(), repr((plan.rate, plan.momentum, plan.averaging)).encode()]
+    own.append(repr(sorted(protection.settings().items())).encode())
     names = tuple(map(str, environment.population.names))
     return Order(job, plan, budgets, fingerprint(scenario, environment, sigma, own), names)
-
-
-def server_rate(sigma: FloatArray, shares: FloatArray) -> float:
-    """A factor for the mean update that suits its noise: the less of it, the longer the step.
-
-    It keeps the noise that a round adds about what sigma = 0.3 of all owners would add, within
-    limits. Contracts are known to the curator, so this costs no privacy.
-    """
-    usual = math.sqrt(float((shares * sigma**2).sum() / shares.sum()))
-    return min(3.0, max(1.0, 0.3 / usual)) if usual > 0.0 else 3.0
 
 
 def fingerprint(
@@ -157,10 +146,14 @@ def fingerprint(
     return digest(json.dumps(settings).encode(), *parts, *own).hex()
 
 
-def protection_of(scenario: Scenario) -> Protection:
-    """The protection that a scenario asks for."""
+def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:
+    """The protection that a scenario asks for; ``model`` is what it is for, if not its own."""
     sections = {"training": scenario.training, "privacy": scenario.privacy}
-    values = {f"{name}.{key}": value for name, part in sections.items() for key, value in part}
+    values = {
+        f"{name}.{key}": tuned(key, value, model or scenario.training.model)
+        for name, part in sections.items()
+        for key, value in part
+    }
     kind = PROTECTIONS.find(scenario.privacy.protection)
     return kind.from_scenario(values, scenario.privacy.settings)
 
@@ -205,28 +198,40 @@ def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Parti
 
 def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker:
     """The CNN that a scenario asks for, for square images of that side."""
-    return partial(
-        CNN, training.channels, training.hidden, classes, side,
-        downsampling=training.downsampling, normalise=training.normalise,
+    from noisemarket.federated.models.cnn import CNN
+    from noisemarket.federated.models.torch_model import TorchMaker
+
+    return TorchMaker(
+        partial(
+            CNN, training.channels, training.hidden, classes, side,
+            downsampling=training.downsampling, normalise=training.normalise,
+        )
     )  # fmt: skip
 
 
-def _maker(model: ModelMaker | nn.Module | None, scenario: Scenario, data: Dataset) -> ModelMaker:
+def _maker(model: AnyModel | None, scenario: Scenario, data: Dataset) -> ModelMaker:
+    if model is None and scenario.training.model == "features":
+        assert data.features is not None
+        return LinearMaker(data.classes, data.features.dimension)
     if model is None:
         shape, training = data.image_shape, scenario.training
         if shape != shape[:1] * 2 or not data.channel:
             remedy = "the CNN takes square images of one channel: give a model of your own."
             raise BadInput("data", f"items of shape {shape}", remedy)
         return network_of(training, data.classes, shape[0])
+    if isinstance(model, ModelMaker):
+        return model
     from torch import nn
 
-    maker: Any = partial(copy.deepcopy, model) if isinstance(model, nn.Module) else model
-    check_sendable("model", maker)
-    made = maker() if callable(maker) else maker
-    if not isinstance(made, nn.Module):
+    from noisemarket.federated.models.torch_model import TorchMaker
+
+    build: Any = partial(copy.deepcopy, model) if isinstance(model, nn.Module) else model
+    check_sendable("model", build)
+    module = build() if callable(build) else build
+    if not isinstance(module, nn.Module):
         remedy = "give a class or function that makes a torch.nn.Module."
-        raise BadInput("model", type(made).__name__, remedy)
-    return partial(maker)
+        raise BadInput("model", type(module).__name__, remedy)
+    return TorchMaker(build)
 
 
 def _cap(scenario: Scenario) -> float:

@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.data import Dataset, load_mnist
-from noisemarket.federated.engine import Weights
-from noisemarket.federated.model import ModelMaker, seeded
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import load_data
+from noisemarket.federated.engine import Weights, single_precision
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import (
@@ -31,7 +31,7 @@ from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.training.local_engine import LocalEngine
-from noisemarket.training.orders import Order, given_partition, order
+from noisemarket.training.orders import AnyModel, Order, given_partition, order
 from noisemarket.training.sigmas import given_sigma
 
 if TYPE_CHECKING:
@@ -88,21 +88,25 @@ class Training:
         return self.losses[-1] if self.rounds else None
 
     def module(self, *, averaged: bool = False) -> nn.Module:
-        """A model with the final weights, or with the average of the models, ready to be used.
+        """The trained module of torch, with the final weights or the average of the models.
 
-        Give it ``dataset.ready(images)``: inputs scaled as in training.
+        Give it ``dataset.ready(images)``: inputs prepared as in training.
+
+        Raises:
+            BadInput: the model is not one of torch.
         """
-        return self.load_into(self.order.job.model(), averaged=averaged).eval()
+        job, flat = self.order.job, self.averaged if averaged else self.weights
+        module = getattr(job.model, "module", None)
+        if module is None:
+            remedy = "is not a module of torch: use its weights."
+            raise BadInput("model", type(job.model).__name__, remedy)
+        trained: nn.Module = module(single_precision(flat), job.seed)
+        return trained
 
     def load_into(self, module: nn.Module, *, averaged: bool = False) -> nn.Module:
-        """Put the final weights, or the average of the models, into a model of yours."""
-        import torch
-
-        trained = seeded(self.order.job.model, self.order.job.seed)
-        flat = self.averaged if averaged else self.weights
-        trained.weights.copy_(torch.from_numpy(flat.astype(np.float32)))
+        """Put the final weights, or the average of the models, into a module of yours."""
         try:
-            module.load_state_dict(trained.module.state_dict())
+            module.load_state_dict(self.module(averaged=averaged).state_dict())
         except RuntimeError:
             name = type(module).__name__
             raise BadInput("module", name, "is not built as the one that was trained.") from None
@@ -135,7 +139,7 @@ def train(
     *,
     sigma: ArrayLike,
     data: Dataset | None = None,
-    model: ModelMaker | nn.Module | None = None,
+    model: AnyModel | None = None,
     partition: Partition | Sequence[ArrayLike] | None = None,
     protection: Protection | None = None,
     weighting: Weighting | None = None,
@@ -187,7 +191,7 @@ def train(
         remedy = "name a journal beside it: a job that goes on must know what it has spent."
         raise BadInput("checkpoint", str(checkpoint), remedy)
     if partition is not None:
-        data = data or load_mnist(scenario.training.data or None)
+        data = data or load_data(scenario.training.data or None)
         partition = given_partition(partition, data)
         people = scenario.population.model_copy(update={"owners": len(partition)})
         scenario = scenario.model_copy(update={"population": people})

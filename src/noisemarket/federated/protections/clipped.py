@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.federated.protections.paper import local_sgd
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Records,
-    Upload,
-    check_positive,
-)
+from noisemarket.federated.protections.protection import Protection, Upload, check_positive
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
-
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
 
 _SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
 
@@ -70,8 +61,8 @@ class Clipped(Protection):
 
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,

@@ -5,24 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import ClassVar, Self
 
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Records,
-    Upload,
-    check_positive,
-)
+from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.federated.protections.protection import Protection, Upload, check_positive
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
-
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
 
 
 @dataclass(frozen=True)
@@ -63,27 +54,24 @@ class DPSGD(Protection):
         """How many steps, one for each full batch, an owner of so many records makes."""
         return max(1, records // self.batch)
 
+    @np.errstate(over="ignore", invalid="ignore")
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        import torch
-
         steps = self.step_count(len(records))
-        order = torch.from_numpy(rng.permutation(len(records)))
-        model.weights.copy_(start)
+        order, weights = rng.permutation(len(records)), start.copy()
         for step in range(steps):
-            some = order[step * self.batch : (step + 1) * self.batch]
-            summed = model.clipped_gradient(records.images[some], records.labels[some], self.clip)
-            move = (summed * (-self.rate / self.batch)).numpy()
-            model.weights.add_(torch.from_numpy(add_noise(move, sigma / math.sqrt(steps), noise)))
-        update: Upload = (model.weights - start).numpy()
-        return update
+            batch = records.take(order[step * self.batch : (step + 1) * self.batch])
+            summed = model.clipped_gradient(weights, batch, self.clip)
+            move = summed * np.float32(-self.rate / self.batch)
+            weights += add_noise(move, sigma / math.sqrt(steps), noise)
+        return weights - start
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return dp_sgd_sensitivity(

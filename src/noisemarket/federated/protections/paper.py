@@ -5,24 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Records,
-    Upload,
-    check_positive,
-)
+from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.federated.protections.protection import Protection, Upload, check_positive
 from noisemarket.privacy.noise import NoiseSource, add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
-
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
 
 LONGER_THAN_USUAL = 3.0
 """Nothing bounds an update. One that is so many times longer than the usual one of its round is
@@ -70,8 +61,8 @@ class Paper(Protection):
 
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
@@ -106,9 +97,10 @@ class Paper(Protection):
         return FAR_LONGER if evidence.verdict == "too much noise" else evidence.verdict
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def local_sgd(
-    model: FlatModel,
-    start: torch.Tensor,
+    model: Model,
+    start: Flat,
     records: Records,
     rng: np.random.Generator,
     batch: int,
@@ -116,14 +108,9 @@ def local_sgd(
     epochs: int,
 ) -> Upload:
     """What some epochs of mini-batch SGD make of ``start``, less ``start``."""
-    import torch
-
-    model.weights.copy_(start)
+    weights = start.copy()
     for _ in range(epochs):
-        order = torch.from_numpy(rng.permutation(len(records)))
-        images, labels = records.images[order], records.labels[order]
+        order = rng.permutation(len(records))
         for at in range(0, len(records), batch):
-            part = slice(at, at + batch)
-            model.descend(images[part], labels[part], rate)
-    update: Upload = (model.weights - start).numpy()
-    return update
+            model.descend(weights, records.take(order[at : at + batch]), rate)
+    return weights - start

@@ -11,35 +11,19 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.privacy.noise import NoiseSource
 from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget
 from noisemarket.privacy.zcdp import MOST, Neighbours
 
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
-
 Upload = NDArray[np.float32]
-
-
-@dataclass(frozen=True)
-class Records:
-    """One owner's records, ready for the model."""
-
-    images: torch.Tensor
-    labels: torch.Tensor
-
-    def __len__(self) -> int:
-        return len(self.labels)
 
 
 class Protection(ABC):
@@ -97,8 +81,8 @@ class Protection(ABC):
     @abstractmethod
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
@@ -107,7 +91,7 @@ class Protection(ABC):
         """Train on an owner's records and protect the result.
 
         Args:
-            model: the model to train; its weights may be overwritten.
+            model: the model to train.
             start: the global model's weights, flat; they must not be changed.
             records: the owner's data.
             sigma: the scale of the noise on the whole upload; 0 for none.

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Records,
-    Upload,
-    check_positive,
-)
+from noisemarket.federated.models.model import Flat, Model, Records, clipped_sum
+from noisemarket.federated.protections.protection import Protection, Upload, check_positive
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
-
-if TYPE_CHECKING:
-    import torch
-
-    from noisemarket.federated.model import FlatModel
 
 
 @dataclass(frozen=True)
@@ -68,30 +59,18 @@ class Sharded(Protection):
 
     def upload(
         self,
-        model: FlatModel,
-        start: torch.Tensor,
+        model: Model,
+        start: Flat,
         records: Records,
         sigma: float,
         noise: NoiseSource,
         rng: np.random.Generator,
     ) -> Upload:
-        import torch
-
-        from noisemarket.federated.clipping import CLIP_MARGIN, LARGEST_NORM
-        from noisemarket.federated.shard_training import shard_updates
-
-        total = torch.zeros_like(start)
-        shards = [
-            (records.images[first :: self.shards], records.labels[first :: self.shards])
-            for first in range(min(self.shards, len(records)))
-        ]
-        for updates in shard_updates(model, start, shards, self.steps, self.rate):
-            length = torch.linalg.vector_norm(updates, dim=1, dtype=torch.float64)
-            share = (CLIP_MARGIN * self.clip / length).clamp_max(1.0)
-            good = (length > 0.0) & (length < LARGEST_NORM)  # what is not finite counts for nothing
-            share = torch.where(good, share, 0.0).to(updates.dtype)
-            total.addmv_(updates[good].T, share[good], alpha=1.0 / self.shards)
-        return add_noise(total.numpy(), sigma, noise)
+        total = np.zeros(len(start))
+        for updates in model.shard_updates(start, records, self.shards, self.steps, self.rate):
+            total += clipped_sum(updates, self.clip)
+        mean = (total / self.shards).astype(np.float32)
+        return add_noise(mean, sigma, noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, self.shards, neighbours, rounding_reach(dimension))

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from noisemarket.federated.weighting.data_size import DataSize
+from noisemarket.federated.weighting.effective import effective_noise, effective_share
 from noisemarket.federated.weighting.equal import Equal
+from noisemarket.federated.weighting.noise import Noise
 from noisemarket.federated.weighting.weighting import PublicFigures, Weighting, owner_weights
 from noisemarket.registry import Registry, subclass_of
 
 WEIGHTINGS = Registry[type[Weighting]](
     "training.weighting",
     "noisemarket.weightings",
-    {"equal": Equal, "data_size": DataSize},
+    {"noise": Noise, "data_size": DataSize, "equal": Equal},
     subclass_of(Weighting),
 )
 """All weightings by name; packages add theirs as entry points of ``noisemarket.weightings``."""
 
-__all__ = ["WEIGHTINGS", "DataSize", "Equal", "PublicFigures", "Weighting", "owner_weights"]
+__all__ = [
+    "WEIGHTINGS",
+    "DataSize",
+    "Equal",
+    "Noise",
+    "PublicFigures",
+    "Weighting",
+    "effective_noise",
+    "effective_share",
+    "owner_weights",
+]

