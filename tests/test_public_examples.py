@@ -11,6 +11,7 @@ import noisemarket as nm
 
 MODULES = {
     *("noisemarket.learning.rule", "noisemarket.mechanisms.mechanism", "noisemarket.negotiation"),
+    *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),
 }
 

@@ -87,7 +87,7 @@ def test_replaced_in_place(tmp_path: Path) -> None:
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "text").touch()
     for overwrite in (False, True):
-        with pytest.raises(BadInput, match="no run folder"):
+        with pytest.raises(BadInput, match="not a run folder"):
             RunFolder.create(str(tmp_path), "x", overwrite=overwrite)
     assert names(tmp_path) == {"text"}
 

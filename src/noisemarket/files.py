@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, private where asked, and locked for one process at a time."""
+"""Files: written whole or not at all, private if need be, locked for one process at a time."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def open_atomic(path: Path, *, private: bool = False, replace: bool = True) -> I
     except OSError as problem:
         if isinstance(problem, FileExistsError) and not replace:
             raise
-        raise _not_written(path, problem) from None
+        raise not_written(path, problem) from None
 
 
 def remove_unfinished(path: Path) -> None:
@@ -227,7 +227,7 @@ class GrowingFile:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as problem:
-            raise _not_written(self._path, problem) from None
+            raise not_written(self._path, problem) from None
 
     def close(self) -> None:
         """Close the file and release it."""
@@ -255,5 +255,6 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(each)).digest()
 
 
-def _not_written(path: Path, problem: OSError) -> NoisemarketError:
+def not_written(path: Path, problem: OSError) -> NoisemarketError:
+    """The error that says why a file cannot be written."""
     return NoisemarketError(f"{path} cannot be written: {problem.strerror or problem}.")

@@ -1,4 +1,4 @@
-"""A run folder holds all it takes to repeat and to read a run; nothing in it is half-written."""
+"""A run folder holds all that is needed to repeat and to read a run, in complete files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import LOCK, Lock, exclusive, write_atomic, write_json
+from noisemarket.files import LOCK, Lock, exclusive, not_written, write_atomic, write_json
 
 STATUS = "status.json"
 
@@ -20,9 +20,11 @@ STATUS = "status.json"
 class RunFolder:
     """A folder with a ``status.json`` that says running, complete or incomplete.
 
-    Files are written beside their place and moved into it, so a reader sees all of a file or none.
-    A folder that was made by ``create`` or ``reopen`` is held against all other runs until it is
-    left as a context.
+    Its files are written whole or not at all. ``create`` and ``reopen`` lock the folder against all
+    other runs until the ``with`` block ends.
+
+    Args:
+        path: the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,9 +37,16 @@ class RunFolder:
     def create(
         cls, out: str | None, stem: str, *, overwrite: bool = False, inputs: Sequence[str] = ()
     ) -> RunFolder:
-        """Make the folder ``out``, or a new one named by time and ``stem`` under ``runs/``.
+        """Start a new run.
 
-        An earlier run folder is replaced only if asked, and never one that holds an input.
+        Args:
+            out: the folder; by default a new one under ``runs/``, named by time and ``stem``.
+            stem: what the run is called.
+            overwrite: whether to replace an earlier run's folder.
+            inputs: files that the run reads; a folder that holds one of them is not replaced.
+
+        Raises:
+            BadInput: the folder exists, is in use, holds an input, or cannot be written.
         """
         path = Path(out) if out else _fresh(Path("runs"), stem)
         folder = cls(path)
@@ -55,7 +64,15 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, **facts: object) -> RunFolder:
-        """The folder of an earlier run, to go on with it: its status says running again."""
+        """Go on with an earlier run: its status says running again.
+
+        Args:
+            path: the run's folder.
+            facts: what every later status says as well.
+
+        Raises:
+            BadInput: the folder is in use, or its status cannot be read.
+        """
         folder = cls(path)
         folder._lock = exclusive(path, "--resume")
         folder._started = str(read_status(path).get("started", folder._started))
@@ -66,7 +83,7 @@ class RunFolder:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, problem: object, trace: object) -> None:
-        """Whatever breaks a run, its folder says that it is incomplete."""
+        """Write that the run is incomplete if an error ends it, and release the folder."""
         if kind is not None:
             with contextlib.suppress(NoisemarketError, OSError):
                 self.status("incomplete", problem=f"{kind.__name__}: {problem}".rstrip(": "))
@@ -75,12 +92,12 @@ class RunFolder:
             self._lock = None
 
     def note(self, **facts: object) -> None:
-        """Say that the run goes on, and what every later status is to say as well."""
+        """Write that the run is running, with facts that every later status has as well."""
         self._facts |= facts
         self.status("running")
 
     def status(self, state: str, **more: object) -> None:
-        """Say how the run stands."""
+        """Write the state of the run: running, complete or incomplete."""
         from noisemarket import __version__
 
         document = {
@@ -113,21 +130,20 @@ class RunFolder:
 
     def append(self, name: str, text: str) -> None:
         """Add lines to a file that grows while a run goes on."""
-        place = self.path / name
+        path = self.path / name
         try:
-            with place.open("a", encoding="utf-8", newline="\n") as file:
+            with path.open("a", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+            raise not_written(path, problem) from None
 
     def remove(self, name: str) -> None:
-        """Remove a file if it is there."""
+        """Remove a file if it exists."""
         (self.path / name).unlink(missing_ok=True)
 
 
 def read_status(path: Path) -> dict[str, Any]:
-    """What the status of a run folder says."""
+    """The status of a run folder."""
     try:
         return dict(json.loads((path / STATUS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
@@ -139,7 +155,7 @@ def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     if not path.exists() or (path.is_dir() and all(one.name == LOCK for one in path.iterdir())):
         return False
     if path.is_symlink() or not (path / STATUS).is_file():
-        raise BadInput("--out", str(path), "is there and no run folder: name another.")
+        raise BadInput("--out", str(path), "exists and is not a run folder: name another.")
     if not overwrite:
         raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
     if any(path.resolve() in Path(file).resolve().parents for file in inputs):

@@ -83,7 +83,7 @@ def test_a_key_is_never_replaced(tmp_path: Path) -> None:
 def test_a_file_that_is_no_key(tmp_path: Path, text: bytes) -> None:
     KeyPair.create(tmp_path / "north")
     (tmp_path / "north" / KEY_FILE).write_bytes(text)
-    with pytest.raises(BadInput, match="no Ed25519 key"):
+    with pytest.raises(BadInput, match="not an Ed25519 key"):
         KeyPair.load(tmp_path / "north")
 
 

@@ -130,9 +130,9 @@ def test_foreign_files_stay_as_they_are(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "journal"
     path.write_bytes(content)
     for budgets in (BUDGETS, None):
-        with pytest.raises(BadInput, match="no privacy journal"):
+        with pytest.raises(BadInput, match="not a privacy journal"):
             JournalledAccountant(path, budgets)
-    with pytest.raises(BadInput, match="no privacy journal"):
+    with pytest.raises(BadInput, match="not a privacy journal"):
         read_journal(path)
     assert path.read_bytes() == content
 

@@ -39,7 +39,7 @@ POOR = 2.0
 
 _LOW = np.array([0.0, math.log(1e-6), math.log(0.05)])  # g2, log g3, log g4
 _HIGH = np.array([10.0, math.log(20.0), math.log(100.0)])
-_ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, is no slope
+_ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
 
 
@@ -79,7 +79,7 @@ class _Data:
 
     @property
     def one_beta(self) -> bool:
-        """Whether nothing can be said of beta."""
+        """Whether the points say nothing about beta."""
         return self.betas == 1
 
     @property
@@ -89,7 +89,7 @@ class _Data:
 
     @property
     def degree(self) -> FloatArray:
-        """What stands for beta in the form."""
+        """What takes the place of beta in the form."""
         return evenness(self.beta, self.labels)
 
 
@@ -299,23 +299,23 @@ def _rms_loss(data: _Data, surface: LossSurface) -> float | None:
 def _remarks(found: _Found) -> list[str]:
     """What a reader of the fit must know."""
     data, surface, residuals = found.data, found.surface, found.residuals
-    said = []
+    remarks: list[str] = []
     if data.one_beta:
-        said.append(
+        remarks.append(
             f"Only beta {data.beta[0]:g} was measured: gamma_2 is set to 0, and quality does not "
             "depend on beta."
         )
     off = rms(residuals)
     if off > POOR:
         at = int(np.abs(residuals).argmax())
-        said.append(
+        remarks.append(
             f"The form fits poorly: {off:.1f} points of accuracy root mean square, "
             f"{residuals[at]:+.1f} at sigma {data.sigma[at]:g}, beta {data.beta[at]:g}."
         )
     if surface.zeta[0] * surface.gamma[0] <= 0.0:
-        said.append("Accuracy did not fall with noise: the fitted quality is the same everywhere.")
+        remarks.append("Accuracy did not fall with noise: the fitted quality is constant.")
     elif not found.follows:
-        said.append(
+        remarks.append(
             "The measured loss does not rise where accuracy falls: the surface counts its loss in "
             "points of accuracy."
         )
@@ -323,8 +323,8 @@ def _remarks(found: _Found) -> list[str]:
     edges = np.isclose(theta, _LOW, atol=1e-3) | np.isclose(theta, _HIGH, atol=1e-3)
     for number, at_edge in zip((2, 3, 4), edges, strict=True):
         if at_edge and not (number == 2 and data.one_beta):
-            said.append(f"gamma_{number} stands at the edge of its range: do not read it alone.")
-    return said
+            remarks.append(f"gamma_{number} is at the edge of its range: do not read it alone.")
+    return remarks
 
 
 def _poor_constants(

@@ -62,7 +62,7 @@ class Grid:
 
 
 def spread(values: Sequence[float], near: float) -> list[int]:
-    """Places of the values: first the one closest to ``near``, then each farthest from the rest."""
+    """Indices of the values: first the closest to ``near``, then each farthest from the rest."""
     left = list(range(len(values)))
     order = [min(left, key=lambda i: (abs(values[i] - near), i))]
     left.remove(order[0])

@@ -76,47 +76,47 @@ def point_order(scenario: Scenario, setting: Setting) -> Order:
 def measure(
     scenario: Scenario,
     setting: Setting,
-    place: Path,
+    folder: Path,
     workers: int | None = None,
     stop: Callable[[], bool] = lambda: False,
     watch: Callable[[RoundResult], None] = lambda _: None,
 ) -> Point | None:
     """Measure a point, or go on with one whose training was cut off; None if asked to stop.
 
-    The state after each round is kept in the folder ``place`` until ``forget`` removes it.
+    The state after each round is kept in ``folder`` until ``forget`` removes it.
     """
-    made = point_order(scenario, setting)
-    place.mkdir(parents=True, exist_ok=True)
-    checkpoint = Checkpoint(_file(place, setting), made.fingerprint)
+    training = point_order(scenario, setting)
+    folder.mkdir(parents=True, exist_ok=True)
+    checkpoint = Checkpoint(_file(folder, setting), training.fingerprint)
     try:
-        state = checkpoint.load() or made.start()
+        state = checkpoint.load() or training.start()
     except BadInput as problem:
         remedy = problem.remedy.rstrip(".") + ": remove it to measure this point anew."
         raise BadInput("checkpoint", str(checkpoint.path), remedy) from None
-    accountant = Accountant(made.budgets)
+    accountant = Accountant(training.budgets)
     for done in state.results:
         for owner in done.charged:
             accountant.charge(owner, done.number)
-    with LocalEngine(made.job, workers, stop) as engine, suppress(Interrupted):
-        for result in train(engine, made.job, accountant, made.plan, state, checkpoint):
+    with LocalEngine(training.job, workers, stop) as engine, suppress(Interrupted):
+        for result in train(engine, training.job, accountant, training.plan, state, checkpoint):
             watch(result)
             if stop():
                 break
-    return _point(setting, state) if state.rounds_done >= made.plan.rounds else None
+    return _point(setting, state) if state.rounds_done >= training.plan.rounds else None
 
 
-def forget(place: Path, setting: Setting) -> None:
+def forget(folder: Path, setting: Setting) -> None:
     """Remove what was kept of a point's training, once the point itself is safe."""
-    path = _file(place, setting)
+    path = _file(folder, setting)
     path.unlink(missing_ok=True)
-    if place.is_dir():
+    if folder.is_dir():
         remove_unfinished(path)
-        if not any(place.iterdir()):
-            place.rmdir()
+        if not any(folder.iterdir()):
+            folder.rmdir()
 
 
-def _file(place: Path, setting: Setting) -> Path:
-    return place / f"{setting.name}.npz"
+def _file(folder: Path, setting: Setting) -> Path:
+    return folder / f"{setting.name}.npz"
 
 
 def _point(setting: Setting, state: State) -> Point:

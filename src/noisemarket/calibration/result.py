@@ -34,7 +34,7 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class Calibration:
-    """A calibration as it stands.
+    """The points, the fit and the curves of a calibration, complete or not.
 
     ``curve`` is accuracy over sigma at ``curve_beta``, the measured beta closest to 1, and
     ``rms_to_printed`` its distance to the paper's fitted curve, in points of accuracy.

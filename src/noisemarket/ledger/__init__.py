@@ -1,7 +1,8 @@
 """Contracts, signatures, and the ledger that says what was agreed, delivered and paid.
 
-``money`` counts in whole micro-units; ``contracts`` is the signed document and ``keys`` its
-signatures; ``entries`` is one line of the ledger and ``history`` which lines may follow which;
-``database`` and ``migrations`` are SQLite and PostgreSQL; ``store`` appends and asks,
-``verification`` reads it all again and believes nothing; ``settlement`` pays, exactly once.
+``money`` counts in whole micro-units; ``contract`` is the signed document and ``keys`` its
+signatures; ``entries`` is what a ledger records and ``history`` which entries may follow which.
+``store`` is the ledger, ``backend`` where one is kept, ``sql_backend`` with ``database`` and
+``migrations`` SQLite and PostgreSQL. ``queries`` reads a ledger, ``verification`` checks all of it,
+and ``settlement`` pays, exactly once.
 """

@@ -44,8 +44,8 @@ class Transaction(ABC):
 class LedgerBackend(ABC):
     """Keeps the entries of a ledger and its head, durably, for any number of processes.
 
-    A backend is made by ``Backend(where, create=...)``. With ``create`` it starts an empty ledger,
-    with head ``Head(0, FIRST)``, if there is none; without, it changes nothing.
+    ``Backend(where, create=True)`` starts an empty ledger, with head ``Head(0, FIRST)``, if there
+    is none; with ``create=False`` it changes nothing.
 
     Raises:
         BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.

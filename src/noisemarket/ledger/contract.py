@@ -35,14 +35,39 @@ _TEXTS = ("job", "owner", "protection", "neighbours", "protects", "nonce")
 
 @dataclass(frozen=True)
 class Contract:
-    """What an owner and the curator agree on. Nothing in it is either side's secret.
+    """What an owner and the curator agree on. Nothing in it is secret.
 
-    ``payment`` is for the whole job, in micro-units. ``settings`` holds what else defines the
-    protection (batch, steps, rate). ``protects`` says in words what the noise hides, and
-    ``simulated`` that it comes from a seed and hides nothing from who knows it. Below
-    ``minimum_share`` of the rounds nothing is paid; above, ``missed_rounds`` says what.
-    ``false_alarm`` is the chance that any honest owner of the whole job is found in breach. It must
-    be signed by ``expires_at``. Times are ISO 8601 in UTC.
+    Args:
+        job: the name of the job.
+        owner: the name of the owner.
+        owner_key: the owner's public key, in hexadecimal.
+        curator_key: the curator's public key, in hexadecimal.
+        saving: how much less noise the owner adds than without the contract.
+        sigma: standard deviation of the noise on its uploads.
+        payment: for the whole job, in micro-units.
+        protection: the name of the protection.
+        rounds: rounds of the job.
+        rho_per_round: privacy cost (zCDP) of a round; may be infinite, as the next two.
+        rho_cap: what all rounds may cost together.
+        epsilon: what all rounds come to, at ``delta``.
+        delta: between 0 and 1.
+        neighbours: which two data sets must look alike.
+        protects: in words, what the noise hides.
+        offered_at: time of the offer, ISO 8601 in UTC.
+        expires_at: time by which it must be signed, ISO 8601 in UTC.
+        nonce: tells the contract from others, see ``nonce_of``.
+        clip: largest norm of an update; None if there is none.
+        shards: number of shards; None if there are none.
+        settings: what else defines the protection, such as batch, steps and rate.
+        whole_owner: whether all records of the owner are protected together.
+        simulated: whether the noise comes from a seed, and hides nothing from who knows it.
+        missed_rounds: what is paid if rounds are missed, one of ``MISSED_ROUNDS``.
+        minimum_share: share of the rounds below which nothing is paid.
+        false_alarm: the chance that the job accuses any honest owner.
+        version: of this form.
+
+    Raises:
+        BadInput: a value is out of range; names the field.
     """
 
     job: str
@@ -117,7 +142,11 @@ class Contract:
 
     @classmethod
     def from_dict(cls, values: Any) -> Contract:
-        """From what ``to_dict`` gave; unknown and missing keys are refused."""
+        """The contract of what ``to_dict`` gave.
+
+        Raises:
+            BadInput: a key is missing or unknown, or a value is out of range.
+        """
         if not isinstance(values, dict) or set(values) != set(_FIELDS):
             odd = sorted(map(str, set(_FIELDS) ^ set(values))) if isinstance(values, dict) else []
             shown = ", ".join(odd) or type(values).__name__
@@ -140,7 +169,11 @@ class Contract:
 
     @classmethod
     def from_bytes(cls, document: Bytes) -> Contract:
-        """The contract of a document, if these are exactly the bytes that it has."""
+        """The contract of a document.
+
+        Raises:
+            BadInput: these are not exactly the bytes of a contract.
+        """
         try:
             values = parse(document)
         except (ValueError, TypeError) as problem:
@@ -156,7 +189,14 @@ class Contract:
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
-        """What the owner is paid if it kept the contract and delivered so many rounds."""
+        """What the owner is paid, in micro-units, if it kept the contract.
+
+        Args:
+            delivered: rounds that it delivered.
+
+        Raises:
+            BadInput: there are fewer rounds than that.
+        """
         return owed(self.payment, self.rounds, self.missed_rounds, self.minimum_share, delivered)
 
     @cached_property
@@ -176,7 +216,7 @@ _FIELDS = tuple(entry.name for entry in fields(Contract))
 def owed(
     payment: int, rounds: int, missed_rounds: str, minimum_share: float, delivered: int
 ) -> int:
-    """A contract's payment for so many rounds. The share counts as the decimal it is printed as."""
+    """A contract's payment for so many rounds. The share counts as the decimal it is written as."""
     if not 0 <= delivered <= rounds:
         raise BadInput("delivered", delivered, f"the contract has {rounds} rounds.")
     if missed_rounds == ALL_ROUNDS:

@@ -112,7 +112,7 @@ def opened(
 ) -> NewEntry:
     """A job begins: its budget in micro-units, and the keys that its contracts must name.
 
-    Without ``owner_keys`` a contract may name any key as its owner's. ``about`` is kept as said.
+    Without ``owner_keys`` a contract may name any key as its owner's. ``about`` is kept as given.
     """
     body = {
         "budget": checked(budget, "budget"),

@@ -32,7 +32,14 @@ _DOMAIN = b"noisemarket contract v1\0"
 
 
 class KeyPair:
-    """One party's key. It is never printed, pickled or written anywhere but its folder."""
+    """One party's signing key. It is never printed, pickled or written outside its folder.
+
+    Example:
+        ::
+
+            anna = KeyPair.obtain("owners/anna")
+            signature = anna.sign(OWNER, contract)
+    """
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -40,42 +47,51 @@ class KeyPair:
 
     @classmethod
     def create(cls, folder: str | Path) -> KeyPair:
-        """Make a new key in a folder that only its owner may enter; never over another key."""
-        place = Path(folder) / KEY_FILE
+        """Create a new key in a folder that only its owner may enter.
+
+        Raises:
+            BadInput: the folder has a key already, is open to others, or cannot be created.
+            NoisemarketError: the key cannot be written.
+        """
+        path = Path(folder) / KEY_FILE
         private = Ed25519PrivateKey.generate()
         text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
-            private_folder(place.parent)
-            _refuse_open(place.parent, place.parent.stat())
+            private_folder(path.parent)
+            _refuse_open(path.parent, path.parent.stat())
         except OSError as problem:
             reason = problem.strerror or str(problem)
-            raise BadInput("key", str(place), f"cannot be written ({reason}).") from None
+            raise BadInput("key", str(path), f"cannot be written ({reason}).") from None
         try:
-            with open_atomic(place, private=True, replace=False) as file:
+            with open_atomic(path, private=True, replace=False) as file:
                 file.write(text)
         except FileExistsError:
-            raise BadInput("key", str(place), "exists already: load it.") from None
+            raise BadInput("key", str(path), "exists already: load it.") from None
         return cls(private)
 
     @classmethod
     def load(cls, folder: str | Path) -> KeyPair:
-        """The key in a folder, unless others could have read it."""
-        place = Path(folder) / KEY_FILE
+        """The key in a folder.
+
+        Raises:
+            BadInput: there is none, it is not an Ed25519 key, or others may read it.
+        """
+        path = Path(folder) / KEY_FILE
         try:
-            _refuse_open(place.parent, place.parent.stat())
-            file = os.open(place, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+            _refuse_open(path.parent, path.parent.stat())
+            file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
             with os.fdopen(file, "rb") as stream:
-                _refuse_open(place, os.fstat(stream.fileno()))
+                _refuse_open(path, os.fstat(stream.fileno()))
                 text = stream.read(10_000)
         except OSError as problem:
             reason = problem.strerror or str(problem)
-            raise BadInput("key", str(place), f"cannot be read ({reason}).") from None
+            raise BadInput("key", str(path), f"cannot be read ({reason}).") from None
         try:
             private = load_pem_private_key(text, password=None)
         except (ValueError, TypeError):
             private = None
         if not isinstance(private, Ed25519PrivateKey):
-            raise BadInput("key", str(place), "is no Ed25519 key.")
+            raise BadInput("key", str(path), "is not an Ed25519 key.")
         return cls(private)
 
     @classmethod
@@ -86,7 +102,19 @@ class KeyPair:
         return cls.create(folder)
 
     def sign(self, role: str, contract: Contract) -> str:
-        """This party's signature, in hexadecimal, as owner or as curator of this contract."""
+        """Sign a contract.
+
+        Args:
+            role: ``OWNER`` or ``CURATOR``.
+            contract: the contract, which must name this key for that role.
+
+        Returns:
+            The signature, in hexadecimal.
+
+        Raises:
+            BadSignature: the contract names another key.
+            BadInput: there is no such role.
+        """
         key = {OWNER: contract.owner_key, CURATOR: contract.curator_key}.get(role)
         if key is None:
             raise BadInput("role", role, f"choose one of: {OWNER}, {CURATOR}.")
@@ -95,7 +123,7 @@ class KeyPair:
         return self._private.sign(_message(role, contract)).hex()
 
     def seal(self, purpose: str, document: bytes) -> str:
-        """This party's signature, in hexadecimal, under a document that is no contract."""
+        """This party's signature, in hexadecimal, under a document that is not a contract."""
         return self._private.sign(_sealed(purpose, document)).hex()
 
     def __repr__(self) -> str:
@@ -107,14 +135,22 @@ class KeyPair:
 
 @dataclass(frozen=True)
 class SignedContract:
-    """A contract with both signatures, which ``verify`` believes only when they hold."""
+    """A contract with both signatures."""
 
     contract: Contract
     owner_signature: str
     curator_signature: str
 
     def verify(self, expected_owner_key: str, expected_curator_key: str) -> None:
-        """Raise BadSignature unless exactly these two keys signed exactly this contract."""
+        """Check both signatures.
+
+        Args:
+            expected_owner_key: the owner's public key, known from elsewhere.
+            expected_curator_key: the curator's public key, known from elsewhere.
+
+        Raises:
+            BadSignature: not exactly these two keys signed exactly this contract.
+        """
         contract = self.contract
         for role, expected, named, signature in (
             (OWNER, expected_owner_key, contract.owner_key, self.owner_signature),

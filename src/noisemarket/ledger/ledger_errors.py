@@ -2,7 +2,7 @@
 
 NoisemarketError
 `-- LedgerError          the ledger cannot be reached, read or written
-    |-- BadSignature     a contract is not signed by whom it should be
+    |-- BadSignature     a contract is not signed by the right key
     |-- LedgerConflict   an entry contradicts what the ledger holds already
     |   `-- OverBudget   a contract or payment would pass the job's budget
     `-- LedgerBroken     verification failed: names the first bad entry
@@ -18,7 +18,7 @@ class LedgerError(NoisemarketError):
 
 
 class BadSignature(LedgerError):
-    """A contract is not signed by whom it should be."""
+    """A contract is not signed by the right key."""
 
 
 class LedgerConflict(LedgerError):
@@ -35,5 +35,5 @@ class LedgerBroken(LedgerError):
     def __init__(self, seq: int | None, reason: str) -> None:
         self.seq = seq
         self.reason = reason
-        place = "the ledger" if seq is None else f"entry {seq}"
-        super().__init__(f"verification failed: {place} {reason}")
+        subject = "the ledger" if seq is None else f"entry {seq}"
+        super().__init__(f"verification failed: {subject} {reason}")

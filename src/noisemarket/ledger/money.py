@@ -20,6 +20,13 @@ def to_micro(value: str | int | float | Decimal, field: str = "amount") -> int:
     """An amount in units, as micro-units: the nearest, and the even one of two equally near.
 
     A float counts as the decimal number that it is printed as, so 0.1 is exactly a tenth.
+
+    Args:
+        value: the amount in units of money.
+        field: its name, for errors.
+
+    Raises:
+        BadInput: it is negative, not finite, or above ``MOST``.
     """
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):
@@ -50,10 +57,10 @@ def checked(amount: object, field: str = "amount") -> int:
 
 
 def format_micro(amount: int) -> str:
-    """Micro-units as units, all that is there and at least two places: ``12.54``."""
+    """Micro-units as units, exactly and with at least two decimals: ``12.54``."""
     units, rest = divmod(abs(amount), MICRO)
-    places = f"{rest:06d}".rstrip("0").ljust(2, "0")
-    return f"{'-' if amount < 0 else ''}{units}.{places}"
+    decimals = f"{rest:06d}".rstrip("0").ljust(2, "0")
+    return f"{'-' if amount < 0 else ''}{units}.{decimals}"
 
 
 def _too_large(field: str, value: object) -> BadInput:

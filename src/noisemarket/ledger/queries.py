@@ -31,7 +31,7 @@ _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
 
 @dataclass(frozen=True)
 class Standing:
-    """A contract and how it stands, in numbers. ``paid`` is None until it is closed."""
+    """A contract and its state, in numbers. ``paid`` is None until it is closed."""
 
     contract: Contract
     state: str
@@ -75,7 +75,7 @@ class Account:
 
 @dataclass(frozen=True)
 class JobStanding:
-    """A job and how it stands."""
+    """A job and its state."""
 
     job: str
     opened_at: str
@@ -131,7 +131,13 @@ def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
 def contracts(
     ledger: Ledger, job: str | None = None, *, owner: str | None = None
 ) -> Iterator[Standing]:
-    """Contracts with how they stand, in the order of their offers; read some at a time."""
+    """Contracts with their states, in the order of their offers.
+
+    Args:
+        ledger: the ledger.
+        job: only those of this job.
+        owner: only those of this owner.
+    """
     some: list[Contract] = []
     for contract in documents(ledger, job):
         if owner is None or contract.owner == owner:
@@ -144,19 +150,29 @@ def contracts(
 
 
 def find_contract(ledger: Ledger, prefix: str) -> str:
-    """The one contract whose id begins so."""
+    """The id of the only contract whose id begins with ``prefix``.
+
+    Raises:
+        BadInput: there is none, there are several, or the prefix is not hexadecimal.
+    """
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
     found = ledger.backend.contract_ids(prefix, 2)
     if not found:
-        raise BadInput("contract", prefix, "no contract in this ledger has an id that begins so.")
+        raise BadInput("contract", prefix, "no contract in this ledger has such an id.")
     if len(found) > 1:
-        raise BadInput("contract", prefix, "more than one contract begins so: give more digits.")
+        raise BadInput(
+            "contract", prefix, "more than one contract has such an id: give more digits."
+        )
     return found[0]
 
 
 def account(ledger: Ledger, contract: str) -> Account:
-    """All about one contract, by its full id."""
+    """All that the ledger holds about one contract, by its full id.
+
+    Raises:
+        BadInput: the contract is not in this ledger.
+    """
     document: Contract | None = None
     about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
     about |= {"owner_signature": None, "curator_signature": None}

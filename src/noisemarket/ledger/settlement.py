@@ -44,10 +44,25 @@ def settle(
 ) -> Settlement:
     """Verify, then pay or break, every signed contract of the job; then close the job.
 
-    All in one transaction, or in several of ``batch`` contracts each, every one of which leaves a
-    sound ledger to go on from. Called again with the same verdicts, in this or in another process,
-    even at the same time, it records nothing twice; with other verdicts it raises LedgerConflict,
-    and writes nothing of the transaction that has the conflict: those before it stay.
+    Called again with the same verdicts, in this or in another process, even at the same time, it
+    records nothing twice.
+
+    Args:
+        ledger: the ledger with the job.
+        job: the job.
+        verdicts: one for every signed contract of the job.
+        at: the time to record, instead of the clock's.
+        batch: contracts in a transaction; by default all are in one. A job that is killed between
+            two transactions is settled by calling this again.
+
+    Returns:
+        What was paid, and which contracts were broken.
+
+    Raises:
+        BadInput: the verdicts are not about exactly the job's signed contracts.
+        LedgerConflict: the job was settled with other verdicts. Nothing was written of the
+            transaction that has the conflict; those before it stay.
+        LedgerError: the ledger cannot be read or written.
     """
     if batch is not None and batch < 1:
         raise BadInput("batch", batch, "give at least 1.")

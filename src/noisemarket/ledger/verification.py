@@ -1,9 +1,9 @@
-"""Reads the whole ledger again and believes none of it.
+"""Verification: reads the whole ledger and checks everything in it.
 
-Every hash is computed anew, every signature checked, every job's history told from its beginning.
-Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of open contracts
-and open jobs, and the curators' keys. Time is linear in the length of the ledger, and memory does
-not grow with it.
+Every hash is computed again, every signature checked, and every job's history checked from its
+beginning. Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of
+open contracts and open jobs, and the curators' keys. Time is linear in the length of the ledger,
+and memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST = 2**62  # more entries than any ledger has
 
 @dataclass(frozen=True)
 class VerifiedLedger:
-    """What a sound ledger holds. Note ``head`` elsewhere: it pins everything up to here."""
+    """What a valid ledger holds. Note ``head`` elsewhere: it pins everything up to here."""
 
     entries: int
     head: Head
@@ -44,13 +44,30 @@ def verify(
     *,
     curator_keys: Collection[str] = (),
 ) -> VerifiedLedger:
-    """Check everything; raise LedgerBroken at the first entry that is wrong.
+    """Check every entry of a ledger.
 
-    ``expected_head`` was noted elsewhere, as ``count:hash`` or the hash alone: the ledger may have
-    grown since, but must still hold that entry. Without it, nobody can tell that the last entries
-    were cut off together with the head, or that all was written anew. ``curator_keys`` were noted
-    elsewhere, too: every job must be of one of them. ``watch`` is told now and then how many
-    entries of how many have been read.
+    Args:
+        ledger: the ledger.
+        expected_head: a head that was noted elsewhere, as ``count:hash`` or the hash alone. The
+            ledger may have grown since, but must still hold that entry. Without it, nobody can
+            tell that the last entries were cut off together with the head, or that all was
+            rewritten.
+        watch: is called now and then with the number of entries read, and of all entries.
+        curator_keys: public keys that were noted elsewhere: every job must be of one of them.
+
+    Returns:
+        What the ledger holds.
+
+    Raises:
+        LedgerBroken: names the first entry that is wrong.
+        BadInput: the noted head or a key cannot be read.
+        LedgerError: the ledger cannot be read.
+
+    Example:
+        ::
+
+            with open_ledger("runs/demo", create=False) as ledger:
+                print(verify(ledger, expected_head="41:9c5f...").paid)
     """
     noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
     head = ledger.backend.head()
@@ -77,8 +94,8 @@ def verify(
     if last != final:
         raise LedgerBroken(seq or None, "does not end in the hash that the head holds.")
     if noted is not None and not found:
-        said = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
-        raise LedgerBroken(None, f"does not hold {said}: entries were cut off or replaced.")
+        missing = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
+        raise LedgerBroken(None, f"does not hold {missing}: entries were cut off or replaced.")
     _check_strays(ledger, length)
     return VerifiedLedger(
         entries=seq,

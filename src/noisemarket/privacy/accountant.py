@@ -66,7 +66,22 @@ class Charge:
 
 
 class Accountant:
-    """Adds up zCDP per owner, and refuses what would pass an owner's cap."""
+    """Adds up zCDP per owner, and refuses what would pass an owner's cap.
+
+    Args:
+        budgets: one for each owner.
+
+    Raises:
+        BadInput: an owner has two budgets.
+
+    Example:
+        >>> budget = PrivacyBudget("anna", "sharded", sigma=0.3, sensitivity=0.03, rho_cap=0.01)
+        >>> accountant = Accountant([budget])
+        >>> accountant.charge("anna", round=1)
+        True
+        >>> accountant.may_start("anna")
+        True
+    """
 
     def __init__(self, budgets: Iterable[PrivacyBudget]) -> None:
         self._budgets: dict[OwnerId, PrivacyBudget] = {}
@@ -91,7 +106,11 @@ class Accountant:
         )
 
     def spent(self, owner: OwnerId) -> float:
-        """The rho charged to an owner so far; rounded once, so the order does not matter."""
+        """The rho charged to an owner so far; rounded once, so the order does not matter.
+
+        Raises:
+            BadInput: the owner has no budget. So do all methods that name an owner.
+        """
         return math.fsum(self._costs(owner).values())
 
     def may_start(self, owner: OwnerId, rho: float | None = None) -> bool:
@@ -109,17 +128,36 @@ class Accountant:
         rho: float | None = None,
         release_id: str | None = None,
     ) -> bool:
-        """Charge one release, before it goes out; says whether it was new.
+        """Charge one release, before it goes out.
 
-        Without a ``release_id`` the release is taken for a new one, always. With one that is known
-        for this owner and round it is the same bits again, which cost nothing more.
+        Args:
+            owner: whose release it is.
+            round: the round, counted from 1.
+            rho: what it costs; by default what the owner's budget says.
+            release_id: names the bits. The same bits again, for this owner and round, cost nothing
+                more. Without a name, a release always counts as new.
+
+        Returns:
+            Whether the release was new, and was charged.
+
+        Raises:
+            BudgetSpent: the release would pass the owner's cap. Nothing was charged.
+            BadInput: a value is out of range, or these bits were charged at another rho.
         """
         return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
 
     def charge_all(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
-        """Charge the releases of a round together; gives back those that were new.
+        """Charge the releases of a round together, all or none.
 
-        All or none: if one owner's cap refuses, nothing is charged to the others either.
+        Args:
+            charges: the releases.
+
+        Returns:
+            Those that were new, and were charged.
+
+        Raises:
+            BudgetSpent: an owner's cap would be passed. Nothing was charged to anyone.
+            BadInput: the same bits are charged at another rho.
         """
         new: dict[tuple[OwnerId, int, str], Charge] = {}
         for charge in charges:
@@ -148,7 +186,11 @@ class Accountant:
         return added
 
     def statement(self, owner: OwnerId) -> PrivacyStatement:
-        """What this owner has given up so far."""
+        """What this owner has given up so far.
+
+        Returns:
+            The statement, with ``text()`` for people and ``to_dict()`` for files.
+        """
         budget, entries, total = self._budget(owner), self._costs(owner), self.spent(owner)
         bounded = math.isfinite(total + budget.rho_per_round)
         return PrivacyStatement(
@@ -185,7 +227,7 @@ class Accountant:
         return accountant
 
     def _keep(self, charges: tuple[Charge, ...]) -> None:
-        """Make the charges last. Once this returns they count and the releases may go out."""
+        """Store the charges. Once this returns they count and the releases may go out."""
 
     def _enter(self, charges: Iterable[Charge]) -> None:
         for charge in charges:

@@ -2,7 +2,7 @@
 
 The first line holds the budgets, every further one the charges of one call, written and forced to
 disk before the call returns. A line cut short was therefore never acted upon, and is dropped; a
-whole one counts, even if the job was killed before the release.
+complete one counts, even if the job was killed before the release.
 """
 
 from __future__ import annotations
@@ -20,11 +20,25 @@ from noisemarket.privacy.statement import PrivacyBudget
 
 
 class JournalledAccountant(Accountant):
-    """An accountant that keeps its ledger in a file, and finds it there after a crash.
+    """An accountant that keeps its charges in a file, and reads them from there after a crash.
 
-    Given ``budgets``, starts the file or resumes one with exactly these budgets: caps cannot change
-    under way. Without, resumes whatever the file holds. One process at a time may hold a journal,
-    and a forked child may not charge.
+    One process at a time may use a journal, and a forked child may not charge.
+
+    Args:
+        path: the journal.
+        budgets: of the job's owners. A new journal starts with them; an existing one must have
+            exactly these, as caps cannot change during a job. Without, the journal must exist.
+
+    Raises:
+        BadInput: the file is missing, in use, damaged, not a journal, or has other budgets.
+        NoisemarketError: it cannot be written.
+
+    Example:
+        ::
+
+            with JournalledAccountant("privacy.journal", [budget]) as accountant:
+                accountant.charge("anna", round=1)
+            print(read_journal("privacy.journal").statement("anna").text())
     """
 
     def __init__(self, path: str | Path, budgets: Iterable[PrivacyBudget] | None = None) -> None:
@@ -41,7 +55,7 @@ class JournalledAccountant(Accountant):
         self._sound = True
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file and let other processes use it."""
         self._file.close()
 
     def __enter__(self) -> JournalledAccountant:
@@ -60,7 +74,7 @@ class JournalledAccountant(Accountant):
         if b"\n" not in content:  # new, or killed before the first line was whole
             header = _header(budgets or ())
             if budgets is None or not header.startswith(content):
-                raise BadInput("journal", str(self.path), "is no privacy journal.")
+                raise BadInput("journal", str(self.path), "is not a privacy journal.")
             self._file.cut(0)
             self._file.append(header)
             super().__init__(budgets)
@@ -86,7 +100,17 @@ class JournalledAccountant(Accountant):
 
 
 def read_journal(path: str | Path) -> Accountant:
-    """What a journal says, without holding or changing it."""
+    """Read a journal, without locking or changing it.
+
+    Args:
+        path: the journal.
+
+    Returns:
+        An accountant with its budgets and charges.
+
+    Raises:
+        BadInput: the file cannot be read, is damaged, or is not a journal.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
@@ -103,7 +127,7 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[
     try:
         budgets = tuple(PrivacyBudget.from_dict(v) for v in json.loads(first)["budgets"])
     except (ValueError, TypeError, KeyError):
-        raise BadInput("journal", str(path), "is no privacy journal.") from None
+        raise BadInput("journal", str(path), "is not a privacy journal.") from None
     charges: list[Charge] = []
     whole = len(first)
     for number, line in enumerate(lines, start=2):

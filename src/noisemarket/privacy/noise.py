@@ -55,7 +55,7 @@ class NoiseSource(Protocol):
 
     @property
     def name(self) -> str:
-        """What the ledger and the privacy statement call it."""
+        """Its name in ledgers and privacy statements."""
 
     def bound(self, context: bytes) -> NoiseSource:
         """The source for releases made in this context, such as from this global model.
@@ -179,7 +179,7 @@ class SimulatedNoise:
         self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
 
     def bound(self, context: bytes) -> SimulatedNoise:
-        """This source itself: its seed is no secret to keep."""
+        """This source itself: its seed is not secret."""
         return self
 
     def stream(self, *key: int) -> SimulatedNoise:
@@ -199,8 +199,18 @@ class SimulatedNoise:
 def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
     """The update plus N(0, sigma^2) on every coordinate, both on the grid.
 
-    A float32 update gives float32, anything else float64; going down to float32 is a function of
-    the released value alone and leaks nothing.
+    Args:
+        update: what to hide.
+        sigma: standard deviation of the noise, from 0 to ``LARGEST``.
+        source: where the noise comes from.
+
+    Returns:
+        float32 for a float32 update, else float64. Rounding to float32 uses the released value
+        alone and leaks nothing.
+
+    Raises:
+        BadInput: sigma is out of range.
+        Diverged: the update is not finite, or has values beyond ``LARGEST``.
     """
     if not 0.0 <= sigma <= LARGEST:
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")

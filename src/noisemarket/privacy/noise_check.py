@@ -65,6 +65,14 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
     """The rate for one side of one test, so that a whole job accuses any honest owner that rarely.
 
     Every owner is tested in every round, alone and pooled with the rounds before, on two sides.
+
+    Args:
+        false_alarm: the chance that the job accuses any honest owner.
+        owners: owners in the job.
+        rounds: rounds of the job.
+
+    Raises:
+        BadInput: a value is out of range.
     """
     if owners < 1 or rounds < 1:
         raise BadInput("owners, rounds", (owners, rounds), "give at least 1 of each.")
@@ -74,14 +82,26 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
 def check_upload(
     difference: NDArray[Any], sigma: float, clip: float, rate: float, roughness: float = 1.0
 ) -> Evidence:
-    """Judge one upload by ``difference = upload - global``; ``rate`` is from ``alarm_rate``.
+    """Judge one upload.
 
     Below ``LOW_SIGMA`` a second test takes differences of neighbouring coordinates, in which an
     update that is alike in neighbours mostly cancels. Too little noise then shows without any
-    assumption. For too much noise, ``roughness`` is the largest share of an honest update's squared
-    length that is left in the differences; 1 always holds, and a curator who has measured less may
-    say so. The two tests share ``rate``; the evidence is that of the norm if it accuses, else that
-    of the differences.
+    assumption. The two tests share ``rate``; the evidence is that of the norm if it accuses, else
+    that of the differences.
+
+    Args:
+        difference: upload minus global model.
+        sigma: the contracted noise.
+        clip: the contracted bound on the update's norm; infinity if there is none.
+        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
+        roughness: largest share of an honest update's squared length that is left in the
+            differences. 1 always holds; a curator who has measured less may give that.
+
+    Returns:
+        What was measured, and the verdict.
+
+    Raises:
+        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
     _check_terms(sigma, clip, roughness)
     values = _values(difference)
@@ -101,8 +121,19 @@ def check_upload(
 def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: float) -> Evidence:
     """Judge an upload whose noise came in steps that may have reacted to each other.
 
-    ``reach`` is the greatest length of the upload without its noise. Exact in that an honest owner
-    is accused no more often than at ``rate``; it finds a little less than ``check_upload``.
+    An honest owner is accused at most at ``rate``; it finds a little less than ``check_upload``.
+
+    Args:
+        difference: upload minus global model.
+        sigma: the contracted total noise.
+        reach: the greatest length of the upload without its noise.
+        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
+
+    Returns:
+        What was measured, and the verdict.
+
+    Raises:
+        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
     _check_terms(sigma, reach, 1.0)
     values = _values(difference)
@@ -125,7 +156,18 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
 
 
 def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
-    """Judge several rounds of one owner together: finds what is too small to show in one."""
+    """Judge several rounds of one owner together: finds what is too small to show in one.
+
+    Args:
+        rounds: the evidence of each round, or of rounds that were pooled before.
+        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
+
+    Returns:
+        The evidence of all rounds together.
+
+    Raises:
+        BadInput: there are no rounds, or their noise was not added once at the end.
+    """
     methods = {evidence.method for evidence in rounds}
     if not rounds or methods & {"clip", "reach"}:
         raise BadInput("rounds", len(rounds), "pool at least one round, all of noise added once.")
@@ -200,7 +242,7 @@ def _values(difference: NDArray[Any]) -> NDArray[np.float64]:
 
 def _verdict(above: float, below: float, limit: float) -> Verdict:
     """From how far beyond the laws of the most and of the least noise an upload lies."""
-    if not above <= limit:  # what is not a number is no excuse
+    if not above <= limit:  # NaN is an accusation, too
         return "too much noise"
     return "as contracted" if below >= -limit else "too little noise"
 

@@ -1,4 +1,4 @@
-"""What a contract fixes about an owner's privacy, and what has become of it."""
+"""What a contract fixes about an owner's privacy, and what was spent of it."""
 
 from __future__ import annotations
 
@@ -18,9 +18,20 @@ OwnerId = int | str
 class PrivacyBudget:
     """What an owner's contract fixes before the job: the noise, what it hides, and the cap.
 
-    ``sensitivity`` is the one to charge, under ``neighbours`` and with the rounding of the noise
-    grid; infinity where the protection bounds nothing. ``protects`` says in words what the noise
-    hides, ``simulated`` that it comes from a seed.
+    Args:
+        owner: the owner's name or number.
+        protection: the name of its protection.
+        sigma: standard deviation of the noise on its upload.
+        sensitivity: to charge for, under ``neighbours`` and with the rounding of the noise grid;
+            infinity where the protection bounds nothing.
+        neighbours: which two data sets must look alike.
+        protects: in words, what the noise hides.
+        delta: at which epsilon is stated.
+        rho_cap: what all releases may cost together.
+        simulated: whether the noise comes from a seed, and hides nothing.
+
+    Raises:
+        BadInput: a value is out of range.
     """
 
     owner: OwnerId
@@ -92,15 +103,15 @@ class PrivacyStatement:
 
     def text(self) -> str:
         """In plain sentences."""
-        said = [
+        sentences = [
             f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
             f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}."
         ]
         if self.protects is None:
-            said.append(f"Nothing is guaranteed: {self._why()}.")
+            sentences.append(f"Nothing is guaranteed: {self._why()}.")
         else:
             cap = "no cap" if math.isinf(self.rho_cap) else f"a cap of {self.rho_cap:.4g}"
-            said += [
+            sentences += [
                 f"Hidden: {self.protects} (neighbours: {self.neighbours}).",
                 f"The noise is {self.noise_multiplier:.4g} times the sensitivity: rho "
                 f"{self.rho_per_round:.4g} a round, {self.rho_total:.4g} so far, with {cap}.",
@@ -108,11 +119,11 @@ class PrivacyStatement:
                 f"{self.epsilon_general:.4g} by the bound for any zCDP mechanism.",
             ]
         if self.simulated:
-            said.append(
+            sentences.append(
                 "NOT PRIVATE: noise from a fixed seed. Figures are those of secure noise of this "
                 "size; whoever knows the seed can take this noise off."
             )
-        return " ".join(said)
+        return " ".join(sentences)
 
     def _why(self) -> str:
         """Why nothing is bounded."""

@@ -10,7 +10,7 @@ Three ways lead from a total rho to (epsilon, delta), sharpest first:
 - ``zcdp_epsilon_classic``: the textbook upper bound ``rho + 2 sqrt(rho ln(1/delta))``, likewise
   for every mechanism.
 
-Every sensitivity is one for a stated neighbour relation, so functions that make one ask for it.
+Every sensitivity is for a stated neighbour relation, so functions that compute one ask for it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from scipy.special import erfcx, ndtr, ndtri
 from noisemarket.errors import BadInput
 
 MOST = 10**12
-"""Largest number of rounds, shards, steps, records or parameters that is reckoned with."""
+"""Largest number of rounds, shards, steps, records or parameters."""
 LARGEST_EPSILON = 1e300
 
 _SQRT_2, _SQRT_PI = math.sqrt(2.0), math.sqrt(math.pi)
@@ -61,8 +61,20 @@ def sharded_sensitivity(
 ) -> float:
     """Sensitivity of the mean of ``shards`` updates, each clipped to norm ``clip``.
 
-    A record stands in one shard, and however that shard was trained, its share of the mean has
-    norm at most ``clip / shards``. ``rounding`` is what rounding to the noise grid may add.
+    A record is in one shard, and however that shard was trained, its share of the mean has norm at
+    most ``clip / shards``.
+
+    Args:
+        clip: largest norm of a shard's update.
+        shards: number of shards.
+        neighbours: which two data sets must look alike.
+        rounding: what rounding to the noise grid may add, from ``rounding_reach``.
+
+    Returns:
+        The largest distance (L2) between the means of two neighbours.
+
+    Raises:
+        BadInput: a value is out of range.
     """
     _positive("clip", clip)
     _count("shards", shards)
@@ -82,7 +94,20 @@ def dp_sgd_sensitivity(
     ``steps`` disjoint batches, gradients clipped one by one, noise sigma / sqrt(steps) a step. A
     record moves one step, by ``reach * learning_rate * clip / batch``; that step's noise is
     sqrt(steps) times smaller than sigma, so against sigma the move counts sqrt(steps) times.
-    ``rounding`` is what rounding to the noise grid may add in that step.
+
+    Args:
+        clip: largest norm of a record's gradient.
+        batch: records in a batch.
+        steps: batches in the pass.
+        learning_rate: step size.
+        neighbours: which two data sets must look alike.
+        rounding: what rounding to the noise grid may add in a step, from ``rounding_reach``.
+
+    Returns:
+        The sensitivity to compare with the total noise.
+
+    Raises:
+        BadInput: a value is out of range.
     """
     _positive("clip", clip)
     _count("batch", batch)
@@ -95,7 +120,19 @@ def dp_sgd_sensitivity(
 def gaussian_rho(sensitivity: float, sigma: float) -> float:
     """The zCDP cost of one Gaussian release, ``sensitivity^2 / (2 sigma^2)``.
 
-    Without noise, or without a bound on the sensitivity (infinity), it is infinite.
+    Args:
+        sensitivity: largest distance (L2) between the results of two neighbours; may be infinite.
+        sigma: standard deviation of the noise on every coordinate.
+
+    Returns:
+        The cost; infinite without noise, or without a bound on the sensitivity.
+
+    Raises:
+        BadInput: a value is negative or not a number.
+
+    Example:
+        >>> gaussian_rho(sensitivity=1.0, sigma=2.0)
+        0.125
     """
     _non_negative("sensitivity", sensitivity, infinity=True)
     _non_negative("sigma", sigma)
@@ -130,7 +167,22 @@ def gaussian_delta(rho: float, epsilon: float) -> float:
 
 
 def gaussian_epsilon(rho: float, delta: float) -> float:
-    """The exact epsilon at ``delta`` of Gaussian releases of total cost ``rho``."""
+    """The exact epsilon at ``delta`` of Gaussian releases of total cost ``rho``.
+
+    Args:
+        rho: total zCDP cost; may be infinite.
+        delta: probability between 0 and 1.
+
+    Returns:
+        The smallest epsilon for which the releases are (epsilon, delta)-DP.
+
+    Raises:
+        BadInput: a value is out of range.
+
+    Example:
+        >>> round(gaussian_epsilon(rho=0.125, delta=1e-5), 3)
+        1.993
+    """
     _non_negative("rho", rho, infinity=True)
     log_delta = math.log(_probability("delta", delta))
     if rho == 0.0 or math.isinf(rho):
@@ -143,7 +195,7 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
 
 def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
-    """The total rho of Gaussian releases with this exact epsilon: inverse of the above."""
+    """The total rho of Gaussian releases with this epsilon: inverse of ``gaussian_epsilon``."""
     if not 0.0 < epsilon <= LARGEST_EPSILON:
         raise BadInput("epsilon", epsilon, f"give a number above 0, up to {LARGEST_EPSILON:g}.")
     log_delta = math.log(_probability("delta", delta))
@@ -158,11 +210,24 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
-    """The noise with which ``rounds`` Gaussian releases together have this exact epsilon."""
+    """The noise with which ``rounds`` Gaussian releases together have this exact epsilon.
+
+    Args:
+        sensitivity: of one release.
+        epsilon: of all releases, at ``delta``.
+        delta: probability between 0 and 1.
+        rounds: number of releases.
+
+    Returns:
+        The standard deviation of the noise of each release.
+
+    Raises:
+        BadInput: a value is out of range, or the epsilon needs more noise than a number can hold.
+    """
     _count("rounds", rounds)
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
     if rho == 0.0:
-        raise BadInput("epsilon", epsilon, "takes more noise than can be reckoned with: raise it.")
+        raise BadInput("epsilon", epsilon, "needs more noise than a number can hold: raise it.")
     return gaussian_sigma(sensitivity, rho)
 
 
