@@ -19,7 +19,7 @@ def line() -> Figure:
 def test_a_figure_that_breaks_off_leaves_the_one_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    paths = save(line(), tmp_path.joinpath, "drawn")
+    paths = save(line(), tmp_path, "drawn")
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     assert sorted(before) == sorted(paths)
     assert [path.suffix for path in paths] == [".png", ".svg"]
@@ -33,7 +33,7 @@ def test_a_figure_that_breaks_off_leaves_the_one_before(
     with monkeypatch.context() as patch:
         patch.setattr(Figure, "savefig", broken)
         with pytest.raises(KeyboardInterrupt):
-            save(line(), tmp_path.joinpath, "drawn")
+            save(line(), tmp_path, "drawn")
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
-    save(line(), tmp_path.joinpath, "drawn")
+    save(line(), tmp_path, "drawn")
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MINUS, _PLUS, _CLAIM, _BREACH = "#1f5fa8", "#c8641b", "#222222", "#b03a5b"
-_SHOWN = 8.0  # standard deviations to either side; what lies farther out stands at the edge
+_SHOWN = 8.0  # standard deviations to either side; scores beyond are drawn at the edge
 
 
 def audit_table(result: AuditResult) -> Table:
@@ -72,13 +72,12 @@ def controls_table(protection: str, found: Sequence[Control]) -> Table:
 
 def draw_audit(folder: RunFolder, result: AuditResult) -> list[Path]:
     """The scores of both neighbours for each canary, and what is claimed against what is proven."""
-    (folder.path / "figures").mkdir(exist_ok=True)
     mains = [finding for finding in result.findings if finding.layer is None]
     canvas, axes = figure(2, 2)
     for axis, finding in zip(axes.flat, mains, strict=False):
         _scores(axis, finding)
     _bounds(axes[1][1], result)
-    return save(canvas, lambda name: folder.path / "figures" / name, "audit")
+    return save(canvas, folder.path / "figures", "audit")
 
 
 def _scores(axis: Axes, finding: Finding) -> None:
@@ -94,8 +93,8 @@ def _scores(axis: Axes, finding: Finding) -> None:
         x = np.linspace(-edge, edge, 200)
         for side in (-0.5, 0.5):
             density = np.exp(-((x - side * finding.mu) ** 2) / 2.0) / math.sqrt(2.0 * math.pi)
-            told = "at worst, as claimed" if side > 0 else None
-            axis.plot(x, density, color=_CLAIM, linewidth=1.2, label=told)
+            legend = "at worst, as claimed" if side > 0 else None
+            axis.plot(x, density, color=_CLAIM, linewidth=1.2, label=legend)
     axis.axvline(0.0, color=_CLAIM, linestyle=":", label="threshold")
     axis.legend(frameon=False, fontsize=8)
     wrong = finding.false_positives + finding.false_negatives
@@ -105,13 +104,13 @@ def _scores(axis: Axes, finding: Finding) -> None:
 
 def _bounds(axis: Axes, result: AuditResult) -> None:
     findings = list(result.findings)[::-1]
-    places = np.arange(len(findings))
+    heights = np.arange(len(findings))
     colours = [_BREACH if finding.breach else _MINUS for finding in findings]
-    axis.barh(places, [f.mu_low for f in findings], color=colours, height=0.6, label="proven")
-    for place, finding in zip(places, findings, strict=True):
+    axis.barh(heights, [f.mu_low for f in findings], color=colours, height=0.6, label="proven")
+    for height, finding in zip(heights, findings, strict=True):
         if math.isfinite(finding.mu):
-            axis.plot([finding.mu] * 2, [place - 0.4, place + 0.4], color=_CLAIM, linewidth=2.0)
-    axis.set_yticks(places, [f.name for f in findings], fontsize=8)
+            axis.plot([finding.mu] * 2, [height - 0.4, height + 0.4], color=_CLAIM, linewidth=2.0)
+    axis.set_yticks(heights, [f.name for f in findings], fontsize=8)
     title = "Proven mu (bars) and claimed (lines)" if result.claimed else "Proven mu; none claimed"
     label(axis, title, "mu, a round", "")
 

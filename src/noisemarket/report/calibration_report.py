@@ -52,15 +52,11 @@ def draw_calibration(folder: RunFolder, result: Calibration) -> list[Path]:
     """The surface with its residuals, and the curve at beta 1 against the paper's."""
     if not result.points:
         return []
-    (folder.path / "figures").mkdir(exist_ok=True)
-
-    def write(name: str) -> Path:
-        return folder.path / "figures" / name
-
-    return _draw_surface(write, result) + _draw_curve(write, result)
+    figures = folder.path / "figures"
+    return _draw_surface(figures, result) + _draw_curve(figures, result)
 
 
-def _draw_surface(write: Any, result: Calibration) -> list[Path]:
+def _draw_surface(folder: Path, result: Calibration) -> list[Path]:
     canvas, axes = figure(2, 2, size=(5.4, 3.8))
     betas = sorted({point.beta for point in result.points})
     fine = np.linspace(0.0, max(max(point.sigma for point in result.points), 1e-9), 121)
@@ -98,7 +94,7 @@ def _draw_surface(write: Any, result: Calibration) -> list[Path]:
         )
     else:
         canvas.suptitle(f"{result.name}: no fit", fontsize=11)
-    return save(canvas, write, "surface")
+    return save(canvas, folder, "surface")
 
 
 def _curves(
@@ -149,7 +145,7 @@ def _keys(axis: Any) -> tuple[list[Any], list[str]]:
     return list(kept.values()), list(kept)
 
 
-def _draw_curve(write: Any, result: Calibration) -> list[Path]:
+def _draw_curve(folder: Path, result: Calibration) -> list[Path]:
     """Accuracy over noise at beta 1, measured and as the paper fitted it."""
     canvas, axes = figure(1, size=(5.6, 4.0))
     axis, beta = axes[0][0], result.curve_beta
@@ -181,4 +177,4 @@ def _draw_curve(write: Any, result: Calibration) -> list[Path]:
     axis.legend(frameon=False, fontsize=9)
     apart = f"{result.rms_to_printed:.2f} points root mean square apart"
     label(axis, f"{result.name}, beta {beta:g}: {apart}", "sigma", "test accuracy, %")
-    return save(canvas, write, "accuracy")
+    return save(canvas, folder, "accuracy")

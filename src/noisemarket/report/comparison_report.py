@@ -42,7 +42,7 @@ _PANELS = (
 
 
 def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object]]:
-    """One record per mechanism; ``recovery`` says how it took each change of preferences."""
+    """One record per mechanism; ``recovery`` says how it recovered from each change."""
     rows = []
     for name, result in results.items():
         summary = result.outcome()
@@ -98,8 +98,7 @@ def write_comparison(folder: RunFolder, rows: list[dict[str, object]]) -> list[P
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
         label(axis, title, "", "")
-    (folder.path / "figures").mkdir(exist_ok=True)
-    return save(canvas, lambda name: folder.path / "figures" / name, "comparison")
+    return save(canvas, folder.path / "figures", "comparison")
 
 
 def _count(value: object, never: str = "-") -> str:

@@ -1,8 +1,8 @@
-"""The report of a whole market: what was bought, for how much, and what it was good for."""
+"""The report of a whole market: what was bought, for how much, and what it improved."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,20 +55,17 @@ def market_table(summary: Mapping[str, Any]) -> Table:
 def draw_market(
     folder: RunFolder, outcome: MarketOutcome, baselines: Mapping[str, Sequence[RoundResult]]
 ) -> list[Path]:
-    """Accuracy over the rounds beside both baselines; who sold what, and what it brought."""
-    place = folder.path / "figures"
+    """Accuracy over the rounds with both baselines; who sold how much, and for what payment."""
+    figures = folder.path / "figures"
     try:
-        place.mkdir(exist_ok=True)
-        return _draw(lambda name: place / name, outcome, baselines)
+        return _draw(figures, outcome, baselines)
     except OSError as problem:
         reason = problem.strerror or str(problem)
-        raise NoisemarketError(f"{place} cannot be written: {reason}.") from None
+        raise NoisemarketError(f"{figures} cannot be written: {reason}.") from None
 
 
 def _draw(
-    write: Callable[[str], Path],
-    outcome: MarketOutcome,
-    baselines: Mapping[str, Sequence[RoundResult]],
+    folder: Path, outcome: MarketOutcome, baselines: Mapping[str, Sequence[RoundResult]]
 ) -> list[Path]:
     canvas, axes = figure(3)
     left, middle, right = axes[0]
@@ -79,7 +76,7 @@ def _draw(
         rounds = [result.number for result in results]
         left.plot(rounds, [deployed(r) for r in results], ".-", color=colour, label=name)
     left.legend(frameon=False, fontsize=9)
-    label(left, "What the noise that was bought is good for", "round", "test accuracy, %")
+    label(left, "Accuracy with the noise that was bought", "round", "test accuracy, %")
     sigma = np.array([deal.sigma for deal in outcome.deals.deals])
     paid = np.array([outcome.payments.get(d.owner, 0) for d in outcome.deals.deals]) / MICRO
     middle.plot(sigma, paid, "o", color=COLOURS["dypp"], alpha=0.4, markersize=5)
@@ -93,7 +90,7 @@ def _draw(
     label(right, "What owners gave up for it", f"epsilon at delta {delta:g}", "paid")
     job = outcome.order.job
     held = holdings(job.partition, job.data.train_labels)
-    return save(canvas, write, "market") + list(draw_partition(write, held, "Who holds what"))
+    return save(canvas, folder, "market") + draw_partition(folder, held, "Who holds what")
 
 
 def _three(values: Mapping[str, float | None]) -> str:

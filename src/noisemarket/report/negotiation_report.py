@@ -19,18 +19,16 @@ from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.runfolder import RunFolder
 
 _Show = Callable[[Tally], str]
-_Place = Callable[[str], Path]
 
-FIGURES = "figures"
 _DRAWN_OWNERS = 5000
 
 
 def summary_table(result: Negotiation) -> Table:
     """What was reached, beside the exact equilibrium and the first best."""
-    learner = name_of(result.scenario.mechanism)
-    table = Table(title=f"{learner} on the {result.scenario.preset} preset", title_justify="left")
+    name = name_of(result.scenario.mechanism)
+    table = Table(title=f"{name} on the {result.scenario.preset} preset", title_justify="left")
     table.add_column("mean per owner")
-    for head in (learner, "exact equilibrium", "first best"):
+    for head in (name, "exact equilibrium", "first best"):
         table.add_column(head, justify="right")
     tallies = (result.learned, result.equilibrium, result.first_best)
     for title, value in _rows():
@@ -90,20 +88,15 @@ def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
             owner=agreement.owner_policies.astype(np.float32),
             curator=agreement.curator_policies.astype(np.float32),
         )
-    (folder.path / FIGURES).mkdir(exist_ok=True)
     drawn = draw_contracts(folder, result)
     return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
-
-
-def _to(folder: RunFolder) -> _Place:
-    return lambda name: folder.path / FIGURES / name
 
 
 def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Saving, payment and curator's gain over the iterations, with the exact answers as lines."""
     trace = result.agreement.trace
     assert trace is not None
-    learner = result.scenario.mechanism
+    mechanism = result.scenario.mechanism
     canvas, axes = figure(3)
     signed = result.scenario.game.protocol == "signed"
     gain = "gain over no trade" if signed else "payoff"
@@ -123,7 +116,7 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         for oracle in ("equilibrium", "first_best")
     }
     for axis, (title, series, exact, y) in zip(axes[0], panels, strict=True):
-        axis.plot(trace.iteration, series, color=colour_of(learner), label=name_of(learner))
+        axis.plot(trace.iteration, series, color=colour_of(mechanism), label=name_of(mechanism))
         for oracle, line in (("equilibrium", "--"), ("first_best", ":")):
             levels = [getattr(tally, exact) for tally in exactly[oracle]]
             axis.stairs(
@@ -141,12 +134,12 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         axis.set_xlim(0, trace.iteration[-1])
         axis.set_ylim(bottom=min(0.0, float(series.min())))
     axes[0][0].legend(frameon=False, fontsize=9)
-    return save(canvas, _to(folder), "convergence")
+    return save(canvas, folder.path / "figures", "convergence")
 
 
 def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
-    environment, learner = result.environment, result.scenario.mechanism
+    environment, mechanism = result.environment, result.scenario.mechanism
     cost = environment.phases[-1].privacy_cost
     some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
     exact = Contracts.of(equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS))))
@@ -170,13 +163,13 @@ def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
                     cost[those],
                     reached[those],
                     marker,
-                    color=colour_of(learner),
+                    color=colour_of(mechanism),
                     alpha=0.7,
-                    label=f"{name_of(learner)}, {words}",
+                    label=f"{name_of(mechanism)}, {words}",
                 )
         label(axis, title, "privacy cost of the owner", title.lower())
     axes[0][0].legend(frameon=False, fontsize=9)
-    return save(canvas, _to(folder), "contracts")
+    return save(canvas, folder.path / "figures", "contracts")
 
 
 def _saving(contracts: Contracts) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,9 +17,9 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _MOST_BARS = 40
-"""Up to so many owners are named on the axis, and drawn as bars; more become a heat map."""
+"""Up to this many owners are named on the axis and drawn as bars; more become a heat map."""
 _MOST_COLOURS = 10
-"""Up to so many classes can be told apart as parts of a bar; more become a heat map."""
+"""Up to this many classes are drawn as parts of a bar; more become a heat map."""
 _INK = "#1f5fa8"
 _QUIET = "#8a8a8a"
 
@@ -34,13 +33,13 @@ class Holdings:
     """
 
     owner: IntArray
-    """Number of the owner at each place."""
+    """Index of the owner at each position."""
     counts: IntArray
-    """Images by place and class."""
+    """Images by position and class."""
     effective_classes: FloatArray
     """Exponential of the label entropy: as mixed as so many even classes, from 1 to all."""
     whole: float
-    """The same of all images together: what an IID owner has."""
+    """The same of all images: what an IID owner has."""
 
 
 def holdings(partition: Partition, labels: ArrayLike, classes: int | None = None) -> Holdings:
@@ -88,9 +87,9 @@ def partition_figure(shown: Holdings, title: str = "Who holds what") -> Figure:
     return drawn
 
 
-def draw_partition(write: Callable[[str], Path], shown: Holdings, title: str) -> list[Path]:
-    """Save the figure as ``partition.png`` and ``partition.svg`` where ``write`` says."""
-    return save(partition_figure(shown, title), write, "partition")
+def draw_partition(folder: Path, shown: Holdings, title: str) -> list[Path]:
+    """Save the figure as ``partition.png`` and ``partition.svg`` in a folder."""
+    return save(partition_figure(shown, title), folder, "partition")
 
 
 def _draw_bars(axis: Axes, shown: Holdings) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,14 +34,14 @@ NAMES = {
 }
 
 
-def name_of(learner: str) -> str:
-    """A learner as a reader would call it."""
-    return NAMES.get(learner, learner.replace("_", " "))
+def name_of(mechanism: str) -> str:
+    """A mechanism in words."""
+    return NAMES.get(mechanism, mechanism.replace("_", " "))
 
 
-def colour_of(learner: str) -> str:
-    """The colour that a learner has in every figure."""
-    return COLOURS.get(learner, "#444444")
+def colour_of(mechanism: str) -> str:
+    """The colour of a mechanism in every figure."""
+    return COLOURS.get(mechanism, "#444444")
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:
@@ -65,14 +64,15 @@ def label(axis: Axes, title: str, x: str, y: str) -> None:
     axis.set_ylabel(y)
 
 
-def save(canvas: Figure, write: Callable[[str], Path], stem: str) -> list[Path]:
-    """Save as PNG and SVG where ``write`` says, without dates so that reruns give equal files."""
+def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
+    """Save as PNG and SVG in a folder, without dates so that reruns give equal files."""
     import matplotlib as mpl
 
+    folder.mkdir(exist_ok=True)
     out = []
     with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none"}):
         for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
-            path, drawn = write(f"{stem}.{ending}"), BytesIO()
+            path, drawn = folder / f"{stem}.{ending}", BytesIO()
             canvas.savefig(drawn, format=ending, dpi=150, metadata=metadata)
             write_atomic(path, drawn.getvalue())
             out.append(path)

@@ -49,12 +49,8 @@ def draw_training(
     labels: NDArray[np.int64],
 ) -> list[Path]:
     """Accuracy and loss over the rounds, and who holds what."""
-    (folder.path / "figures").mkdir(exist_ok=True)
-
-    def write(name: str) -> Path:
-        return folder.path / "figures" / name
-
-    drawn = list(draw_partition(write, holdings(partition, labels), "Who holds what"))
+    figures = folder.path / "figures"
+    drawn = draw_partition(figures, holdings(partition, labels), "Who holds what")
     if not results:
         return drawn
     canvas, axes = figure(2)
@@ -69,7 +65,7 @@ def draw_training(
             axis.plot(rounds, averaged, ".-", label="average of the models")
             axis.legend(frameon=False, fontsize=9)
         label(axis, f"Test {name}", "round", y)
-    return save(canvas, write, "training") + drawn
+    return save(canvas, figures, "training") + drawn
 
 
 def _spread(values: NDArray[np.float64]) -> str:

@@ -136,7 +136,7 @@ def _draw(
         axis.set_xlim(0, trials.iteration[-1])
         axis.set_ylim(bottom=-0.03 * axis.get_ylim()[1])
     axes[0][0].legend(frameon=False, fontsize=9)
-    save(canvas, lambda name: folder.path / name, stem)
+    save(canvas, folder.path, stem)
 
 
 def _numbers(trials: Sequence[Trials], series: str) -> str:

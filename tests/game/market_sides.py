@@ -1,0 +1,36 @@
+"""Both sides of small markets, with the paper's constants as defaults."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.protocol import Protocol
+from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
+from noisemarket.game.surface import surface
+
+LEVELS = Levels()
+PRINTED = surface("printed")
+PROTOCOLS: list[Protocol] = ["signed", "simultaneous"]
+PAYOFFS: list[Payoff] = ["privacy_loss", "printed"]
+
+
+def owner_side(
+    costs: list[float] | FloatArray,
+    markup: float = 0.2,
+    payoff: Payoff = "privacy_loss",
+    levels: Levels = LEVELS,
+    payment_value: float = 0.08,
+    privacy_weight: float = 2.5,
+) -> OwnerSide:
+    cost = np.asarray(costs, dtype=float)
+    markups = np.full(len(cost), markup)
+    return OwnerSide(levels, payoff, payment_value, privacy_weight, cost, markups)
+
+
+def curator_side(
+    betas: list[float] | FloatArray,
+    levels: Levels = LEVELS,
+    weights: tuple[float, float, float] = (0.6, 0.2, 0.13),
+) -> CuratorSide:
+    return CuratorSide(levels, PRINTED, *weights, np.asarray(betas, dtype=float))

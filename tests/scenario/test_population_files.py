@@ -1,0 +1,184 @@
+"""Owners from a CSV or TOML file, alone and as part of a scenario."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.scenario.common import HEADER, complaint, setting
+
+from noisemarket.game.population import FIELDS, DataOwner
+from noisemarket.scenario import load_scenario
+from noisemarket.scenario.population_file import read_population
+
+GOOD = [(0.5, 600.0, 1.0, 0.2), (4.0, 1.0, 20.0, 0.0)]
+
+
+class TestPopulationFiles:
+    @staticmethod
+    def write(folder: Path, name: str, content: str | bytes) -> str:
+        file = folder / name
+        file.write_bytes(content.encode() if isinstance(content, str) else content)
+        return str(file)
+
+    @pytest.mark.parametrize(
+        ("name", "content", "names"),
+        [
+            ("a.csv", f"{HEADER}\n0.5,600,1,0.2\n4,1,20,0\n", ["0", "1"]),
+            ("b.csv", f"owner,{HEADER}\nanna,0.5,600,1,0.2\nbert,4,1,20,0\n", ["anna", "bert"]),
+            ("c.csv", "beta,markup,owner,data_size,privacy_cost\n1,0.2,x y,600,0.5\n20,0,é,1,4\n",
+             ["x y", "é"]),
+            ("d.csv", f"\ufeff{HEADER}\r\n0.5,600,1,0.2\r\n\r\n4e0, 1 ,20,0", ["0", "1"]),
+            ("e.csv", f'owner,{HEADER}\n"a, b",0.5,600,1,0.2\n"c",4,1,20,0\n', ["a, b", "c"]),
+            ("f.toml", "[[owner]]\nprivacy_cost = 0.5\ndata_size = 600\nbeta = 1\nmarkup = 0.2\n"
+             "[[owner]]\nprivacy_cost = 4\ndata_size = 1\nbeta = 20.0\nmarkup = 0\n", ["0", "1"]),
+            ("g.toml", 'owner = [{owner = "anna", privacy_cost = 0.5, data_size = 600, beta = 1, '
+             'markup = 0.2}, {owner = "bert", privacy_cost = 4, data_size = 1, beta = 20, '
+             "markup = 0}]", ["anna", "bert"]),
+        ],
+    )  # fmt: skip
+    def test_are_read(self, name: str, content: str, names: list[str], tmp_path: Path) -> None:
+        population = read_population(self.write(tmp_path, name, content), owners=2)
+        assert [owner.name for owner in population] == names
+        rows = zip(*(getattr(population, field) for field in FIELDS), strict=True)
+        assert list(rows) == GOOD
+
+    @pytest.mark.parametrize(
+        ("name", "content"),
+        [
+            ("a.csv", f"owner,{HEADER}\nanna,x,600,1,-1\n"),
+            ("b.csv", "owner,data_size,beta\nanna,600,1\n"),
+            ("c.toml", "[[owner]]\nowner = 'anna'\ndata_size = 600\nbeta = 1\n"),
+        ],
+    )
+    def test_are_read_without_secrets(self, name: str, content: str, tmp_path: Path) -> None:
+        (anna,) = read_population(self.write(tmp_path, name, content), secrets=False)
+        assert anna == DataOwner("anna", privacy_cost=0.0, data_size=600.0, beta=1.0, markup=0.0)
+        file = self.write(tmp_path, "d.csv", "privacy_cost,data_size,markup\n1,1,1\n")
+        assert "lacks beta" in complaint(lambda: read_population(file, secrets=False))
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ("privacy_cost,data_size,beta\n1,1,1\n", "lacks markup: add it"),
+            (f"{HEADER}\nnan,1,1,0\n", "privacy_cost in row 1 of"),
+            (f"{HEADER}\n1,1,1,0\n1,1,inf,0\n", "beta in row 2 of"),
+            (f"{HEADER}\n1,many,1,0\n", "data_size in row 1 of"),
+            (f"{HEADER}\n1,,1,0\n", "data_size in row 1 of"),
+            (f"owner,{HEADER}\na,1,1,1,0\nb,1,1,1,0\na,1,1,1,0\n", "owner = a: name every owner"),
+            ("", "lacks privacy_cost"),
+            (f"{HEADER}\n", "give at least one owner"),
+            (f"{HEADER}\n\n\n", "give at least one owner"),
+            (f"{HEADER},colour\n1,1,1,0,red\n", 'has unknown "colour"'),
+            (f"{HEADER},\n1,1,1,0,\n", 'has unknown ""'),
+            (f"{HEADER}\n1,1,1\n", "row 1 must have one value per column"),
+            (f"{HEADER}\n1,1,1,0\n1,1,1,0,5\n", "row 2 must have one value per column"),
+            (f"{HEADER.replace(',', ';')}\n1;1;1;0\n", "with commas"),
+            (f"{HEADER}\n-1,1,1,0\n", "privacy_cost of owner 0 = -1.0"),
+            (f"{HEADER}\n1,0,1,0\n", "data_size of owner 0 = 0.0"),
+            (f"{HEADER}\n1,1,0,0\n", "beta of owner 0 = 0.0"),
+            (f"{HEADER}\n1,1,1,-1\n", "markup of owner 0 = -1.0"),
+            (b"\xff\xfe\x00privacy", "not a UTF-8 text file"),
+            (f"{HEADER},beta\n1,1,1,0,7\n", "beta"),
+        ],
+    )  # fmt: skip
+    def test_csv_that_cannot_be_used(self, content: str | bytes, told: str, tmp_path: Path) -> None:
+        file = self.write(tmp_path, "owners.csv", content)
+        assert told in complaint(lambda: read_population(file))
+
+    @pytest.mark.parametrize(
+        ("content", "told"),
+        [
+            ("owner = ", "not valid TOML"),
+            ("", "write one [[owner]] table per owner"),
+            ("[owner]\nbeta = 1\n", "write one [[owner]] table per owner"),
+            ("owner = []\n", "give at least one owner"),
+            ("owner = [1, 2]\n", "[[owner]]"),
+            ("[[owner]]\nprivacy_cost = 1\n", "owner 1 lacks data_size"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = nan\nmarkup = 0\n",
+             "beta in row 1 of"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 'x'\nmarkup = 0\n", "= x: give"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = true\nmarkup = 0\n", "= True:"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = [1]\nmarkup = 0\n", "= [1]:"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 1\nmarkup = 0\nage = 3\n",
+             'unknown "age"'),
+            ("title = 'x'\n[[owner]]\nbeta = 1\n", "write one [[owner]] table per owner"),
+        ],
+    )  # fmt: skip
+    def test_toml_that_cannot_be_used(self, content: str, told: str, tmp_path: Path) -> None:
+        file = self.write(tmp_path, "owners.toml", content)
+        assert told in complaint(lambda: read_population(file))
+
+    def test_a_missing_file(self, tmp_path: Path) -> None:
+        message = complaint(lambda: read_population(str(tmp_path / "none.csv")))
+        assert message.startswith("population.file = ")
+        assert "No such file" in message
+
+    def test_a_folder(self, tmp_path: Path) -> None:
+        assert "cannot be read" in complaint(lambda: read_population(str(tmp_path)))
+
+    @pytest.mark.parametrize("read", [read_population, load_scenario])
+    def test_a_name_no_file_can_have(self, read: Callable[[str], object]) -> None:
+        complaint(lambda: read("a\0b.toml"))
+
+    def test_a_repeated_name_is_told_in_a_large_file_too(self, tmp_path: Path) -> None:
+        rows = [f"o{i % 11_000},1,1,1,0" for i in range(11_001)]
+        file = self.write(tmp_path, "owners.csv", "\n".join([f"owner,{HEADER}", *rows]))
+        assert complaint(lambda: read_population(file)).startswith("owner = o0: ")
+
+
+class TestPopulationFilesInScenarios:
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        (tmp_path / "people").mkdir()
+        rows = "anna,0.5,600,1,0.2\nbert,4,1,20,0\n"
+        (tmp_path / "people" / "owners.csv").write_text(f"owner,{HEADER}\n{rows}")
+        (tmp_path / "job.toml").write_text('[population]\nfile = "people/owners.csv"\n')
+        return tmp_path
+
+    def test_a_path_is_relative_to_the_scenario(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for elsewhere in (folder.parent, folder, folder / "people"):
+            monkeypatch.chdir(elsewhere)
+            environment = load_scenario(folder / "job.toml").environment()
+            assert [owner.name for owner in environment.population] == ["anna", "bert"]
+
+    def test_a_relative_scenario_path_works_too(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(folder)
+        assert len(load_scenario("job.toml").environment()) == 2
+
+    def test_an_absolute_path_stays(self, folder: Path) -> None:
+        file = str(folder / "people" / "owners.csv")
+        (folder / "other.toml").write_text(f"[population]\nfile = '{file}'\n")
+        assert load_scenario(folder / "other.toml").population.file == file
+
+    def test_without_a_scenario_file_it_is_relative_to_here(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(folder / "people")
+        assert len(setting("file=owners.csv").environment()) == 2
+
+    def test_the_file_says_how_many_owners_there_are(self, folder: Path) -> None:
+        assert load_scenario(folder / "job.toml").population.owners == 2
+        assert load_scenario(folder / "job.toml", settings=["N=2"]).population.owners == 2
+
+    def test_another_number_of_owners_is_refused(self, folder: Path) -> None:
+        message = complaint(
+            lambda: load_scenario(folder / "job.toml", settings=["N=5"]).environment()
+        )
+        assert message.startswith("population.owners = 5: ")
+        assert "has 2 owners" in message
+
+    def test_a_bad_file_is_told_when_the_scenario_is_loaded(self, folder: Path) -> None:
+        (folder / "people" / "owners.csv").write_text("privacy_cost\n1\n")
+        assert "lacks data_size" in complaint(lambda: load_scenario(folder / "job.toml"))
+
+    def test_changes_call_its_owners_by_name(self, folder: Path) -> None:
+        with (folder / "job.toml").open("a") as file:
+            file.write('[[changes]]\nat = 5\nnames = ["bert"]\nset = { privacy_cost = 1.0 }\n')
+        _, second = load_scenario(folder / "job.toml").environment().phases
+        assert second.privacy_cost.tolist() == [0.5, 1.0]
