@@ -50,12 +50,11 @@ class OneStep(Protection):
     name = "one_step"
     scenario_keys = {"clip": "privacy.clip"}
 
-    def upload(self, model, start, records, sigma, noise, rng):
+    def upload(self, task):
         from noisemarket.privacy.noise import add_noise
 
-        model.weights.copy_(start)
-        summed = model.clipped_gradient(records.images, records.labels, self.clip)
-        return add_noise((-summed / self.strength).numpy(), sigma, noise)
+        summed = task.model.clipped_gradient(task.start, task.records, self.clip)
+        return add_noise(-summed / np.float32(self.strength), task.sigma, task.noise)
 
     def sensitivity(self, dimension, records, neighbours):
         return neighbours.reach * self.clip / self.strength

@@ -26,7 +26,7 @@ from torch import nn
 from noisemarket.federated.models.linear import LinearModel
 from noisemarket.federated.models.model import Model
 from noisemarket.federated.models.torch_model import TorchModel
-from noisemarket.federated.protections import Protection
+from noisemarket.federated.protections import Protection, UploadTask
 from noisemarket.ledger.contract import Contract, nonce_of
 from noisemarket.privacy.noise import NoiseSource, SecureNoise, SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_rho
@@ -115,10 +115,8 @@ class ProtectionConformance:
         start = drawn.astype("f4")
         kept = start.copy()
         source = SimulatedNoise(1) if noise is None else noise
-        out = self.protection.upload(
-            model, start, model.records(held.inputs, held.labels), sigma, source,
-            np.random.default_rng(order),
-        )  # fmt: skip
+        own, rng = model.records(held.inputs, held.labels), np.random.default_rng(order)
+        out = self.protection.upload(UploadTask(model, start, own, sigma, source, rng))
         assert out.dtype == np.float32
         assert out.shape == (len(model),)
         assert np.array_equal(start, kept), "the global model must be left alone"

@@ -27,7 +27,7 @@ from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import Paper, Protection, Sharded
+from noisemarket.federated.protections import Paper, Protection, Sharded, Upload, UploadTask
 from noisemarket.federated.rounds import screen
 from noisemarket.privacy.noise import add_noise
 from noisemarket.training.local_engine import LocalEngine
@@ -57,12 +57,12 @@ class Halting(Protection):
 
     name = "halting"
 
-    def upload(self, model, start, records, sigma, noise, rng):  # type: ignore[no-untyped-def]
-        if len(records) < 10:
+    def upload(self, task: UploadTask) -> Upload:
+        if len(task.records) < 10:
             raise RuntimeError("too few")
-        if len(records) > 100:
+        if len(task.records) > 100:
             time.sleep(1)
-        return np.full(len(model), noise.key[1] + 1, np.float32)
+        return np.full(len(task.model), task.noise.key[1] + 1, np.float32)  # type: ignore[attr-defined]
 
     def sensitivity(self, dimension: int, records: int, neighbours: object) -> float:
         return 1.0
@@ -74,16 +74,18 @@ class Halting(Protection):
 class Diverging(Halting):
     """The smallest owner's update is not finite, the largest one's beyond all bounds."""
 
-    def upload(self, model, start, records, sigma, noise, rng):  # type: ignore[no-untyped-def]
-        value = np.nan if len(records) < 10 else 1e30 if len(records) > 100 else 1.0
-        return add_noise(np.full(len(model), value, np.float32), sigma, noise)
+    def upload(self, task: UploadTask) -> Upload:
+        size = len(task.records)
+        value = np.nan if size < 10 else 1e30 if size > 100 else 1.0
+        return add_noise(np.full(len(task.model), value, np.float32), task.sigma, task.noise)
 
 
 class Endless(Halting):
     """Never answers."""
 
-    def upload(self, model, start, records, sigma, noise, rng):  # type: ignore[no-untyped-def]
+    def upload(self, task: UploadTask) -> Upload:
         time.sleep(600)
+        raise AssertionError
 
 
 def data(side: int = 6) -> Dataset:

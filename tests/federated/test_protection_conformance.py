@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from tests.federated.protection_conformance import ProtectionConformance
 
-from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.federated.protections import (
     DPSGD,
     PROTECTIONS,
@@ -17,8 +16,9 @@ from noisemarket.federated.protections import (
     Protection,
     Sharded,
     Upload,
+    UploadTask,
 )
-from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
 
 
@@ -50,17 +50,9 @@ class OneStep(Protection):
     strength: int = 50
     name = "one_step"
 
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        summed = model.clipped_gradient(start, records, self.clip)
-        return add_noise(-summed / np.float32(self.strength), sigma, noise)
+    def upload(self, task: UploadTask) -> Upload:
+        summed = task.model.clipped_gradient(task.start, task.records, self.clip)
+        return add_noise(-summed / np.float32(self.strength), task.sigma, task.noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return neighbours.reach * self.clip / self.strength + rounding_reach(dimension)

@@ -27,6 +27,7 @@ from noisemarket.federated.protections import (
     Paper,
     Protection,
     Sharded,
+    UploadTask,
     clipped,
     dp_sgd,
     paper,
@@ -103,14 +104,9 @@ def upload(
 ) -> np.ndarray:
     start = start_of(model)
     kept = start.copy()
-    made = protection.upload(
-        model,
-        start,
-        model.records(held.inputs, held.labels),
-        sigma,
-        noise or SimulatedNoise(seed).stream(key),
-        np.random.default_rng(order),
-    )
+    own, rng = model.records(held.inputs, held.labels), np.random.default_rng(order)
+    source = noise or SimulatedNoise(seed).stream(key)
+    made = protection.upload(UploadTask(model, start, own, sigma, source, rng))
     assert made.dtype == np.float32
     assert made.shape == (len(model),)
     assert np.array_equal(start, kept), "the global model is left alone"

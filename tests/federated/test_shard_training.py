@@ -19,7 +19,7 @@ from noisemarket.federated.models.torch_shards import (
     sequential_updates,
     shard_updates,
 )
-from noisemarket.federated.protections import Sharded
+from noisemarket.federated.protections import Sharded, UploadTask
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
 SIDE = 18
@@ -175,9 +175,9 @@ def test_the_same_bits_again() -> None:
 
 
 def sharded(model: TorchModel, records: TorchRecords, protection: Sharded) -> np.ndarray:
-    return protection.upload(
-        model, model.first_weights(), records, 0.0, SimulatedNoise(1), np.random.default_rng(1)
-    ).astype(np.float64)
+    start, rng = model.first_weights(), np.random.default_rng(1)
+    task = UploadTask(model, start, records, 0.0, SimulatedNoise(1), rng)
+    return protection.upload(task).astype(np.float64)
 
 
 def whole(make: Callable[[], nn.Module]) -> TorchModel:

@@ -147,10 +147,8 @@ class Prepared:
         pair, sigma, count = self.silent, self.silent_sigma, _steps_noise_uploads()
         seen = np.empty((count, len(pair.model)))
         for number in range(count):
-            rng = np.random.default_rng(0)
-            seen[number] = self.protection.upload(
-                pair.model, pair.start, pair.plus, sigma, noise.stream(number), rng
-            )
+            task = pair.task(pair.plus, sigma, noise.stream(number), order_seed=0)
+            seen[number] = self.protection.upload(task)
             if watch is not None:
                 watch("noise", 1)
         seen /= sigma

@@ -15,30 +15,11 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.models.model import Flat, Model, Records
-from noisemarket.federated.protections import Protection, Upload
-from noisemarket.privacy.noise import NoiseSource, add_noise
+from noisemarket.federated.protections import Protection, Upload, UploadTask
+from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
 
 _NEVER = 1e18  # no update is so long
-
-
-@dataclass(frozen=True)
-class UploadCall:
-    """The arguments of ``Protection.upload``."""
-
-    model: Model
-    start: Flat
-    records: Records
-    sigma: float
-    noise: NoiseSource
-    rng: np.random.Generator
-
-    def by(self, protection: Protection) -> Upload:
-        """What that protection uploads for it."""
-        return protection.upload(
-            self.model, self.start, self.records, self.sigma, self.noise, self.rng
-        )
 
 
 @dataclass(frozen=True)
@@ -46,7 +27,7 @@ class Bug:
     """What is wrong, in words and in code, and which protections it makes a difference to."""
 
     meaning: str
-    upload: Callable[[Protection, UploadCall], Upload]
+    upload: Callable[[Protection, UploadTask], Upload]
     touches: Callable[[Protection], bool]
 
 
@@ -70,16 +51,7 @@ class Buggy(Protection):
         """As the right protection says."""
         return self.right.whole_owner
 
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        task = UploadCall(model, start, records, sigma, noise, rng)
+    def upload(self, task: UploadTask) -> Upload:
         return BUGS[self.bug].upload(self.right, task)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
@@ -118,15 +90,15 @@ def _steps(right: Protection, records: int) -> int:
     return int(setting(right, "steps", 1))
 
 
-def _less_noise(right: Protection, task: UploadCall) -> Upload:
-    return replace(task, sigma=0.8 * task.sigma).by(right)
+def _less_noise(right: Protection, task: UploadTask) -> Upload:
+    return right.upload(replace(task, sigma=0.8 * task.sigma))
 
 
-def _no_clipping(right: Protection, task: UploadCall) -> Upload:
-    return task.by(_changed(right, clip=_NEVER))
+def _no_clipping(right: Protection, task: UploadTask) -> Upload:
+    return _changed(right, clip=_NEVER).upload(task)
 
 
-def _batch_clipping(right: Protection, task: UploadCall) -> Upload:
+def _batch_clipping(right: Protection, task: UploadTask) -> Upload:
     """The mean is clipped, not what it is the mean of."""
     records, here = task.records, task.start.copy()
     if right.noise_in_steps:
@@ -143,23 +115,23 @@ def _batch_clipping(right: Protection, task: UploadCall) -> Upload:
     return here - task.start
 
 
-def _wrong_denominator(right: Protection, task: UploadCall) -> Upload:
+def _wrong_denominator(right: Protection, task: UploadTask) -> Upload:
     """The number of shards or records that are there, not the number that was agreed."""
     there = min(parts(right), len(task.records))
-    return task.by(_changed(right, **{str(right.part_setting): there}))
+    return _changed(right, **{str(right.part_setting): there}).upload(task)
 
 
-def _noise_over_steps(right: Protection, task: UploadCall) -> Upload:
+def _noise_over_steps(right: Protection, task: UploadTask) -> Upload:
     """Noise once: sigma / steps. On each of T steps: sigma / T, not sigma / sqrt(T)."""
     steps = _steps(right, len(task.records))
     divisor = math.sqrt(steps) if right.noise_in_steps else steps
-    return replace(task, sigma=task.sigma / divisor).by(right)
+    return right.upload(replace(task, sigma=task.sigma / divisor))
 
 
-def _bare_layer(right: Protection, task: UploadCall) -> Upload:
+def _bare_layer(right: Protection, task: UploadTask) -> Upload:
     """The smallest layer, the hardest to see, leaves without noise."""
-    plain = replace(task, sigma=0.0, rng=copy.deepcopy(task.rng)).by(right).copy()
-    noisy = task.by(right).copy()
+    plain = right.upload(replace(task, sigma=0.0, rng=copy.deepcopy(task.rng)))
+    noisy = right.upload(task).copy()
     layers = task.model.layers().values()
     smallest = min(layers, key=lambda here: here.stop - here.start)
     noisy[smallest] = plain[smallest]

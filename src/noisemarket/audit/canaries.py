@@ -22,8 +22,8 @@ from noisemarket.audit.bugs import parts, setting
 from noisemarket.audit.probes import LAYERS, WIDTH
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.model import Flat, Model, Records
-from noisemarket.federated.protections import Protection
-from noisemarket.privacy.noise import SimulatedNoise
+from noisemarket.federated.protections import Protection, UploadTask
+from noisemarket.privacy.noise import NoiseSource, SimulatedNoise
 
 BATCHES = 4
 """Steps of DP-SGD in the partial canary: with a single step, wrong noise per step cannot show."""
@@ -50,14 +50,17 @@ class Pair:
     order_seed: int
     one_step: bool
 
+    def task(self, side: Records, sigma: float, noise: NoiseSource, order_seed: int) -> UploadTask:
+        """What a protection is to upload for one of the two neighbours."""
+        rng = np.random.default_rng(order_seed)
+        return UploadTask(self.model, self.start, side, sigma, noise, rng)
+
     def plain(self, protection: Protection, order_seed: int | None = None) -> NDArray[np.float64]:
         """Both uploads without noise, (2, dimension): what the attack has to tell apart."""
         seed = self.order_seed if order_seed is None else order_seed
         silent, sides = SimulatedNoise(0), (self.minus, self.plus)
         plain = [
-            protection.upload(
-                self.model, self.start, side, 0.0, silent, np.random.default_rng(seed)
-            ).astype(np.float64)
+            protection.upload(self.task(side, 0.0, silent, seed)).astype(np.float64)
             for side in sides
         ]
         return np.stack(plain)

@@ -110,10 +110,8 @@ def attack(
     sides = (pair.minus, pair.plus)
     for trial in range(trials):
         for arm, records in enumerate(sides):
-            rng = np.random.default_rng(pair.order_seed)
-            upload = protection.upload(
-                pair.model, pair.start, records, sigma, noise.stream(trial, arm), rng
-            ).astype(np.float64)
+            task = pair.task(records, sigma, noise.stream(trial, arm), pair.order_seed)
+            upload = protection.upload(task).astype(np.float64)
             along = np.add.reduceat((upload - middle) * apart, starts)
             scores[arm, trial, 0] = along.sum()
             scores[arm, trial, 1:] = along

@@ -15,7 +15,7 @@ import numpy as np
 
 from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.model import Model, ModelMaker, Records
-from noisemarket.federated.protections import Protection, Upload
+from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
 from noisemarket.owner.terms import OwnerTerms
@@ -60,7 +60,9 @@ class OwnerTrainer:
         start, rng = single_precision(weights), np.random.default_rng(seed)
         try:
             with self.model.one_thread():
-                return self.protection.upload(self.model, start, records, sigma, source, rng)
+                return self.protection.upload(
+                    UploadTask(self.model, start, records, sigma, source, rng)
+                )
         except Diverged:
             return np.full(len(self.model), np.nan, np.float32)
 

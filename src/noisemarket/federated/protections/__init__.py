@@ -5,7 +5,7 @@ from __future__ import annotations
 from noisemarket.federated.protections.clipped import Clipped
 from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
-from noisemarket.federated.protections.protection import Protection, Upload
+from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.federated.protections.sharded import Sharded
 from noisemarket.registry import Registry, subclass_of
 
@@ -17,4 +17,13 @@ PROTECTIONS = Registry[type[Protection]](
 )
 """All protections by name; packages add theirs as entry points of ``noisemarket.protections``."""
 
-__all__ = ["DPSGD", "PROTECTIONS", "Clipped", "Paper", "Protection", "Sharded", "Upload"]
+__all__ = [
+    "DPSGD",
+    "PROTECTIONS",
+    "Clipped",
+    "Paper",
+    "Protection",
+    "Sharded",
+    "Upload",
+    "UploadTask",
+]

@@ -9,9 +9,13 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.federated.protections.paper import local_sgd
-from noisemarket.federated.protections.protection import Protection, Upload, check_positive
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Upload,
+    UploadTask,
+    check_positive,
+)
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
@@ -59,17 +63,9 @@ class Clipped(Protection):
         """All the owner's data is hidden."""
         return True
 
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        update = local_sgd(model, start, records, rng, self.batch, self.rate, self.epochs)
-        return self.protect(update.astype(np.float64), sigma, noise).astype(np.float32)
+    def upload(self, task: UploadTask) -> Upload:
+        update = local_sgd(task, self.batch, self.rate, self.epochs).astype(np.float64)
+        return self.protect(update, task.sigma, task.noise).astype(np.float32)
 
     def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
         return add_noise(clipped(update, self.clip), sigma, noise)

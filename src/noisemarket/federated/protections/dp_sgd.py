@@ -10,9 +10,13 @@ from typing import ClassVar, Self
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.models.model import Flat, Model, Records
-from noisemarket.federated.protections.protection import Protection, Upload, check_positive
-from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Upload,
+    UploadTask,
+    check_positive,
+)
+from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
 
 
@@ -55,23 +59,15 @@ class DPSGD(Protection):
         return max(1, records // self.batch)
 
     @np.errstate(over="ignore", invalid="ignore")
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        steps = self.step_count(len(records))
-        order, weights = rng.permutation(len(records)), start.copy()
+    def upload(self, task: UploadTask) -> Upload:
+        records, steps = task.records, self.step_count(len(task.records))
+        order, weights = task.rng.permutation(len(records)), task.start.copy()
         for step in range(steps):
             batch = records.take(order[step * self.batch : (step + 1) * self.batch])
-            summed = model.clipped_gradient(weights, batch, self.clip)
+            summed = task.model.clipped_gradient(weights, batch, self.clip)
             move = summed * np.float32(-self.rate / self.batch)
-            weights += add_noise(move, sigma / math.sqrt(steps), noise)
-        return weights - start
+            weights += add_noise(move, task.sigma / math.sqrt(steps), task.noise)
+        return weights - task.start
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return dp_sgd_sensitivity(

@@ -9,9 +9,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.models.model import Flat, Model, Records
-from noisemarket.federated.protections.protection import Protection, Upload, check_positive
-from noisemarket.privacy.noise import NoiseSource, add_noise
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Upload,
+    UploadTask,
+    check_positive,
+)
+from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
 
@@ -59,17 +63,9 @@ class Paper(Protection):
     def __post_init__(self) -> None:
         check_positive(self)
 
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        update = local_sgd(model, start, records, rng, self.batch, self.rate, self.epochs)
-        return add_noise(update, sigma, noise)
+    def upload(self, task: UploadTask) -> Upload:
+        update = local_sgd(task, self.batch, self.rate, self.epochs)
+        return add_noise(update, task.sigma, task.noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return math.inf
@@ -98,19 +94,11 @@ class Paper(Protection):
 
 
 @np.errstate(over="ignore", invalid="ignore")
-def local_sgd(
-    model: Model,
-    start: Flat,
-    records: Records,
-    rng: np.random.Generator,
-    batch: int,
-    rate: float,
-    epochs: int,
-) -> Upload:
-    """What some epochs of mini-batch SGD make of ``start``, less ``start``."""
-    weights = start.copy()
+def local_sgd(task: UploadTask, batch: int, rate: float, epochs: int) -> Upload:
+    """What some epochs of mini-batch SGD make of the global model, less the global model."""
+    records, weights = task.records, task.start.copy()
     for _ in range(epochs):
-        order = rng.permutation(len(records))
+        order = task.rng.permutation(len(records))
         for at in range(0, len(records), batch):
-            model.descend(weights, records.take(order[at : at + batch]), rate)
-    return weights - start
+            task.model.descend(weights, records.take(order[at : at + batch]), rate)
+    return weights - task.start

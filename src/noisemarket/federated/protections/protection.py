@@ -26,6 +26,27 @@ from noisemarket.privacy.zcdp import MOST, Neighbours
 Upload = NDArray[np.float32]
 
 
+@dataclasses.dataclass(frozen=True)
+class UploadTask:
+    """What a protection is to do: one owner's part in a round.
+
+    Args:
+        model: the model to train.
+        start: the global model's weights, flat; they must not be changed.
+        records: the owner's data.
+        sigma: the scale of the noise on the whole upload; 0 for none.
+        noise: where the noise comes from (``privacy.noise.add_noise``).
+        rng: orders batches; it has nothing to do with the noise.
+    """
+
+    model: Model
+    start: Flat
+    records: Records
+    sigma: float
+    noise: NoiseSource
+    rng: np.random.Generator
+
+
 class Protection(ABC):
     """How an owner trains and what it adds, so that its upload costs a known amount of privacy.
 
@@ -79,27 +100,11 @@ class Protection(ABC):
     # What it does
 
     @abstractmethod
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
+    def upload(self, task: UploadTask) -> Upload:
         """Train on an owner's records and protect the result.
 
-        Args:
-            model: the model to train.
-            start: the global model's weights, flat; they must not be changed.
-            records: the owner's data.
-            sigma: the scale of the noise on the whole upload; 0 for none.
-            noise: where the noise comes from (``privacy.noise.add_noise``).
-            rng: orders batches; it has nothing to do with the noise.
-
         Returns:
-            The protected update to ``start``, as ``float32``.
+            The protected update to ``task.start``, as ``float32``.
 
         Raises:
             Diverged: the update is not finite, so that no noise can hide it.

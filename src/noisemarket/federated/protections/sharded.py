@@ -7,9 +7,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.models.model import Flat, Model, Records, clipped_sum
-from noisemarket.federated.protections.protection import Protection, Upload, check_positive
-from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
+from noisemarket.federated.models.model import clipped_sum
+from noisemarket.federated.protections.protection import (
+    Protection,
+    Upload,
+    UploadTask,
+    check_positive,
+)
+from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
 
@@ -57,20 +62,12 @@ class Sharded(Protection):
         """With a single shard the unit that is hidden is all the owner's data."""
         return self.shards == 1
 
-    def upload(
-        self,
-        model: Model,
-        start: Flat,
-        records: Records,
-        sigma: float,
-        noise: NoiseSource,
-        rng: np.random.Generator,
-    ) -> Upload:
-        total = np.zeros(len(start))
-        for updates in model.shard_updates(start, records, self.shards, self.steps, self.rate):
+    def upload(self, task: UploadTask) -> Upload:
+        total, settings = np.zeros(len(task.start)), (self.shards, self.steps, self.rate)
+        for updates in task.model.shard_updates(task.start, task.records, *settings):
             total += clipped_sum(updates, self.clip)
         mean = (total / self.shards).astype(np.float32)
-        return add_noise(mean, sigma, noise)
+        return add_noise(mean, task.sigma, task.noise)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, self.shards, neighbours, rounding_reach(dimension))
