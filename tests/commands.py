@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +31,18 @@ def call(*words: str, cwd: Path) -> Done:
     return subprocess.run(
         command(*words), cwd=cwd, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
+
+
+def without_torch(*words: str, cwd: Path) -> Done:
+    """Run ``noisemarket`` where torch is not installed, for its worker processes either."""
+    with tempfile.TemporaryDirectory() as folder:
+        missing = "raise ModuleNotFoundError(\"No module named 'torch'\", name='torch')\n"
+        (Path(folder) / "torch.py").write_text(missing)
+        path = os.pathsep.join([folder, *filter(None, [os.environ.get("PYTHONPATH")])])
+        return subprocess.run(
+            command(*words), cwd=cwd, capture_output=True, text=True, timeout=PATIENCE,
+            check=False, env={**os.environ, "PYTHONPATH": path},
+        )  # fmt: skip
 
 
 def call_here(*words: str, cwd: Path) -> Done:

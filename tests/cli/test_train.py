@@ -24,6 +24,7 @@ from tests.commands import (
     command,
     has_lines,
     wait_until,
+    without_torch,
 )
 from tests.tiny_images import write_images
 
@@ -41,8 +42,8 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def words(images: Path, *more: str, rounds: int = ROUNDS) -> list[str]:
     settings = [
-        "owners=4", "channels=[4,8]", "hidden=16", f"rounds={rounds}", "noise=simulated",
-        f'data="{images}"', *more,
+        "owners=4", "model=cnn", "channels=[4,8]", "hidden=16", f"rounds={rounds}",
+        "noise=simulated", f'data="{images}"', *more,
     ]  # fmt: skip
     return ["train", *(word for setting in settings for word in ("--set", setting))]
 
@@ -123,7 +124,7 @@ def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     changed = tmp_path / "changed"
     shutil.copytree(folder, changed)
     text = (changed / "scenario.toml").read_text()
-    (changed / "scenario.toml").write_text(text.replace("shard_rate = 0.4", "shard_rate = 0.3"))
+    (changed / "scenario.toml").write_text(text.replace('shard_rate = "auto"', "shard_rate = 0.3"))
     refused = call_here("train", "--resume", "changed", cwd=tmp_path)
     assert refused.returncode == 2
     assert_sentence(refused.stderr)
@@ -158,8 +159,8 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 def edit_scenario(folder: Path) -> None:
     text = (folder / "scenario.toml").read_text()
-    assert "shard_rate = 0.4" in text
-    (folder / "scenario.toml").write_text(text.replace("shard_rate = 0.4", "shard_rate = 0.3"))
+    assert 'shard_rate = "auto"' in text
+    (folder / "scenario.toml").write_text(text.replace('shard_rate = "auto"', "shard_rate = 0.3"))
 
 
 def drop_last_charges(folder: Path) -> None:
@@ -455,16 +456,10 @@ def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> No
 
 
 def test_a_missing_torch_is_named_with_its_extra(tmp_path: Path) -> None:
-    code = (
-        "import sys\nsys.modules['torch'] = None\n"
-        "from noisemarket.cli import main\nmain(['train', '--sigma', '0.1'])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+    done = without_torch("train", "--sigma", "0.1", "--set", "model=cnn", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.strip().splitlines() == [
-        "noisemarket: Training needs an extra: pip install 'noisemarket[cnn]'."
+        "noisemarket: The CNN needs an extra: pip install 'noisemarket[cnn]'."
     ]
     assert list(tmp_path.iterdir()) == []
 

@@ -44,7 +44,7 @@ def full(images: str, folder: Path) -> None:
         place = str(folder / str(few))
         again = ["run", "--no-baselines", "--resume", place]
         resource.setrlimit(resource.RLIMIT_FSIZE, (few, resource.RLIM_INFINITY))
-        made = words(Path(images), noise="secure", hidden=hidden)
+        made = words(Path(images), noise="secure", model="cnn", hidden=hidden)
         attempt(str(few), [*made, "--out", place])
         attempt(str(few), again)
         resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)

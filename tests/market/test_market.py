@@ -281,7 +281,7 @@ def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
 
 @pytest.mark.parametrize("protection", ["dp_sgd", "paper"])
 def test_other_protections(images: Path, tmp_path: Path, protection: str) -> None:
-    made = scenario(images, protection=protection, batch=5, rounds=2)
+    made = scenario(images, protection=protection, batch=5, rounds=2, local_rate=0.05)
     told, outcome = played(made, tmp_path)
     assert sum(isinstance(event, Paid) for event in told) == OWNERS
     with open_ledger(tmp_path, create=False) as ledger:
