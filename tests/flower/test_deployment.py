@@ -22,7 +22,7 @@ from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.deploy.certificates import make_node_key
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd, toml_lines
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd
 from noisemarket.flower.deploy.guard import marked
 from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.market import prepare, run_market
@@ -263,13 +263,6 @@ def test_the_example_says_when_it_cannot_run_or_has_failed(
 def test_bad_names_are_refused(names: list[str], tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         Deployment([NodeSetup(name) for name in names], tmp_path)
-
-
-def test_settings_are_toml() -> None:
-    import tomllib
-
-    values = {"a": 'quote " and \\', "b": 1.5, "c": True, "d-e": 3}
-    assert tomllib.loads(toml_lines(values)) == values
 
 
 def test_the_run_folder_is_the_embedded_ones(setting: Setting) -> None:

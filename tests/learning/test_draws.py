@@ -18,7 +18,6 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.learning.draws import GOLDEN, Stream, mix
 from noisemarket.learning.lanes import LANES, draw, lane_cumulative, lane_sum
 
-
 numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50).map(np.array)
 
 

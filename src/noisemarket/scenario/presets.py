@@ -14,8 +14,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "owner_optimism": 0.0,
         "curator_optimism": 0.0,
         "protection": "paper",
-        "model": "cnn",
-        "weighting": "equal",
         "channels": (16, 32),
         "hidden": 128,
         "downsampling": "pool",

@@ -32,12 +32,12 @@ Steps = Annotated[int, Field(ge=1, le=10_000)]
 class TrainingSection(Section):
     """Federated training; the defaults are the paper's where it gives them.
 
-    The default model is linear, on fixed features: noise acts on every weight, so few weights lose
-    little. Of its CNN the paper gives no widths; the default is narrow for the same reason.
+    The paper gives no widths of its CNN. The default is narrow: noise acts on every weight, so few
+    weights lose little. A linear model on fixed features loses least (``model = "features"``).
     """
 
     model: Literal["features", "cnn"] = Field(
-        "features", description="what is trained: a linear model on fixed features, or a CNN"
+        "cnn", description="what is trained: cnn, or features (a linear model on fixed features)"
     )
     rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
@@ -59,7 +59,7 @@ class TrainingSection(Section):
         True, description="cnn: whether hidden layers pass on values of mean 0 and deviation 1"
     )
     weighting: WeightingName = Field(
-        "noise",
+        "equal",
         description="weights of the owners' updates: noise, data_size, equal, or a name that an "
         "installed package brings",
     )

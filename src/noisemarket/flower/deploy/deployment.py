@@ -25,6 +25,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 
+import tomli_w
+
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import (
@@ -213,7 +215,7 @@ class Deployment:
         """Start a node. One that was killed is let in again only when the SuperLink has missed its
         heartbeats, a minute later: until then this tries again."""
         config = private_folder(self.folder / "nodes") / f"{name}.toml"
-        write_atomic(config, toml_lines(self.nodes[name].config), private=True)
+        write_atomic(config, tomli_w.dumps(self.nodes[name].config), private=True)
         command = [
             _command("flower-supernode"),
             "--superlink", self.fleet_address,
@@ -262,7 +264,7 @@ class Deployment:
         ``settings`` override the app's config, which must have these keys.
         """
         config = self.folder / f"run-{secrets.token_hex(4)}.toml"
-        config.write_text(toml_lines(settings or {}), encoding="utf-8")
+        config.write_text(tomli_w.dumps(settings or {}), encoding="utf-8")
         command = [_command("flwr"), "run", str(app), CONNECTION, "--stream"]
         command += ["--run-config", str(config)] if settings else []
         run_id = 0
@@ -329,9 +331,9 @@ class Deployment:
     def _write_connection(self) -> None:
         own = self._certificates
         secured = {"root-certificates": str(own.authority)} if own else {"insecure": True}
-        text = f'[superlink]\ndefault = "{CONNECTION}"\n\n[superlink.{CONNECTION}]\n'
-        text += toml_lines({"address": self.address, **secured})
+        own_link = {"default": CONNECTION, CONNECTION: {"address": self.address, **secured}}
         private_folder(self._home("flwr"))
+        text = tomli_w.dumps({"superlink": own_link})
         (self._home("flwr") / "config.toml").write_text(text, encoding="utf-8")
 
     def _home(self, name: str) -> Path:
@@ -370,11 +372,6 @@ class Deployment:
                 return
             time.sleep(0.1)
         raise NoisemarketError(f"{name} did not start: {self.processes.tail(name)}")
-
-
-def toml_lines(values: Mapping[str, Value]) -> str:
-    """Flat settings as TOML, as ``--node-config`` and ``--run-config`` read them from a file."""
-    return "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
 
 
 @contextlib.contextmanager
