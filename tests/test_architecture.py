@@ -230,6 +230,48 @@ def test_every_extra_that_an_error_names_can_be_installed() -> None:
     assert {"cnn", "flower", "postgres"} <= named
 
 
+def tree_in(page: str) -> list[PurePosixPath]:
+    """The paths that an indented tree under ``src/noisemarket/`` names, by its indentation."""
+    (block,) = re.findall(rf"^ +src/{PACKAGE}/\n(?: +.*\n)+", page, re.MULTILINE)
+    paths: list[PurePosixPath] = []
+    above: list[tuple[int, PurePosixPath]] = []
+    for line in block.splitlines():
+        depth = len(line) - len(line.lstrip())
+        above = [(other, path) for other, path in above if other < depth]
+        folder = above[-1][1] if above else PurePosixPath()
+        names = line.split()
+        count = 1 if not names[-1].endswith("/") else len(names)  # `benchmarks/  docs/`: several
+        paths += (found := [folder / name for name in names[:count]])
+        above.append((depth, found[0]))
+    return paths
+
+
+def test_the_tree_in_the_documentation_is_the_one_on_disk() -> None:
+    page = ROOT / "docs" / "explanation" / "architecture.md"
+    assert page.relative_to(ROOT).as_posix() in (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    paths = tree_in(page.read_text(encoding="utf-8"))
+    assert [str(path) for path in paths if not (ROOT / path).exists()] == []
+    rooms = {
+        PurePosixPath("src", PACKAGE, room.name)
+        for room in SOURCES.iterdir()
+        if (room.is_dir() and any(room.glob("*.py"))) or room.suffix == ".py"
+    }
+    hidden = {PurePosixPath("src", PACKAGE, name) for name in ("__init__.py", "__main__.py")}
+    assert rooms - hidden - set(paths) == set(), "rooms without a line"
+
+
+def test_a_class_and_a_file_have_a_name_of_their_own() -> None:
+    """``grep "class X"`` finds one place."""
+    homes: dict[str, list[str]] = {}
+    for file in FILES:
+        if file.name != "__init__.py":
+            homes.setdefault(file.name, []).append(str(file))
+        for node in ast.walk(ast.parse((SOURCES / file).read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes.setdefault(node.name, []).append(str(file))
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
+
+
 def test_no_room_reaches_itself_through_the_rooms_below() -> None:
     """The table itself draws an order: no cycle hides in it."""
     for room in ROOMS_BELOW:

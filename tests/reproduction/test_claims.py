@@ -17,7 +17,7 @@ from noisemarket.reproduction.claims import (
     positive,
     sooner,
 )
-from noisemarket.reproduction.trials import Adaptation, Trials
+from noisemarket.reproduction.study import Adaptation, Trials
 
 SEEDS, BLOCKS = 20, 200
 

@@ -11,7 +11,7 @@ from rich.table import Table
 from noisemarket.cli.common import at_least_one, console, progress, stoppable, writable_file
 from noisemarket.errors import Interrupted
 from noisemarket.reproduction.page import write_reproduction
-from noisemarket.reproduction.trials import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
+from noisemarket.reproduction.study import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
 from noisemarket.runfolder import RunFolder
 
 

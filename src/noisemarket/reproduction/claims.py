@@ -16,7 +16,7 @@ from scipy import stats
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.convergence import RECOVERED
-from noisemarket.reproduction.trials import Adaptation, Trials
+from noisemarket.reproduction.study import Adaptation, Trials
 
 SHOWN, DECISIVE = 0.95, 1.0 - 0.05 / 25
 HORIZONS = (4, 2, 1)
@@ -50,7 +50,7 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """One claim on one preset: seen or not, and the numbers."""
 
     claim: str
@@ -94,7 +94,7 @@ def moves(series: FloatArray, sign: int) -> tuple[str, float]:
     return ("partly" if seen == YES and back > TURN_BACK else seen), back
 
 
-def judge(trials: Mapping[str, Trials]) -> list[Verdict]:
+def judge(trials: Mapping[str, Trials]) -> list[ClaimVerdict]:
     """All claims on the trials of one preset, by learner."""
     wolf, q, greedy = (trials[name] for name in ("dypp", "q_learning", "greedy"))
     return [
@@ -108,7 +108,7 @@ def judge(trials: Mapping[str, Trials]) -> list[Verdict]:
     ]
 
 
-def _shape(wolf: Trials, series: str, sign: int) -> Verdict:
+def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
     last = int(wolf.iteration[-1])
     seen, back = moves(getattr(wolf, series), sign)
     settled = np.isfinite(wolf.settled(last, series))
@@ -120,10 +120,12 @@ def _shape(wolf: Trials, series: str, sign: int) -> Verdict:
     numbers = f"from {start.shown(digits)} to {end.shown(digits)}"
     if seen == "partly":
         numbers += f", having turned back by {100 * back:.0f} % of the way"
-    return Verdict(f"{series.capitalize()}s keep {word}, then settle", wolf.preset, seen, numbers)
+    return ClaimVerdict(
+        f"{series.capitalize()}s keep {word}, then settle", wolf.preset, seen, numbers
+    )
 
 
-def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> Verdict:
+def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> ClaimVerdict:
     last, verdicts, shown = int(fast.iteration[-1]), [], []
     for part in HORIZONS:
         horizon = last // part
@@ -133,19 +135,19 @@ def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> Verdict:
         shown.append(f"after {horizon:,}: {medians}")
     same = len(set(verdicts)) == 1
     seen = verdicts[0] if same else "depends on the length of the run"
-    return Verdict(claim, fast.preset, seen, "settled (median) " + "; ".join(shown))
+    return ClaimVerdict(claim, fast.preset, seen, "settled (median) " + "; ".join(shown))
 
 
-def _quality(greedy: Trials, wolf: Trials, q: Trials) -> Verdict:
+def _quality(greedy: Trials, wolf: Trials, q: Trials) -> ClaimVerdict:
     seen = all_of([positive(other.quality - greedy.quality) for other in (wolf, q)])
     shown = ", ".join(
         f"{Interval.of(t.quality).shown(1)} % ({_name(t.learner)})" for t in (greedy, wolf, q)
     )
     claim = "Greedy has the worst model performance"
-    return Verdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
+    return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
 
 
-def _utility(wolf: Trials, q: Trials) -> Verdict:
+def _utility(wolf: Trials, q: Trials) -> ClaimVerdict:
     played = positive(wolf.at_end("saving") - q.at_end("saving"))
     signed = positive(wolf.quality - q.quality)
     numbers = (
@@ -153,10 +155,10 @@ def _utility(wolf: Trials, q: Trials) -> Verdict:
         f"contracts {_both(wolf.quality, q.quality, 1)} %"
     )
     claim = "WoLF-PHC gives better model utility than Q-learning"
-    return Verdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+    return ClaimVerdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
 
 
-def _payments(wolf: Trials, q: Trials) -> Verdict:
+def _payments(wolf: Trials, q: Trials) -> ClaimVerdict:
     played = positive(q.at_end("payment") - wolf.at_end("payment"))
     signed = positive(q.contract_payment - wolf.contract_payment)
     numbers = (
@@ -164,10 +166,10 @@ def _payments(wolf: Trials, q: Trials) -> Verdict:
         f"{_both(wolf.contract_payment, q.contract_payment, 2)}"
     )
     claim = "WoLF-PHC gives lower payments than Q-learning"
-    return Verdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+    return ClaimVerdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
 
 
-def _nash(wolf: Trials, q: Trials, greedy: Trials) -> Verdict:
+def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
     """Equal within 5 % of the equilibrium's gain, or not."""
     share = wolf.contract_gain / wolf.equilibrium_gain
     near = positive(np.minimum(share - 0.95, 1.05 - share))
@@ -180,10 +182,10 @@ def _nash(wolf: Trials, q: Trials, greedy: Trials) -> Verdict:
         f"{exploitable}"
     )
     claim = "WoLF-PHC converges to the Nash equilibrium"
-    return Verdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
+    return ClaimVerdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
 
 
-def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
+def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[ClaimVerdict]:
     """The claim that learners adapt to new preferences, one verdict per change."""
     out = []
     for change in dict.fromkeys(one.change for one in adaptations):
@@ -191,7 +193,7 @@ def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[Verdict]:
         wolf = by_learner["dypp"]
         seen = positive(wolf.after - RECOVERED * wolf.before)
         out.append(
-            Verdict(
+            ClaimVerdict(
                 f"WoLF-PHC adapts when all privacy costs {change}",
                 "market",
                 NO if seen == OPPOSITE else seen,

@@ -12,8 +12,8 @@ from noisemarket.files import write_atomic
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.tables import csv_text
 from noisemarket.report.style import colour_of, figure, label, name_of, save
-from noisemarket.reproduction.claims import Interval, Verdict, judge, judge_adaptation
-from noisemarket.reproduction.trials import LEARNERS, PRESETS, Adaptation, Trials
+from noisemarket.reproduction.claims import ClaimVerdict, Interval, judge, judge_adaptation
+from noisemarket.reproduction.study import LEARNERS, PRESETS, Adaptation, Trials
 from noisemarket.runfolder import RunFolder
 
 FIGURES = {
@@ -73,7 +73,7 @@ def write_reproduction(
     trials: Sequence[Trials],
     adaptations: Sequence[Adaptation],
     command: str,
-) -> list[Verdict]:
+) -> list[ClaimVerdict]:
     """Figures (PNG and SVG), their numbers (CSV) and the page of claims."""
     by_preset = {preset: {t.learner: t for t in trials if t.preset == preset} for preset in PRESETS}
     verdicts = [verdict for preset in PRESETS for verdict in judge(by_preset[preset])]
@@ -97,7 +97,7 @@ def write_reproduction(
     return verdicts
 
 
-def _claims(verdicts: Sequence[Verdict]) -> str:
+def _claims(verdicts: Sequence[ClaimVerdict]) -> str:
     lines = []
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         lines += [f"### {claim}", "", "| preset | seen? | numbers |", "|---|---|---|"]

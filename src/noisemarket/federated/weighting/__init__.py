@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from noisemarket.federated.weighting.by_noise import Noise
 from noisemarket.federated.weighting.data_size import DataSize
 from noisemarket.federated.weighting.effective import effective_noise, effective_share
 from noisemarket.federated.weighting.equal import Equal
-from noisemarket.federated.weighting.noise import Noise
 from noisemarket.federated.weighting.weighting import PublicFigures, Weighting, owner_weights
 from noisemarket.registry import Registry, subclass_of
 
