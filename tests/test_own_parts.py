@@ -172,7 +172,7 @@ def test_a_market_runs_under_them(site: Path) -> None:
     ("settings", "message"),
     [
         (["protection=two_steps"], "choose one of: paper, sharded, dp_sgd, clipped, one_step."),
-        (["weighting=last"], "choose one of: equal, data_size, first_owner."),
+        (["weighting=last"], "choose one of: noise, data_size, equal, first_owner."),
         (["protection=one_step", "settings.other=1"],
          "privacy.settings.other = 1: is not a setting of one_step, which has clip, strength."),
         (["protection=one_step", "settings.clip=1"], "give it as privacy.clip instead."),

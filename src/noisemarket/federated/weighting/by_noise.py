@@ -6,21 +6,19 @@ import numpy as np
 
 from noisemarket.federated.weighting.weighting import FloatArray, PublicFigures, Weighting
 
-SPREAD = 1.0
+SPREAD = 0.5
 """The variance of an owner's own update on each weight, noise apart, times its records."""
 
 
 class Noise(Weighting):
-    """Signal over variance: sqrt(records) / (sigma^2 + ``SPREAD`` / records).
+    """Minimum-variance weights: 1 / (sigma^2 + ``SPREAD`` / records).
 
     An upload with sigma 0.1 tells 36 times as much as one with 0.6. With next to no noise, what an
-    owner's few records happen to be takes its place. What an owner's clipped shards agree on grows
-    with the root of its records.
+    owner's few records happen to be takes its place.
     """
 
     name = "noise"
 
     def weights(self, figures: PublicFigures) -> FloatArray:
-        records = np.maximum(figures.records, 1)
-        weights: FloatArray = np.sqrt(records) / (figures.sigma**2 + SPREAD / records)
+        weights: FloatArray = 1.0 / (figures.sigma**2 + SPREAD / np.maximum(figures.records, 1))
         return weights
