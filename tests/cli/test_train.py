@@ -221,7 +221,7 @@ def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> 
     done = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    assert "The budgets were spent after 0 of 2 rounds." in done.stdout
+    assert "The privacy budgets were used up after 0 of 2 rounds." in done.stdout
     again = call_here("train", "--resume", "r", "--workers", "1", "--json", cwd=tmp_path)
     assert json.loads(again.stdout)["accuracy"] is None
 
@@ -336,8 +336,8 @@ def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
     run = [*words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
     done = call_here(*run, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert "4 of 4 owners can pay for no more rounds." in done.stdout
-    assert f"The budgets were spent after 2 of {ROUNDS} rounds." in done.stdout
+    assert "4 of 4 owners have used it up." in done.stdout
+    assert f"The privacy budgets were used up after 2 of {ROUNDS} rounds." in done.stdout
     summary = json.loads((tmp_path / "r" / "summary.json").read_text())
     assert (summary["complete"], summary["rounds"], summary["owners_at_cap"]) == (True, 2, 4)
     assert summary["rho"]["max"] <= summary["rho_cap"] == 2.5 * cost
