@@ -253,7 +253,7 @@ def test_a_point_that_fails_costs_no_other(
     assert end.value.code == 1
     problem = capsys.readouterr().err
     assert_sentence(problem)
-    assert "1 of 6 points could not be measured, --resume r tries again" in problem
+    assert "1 of 6 points could not be measured (try again with --resume r)" in problem
     assert len(read_points(tmp_path / "r" / "points.jsonl")) == 5
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     del asked[:]
