@@ -9,8 +9,10 @@ start a SuperLink and SuperNodes and run the app, each on loopback.
 import argparse
 from pathlib import Path
 
+import tomli_w
+
 from noisemarket.flower.deploy.certificates import make_certificates, make_node_key
-from noisemarket.flower.deploy.deployment import NodeSetup, toml_lines
+from noisemarket.flower.deploy.deployment import NodeSetup
 from noisemarket.flower.deploy.processes import fleet_apart
 from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.ledger.keys import KeyPair
@@ -77,16 +79,16 @@ def main() -> None:
         (folder / name).mkdir(mode=0o700)
     for node in nodes:
         make_node_key(folder / "keys", node.name)
-        text = toml_lines(node.config)
+        text = tomli_w.dumps(node.config)
         (folder / "nodes" / f"{node.name}.toml").write_text(text, encoding="utf-8")
     connection = {
         "address": f"127.0.0.1:{given.port}",
         "root-certificates": str(certificates.authority),
     }
-    text = '[superlink]\ndefault = "market"\n\n[superlink.market]\n' + toml_lines(connection)
+    text = '[superlink]\ndefault = "market"\n\n[superlink.market]\n' + tomli_w.dumps(connection)
     (folder / "flwr" / "config.toml").write_text(text, encoding="utf-8")
     paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
-    (folder / "run.toml").write_text(toml_lines(paths), encoding="utf-8")
+    (folder / "run.toml").write_text(tomli_w.dumps(paths), encoding="utf-8")
     names = " ".join(node.name for node in nodes)
     here = Path(__file__).resolve().parent
     fleet, more = given.port, ""
