@@ -61,7 +61,7 @@ def test_the_same_contracts_whatever_the_curator_writes_as_costs(tmp_path: Path)
 def test_who_plays_the_owners_too_needs_their_costs(tmp_path: Path) -> None:
     scenario = scenario_of(tmp_path / "run", PUBLIC)
     for start in (prepare, lambda given: run_market(given, tmp_path / "run")):
-        with pytest.raises(BadInput, match="lacks privacy_cost: add that column"):
+        with pytest.raises(BadInput, match="the header lacks privacy_cost: add it"):
             start(scenario)
 
 
