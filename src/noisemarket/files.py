@@ -12,10 +12,11 @@ import re
 import secrets
 import stat
 import sys
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Self
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -127,7 +128,26 @@ def sync_folder(folder: Path) -> None:
                 os.close(descriptor)
 
 
-class Lock:
+class Closing(ABC):
+    """Something to close, which the end of a ``with`` block does."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Lock(Closing):
     """A lock that this process holds until ``close``, the end of a ``with`` block, or its death."""
 
     def __init__(self, lock: FileLock) -> None:
@@ -139,17 +159,6 @@ class Lock:
             with contextlib.suppress(OSError):  # Windows removes no file that is open
                 Path(self._lock.lock_file).unlink()
             self._lock.release()
-
-    def __enter__(self) -> Lock:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool = False) -> Lock:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from noisemarket.calibration.grid import Setting
 from noisemarket.errors import BadInput
-from noisemarket.files import GrowingFile
+from noisemarket.files import Closing, GrowingFile
 
 POINTS = "points.jsonl"
 
@@ -42,7 +41,7 @@ class Point:
         return Setting(self.sigma, self.beta, self.seed)
 
 
-class Points:
+class Points(Closing):
     """The points measured so far, by their setting; one process at a time may hold the file.
 
     All of them were measured alike but for their setting, as the ``fingerprint`` in each line says.
@@ -69,22 +68,15 @@ class Points:
         """The points in the order in which they were measured."""
         return tuple(self._points.values())
 
+    def close(self) -> None:
+        """Close the file and let other processes use it."""
+        self._file.close()
+
     def add(self, point: Point) -> None:
         """Keep a point. Once this returns it is on disk."""
         line = asdict(point) | {"fingerprint": self.fingerprint}
         self._file.append(json.dumps(line, allow_nan=False).encode() + b"\n")
         self._points[point.setting] = point
-
-    def __enter__(self) -> Points:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
 
 
 def read_points(path: Path) -> tuple[Point, ...]:

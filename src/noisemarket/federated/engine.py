@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import pickle
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
@@ -20,7 +19,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.models.model import Flat, Model, ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection, Upload
-from noisemarket.files import digest
+from noisemarket.files import Closing, digest
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SecureNoise, SimulatedNoise
 
 Weights = NDArray[np.float64]
@@ -114,7 +113,7 @@ def score_of(model: Model, weights: Weights, data: Dataset) -> Score:
     return Score(100.0 * right / len(labels), loss / len(labels))
 
 
-class Engine(ABC):
+class Engine(Closing):
     """Trains owners, from a global model to their uploads, and tests models.
 
     The same job gives the same bits from every engine and any number of workers, but for secure
@@ -160,14 +159,3 @@ class Engine(ABC):
     @abstractmethod
     def close(self) -> None:
         """Stop whatever was started."""
-
-    def __enter__(self) -> Engine:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 from noisemarket.errors import BadInput
+from noisemarket.files import Closing
 from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
@@ -64,7 +64,7 @@ def open_ledger(
     return Ledger(BACKENDS.find(kind)(where, create=create), clock)
 
 
-class Ledger:
+class Ledger(Closing):
     """An open ledger. Use it in one thread; other processes may write to it meanwhile.
 
     Args:
@@ -85,17 +85,6 @@ class Ledger:
     def close(self) -> None:
         """Release the backend."""
         self.backend.close()
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def head(self) -> Head:
         """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them.

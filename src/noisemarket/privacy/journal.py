@@ -11,15 +11,14 @@ import json
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from types import TracebackType
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import GrowingFile
+from noisemarket.files import Closing, GrowingFile
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.statement import PrivacyBudget
 
 
-class JournalledAccountant(Accountant):
+class JournalledAccountant(Closing, Accountant):
     """An accountant that keeps its charges in a file, and reads them from there after a crash.
 
     One process at a time may use a journal, and a forked child may not charge.
@@ -57,17 +56,6 @@ class JournalledAccountant(Accountant):
     def close(self) -> None:
         """Close the file and let other processes use it."""
         self._file.close()
-
-    def __enter__(self) -> JournalledAccountant:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:
         content = self._file.read()
