@@ -42,16 +42,26 @@ class TestDataSize(WeightingConformance):
 class TestNoise(WeightingConformance):
     weighting = Noise()
 
-    def test_the_mean_of_exact_updates_is_the_least_noisy(self) -> None:
-        """No other weights leave less variance, of noise and of the owners' own data."""
+    def test_no_other_weights_have_more_signal_for_their_noise(self) -> None:
+        """The signal grows with the root of the records; noise and an owner's data both vary."""
         figures = some_figures()
-        best = owner_weights(Noise(), figures) / owner_weights(Noise(), figures).sum()
-        variance = figures.sigma**2 + 0.5 / figures.records
+        signal = np.sqrt(figures.records)
+        variance = figures.sigma**2 + 1.0 / figures.records
+
+        def exactness(weights: Any) -> float:
+            return float((weights * signal).sum() ** 2 / (weights**2 * variance).sum())
+
+        best = owner_weights(Noise(), figures)
         rng = np.random.default_rng(1)
         for _ in range(200):
             other = np.abs(best * (1.0 + 0.3 * rng.normal(size=len(best))))
-            other /= other.sum()
-            assert (best**2 * variance).sum() <= (other**2 * variance).sum()
+            assert exactness(other) <= exactness(best)
+
+    def test_the_mean_of_owners_of_one_size_is_the_least_noisy(self) -> None:
+        figures = PublicFigures(np.array([0.6, 0.3, 0.0]), np.full(3, 600), 30)
+        variance = figures.sigma**2 + 1.0 / 600
+        best = owner_weights(Noise(), figures)
+        assert best * variance == pytest.approx(np.full(3, best[0] * variance[0]))
 
     def test_of_owners_alike_but_for_noise_ratios_are_those_of_precision(self) -> None:
         figures = PublicFigures(np.array([0.6, 0.1]), np.full(2, 10**9), 30)

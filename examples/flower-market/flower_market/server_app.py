@@ -1,6 +1,5 @@
 """The curator's side: a whole market with the owners' SuperNodes."""
 
-import torch  # noqa: F401 - first and here, so that nothing imports it from two threads at once
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 

@@ -9,9 +9,10 @@ and then the measured loss to the same shape, ``loss = g1 h + g5``. That gives a
 zeta_1 = B / g1 and zeta_2 = A + zeta_1 g5. The paper goes the other way, loss first and accuracy
 by regression on the loss; ``by_loss`` does that, for comparison. It serves the game worse wherever
 loss keeps growing after accuracy has hit the floor. The degree ``d`` is ``beta``, as the paper has
-it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better.
+it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better. Under mixed
+contracts ``sigma`` is the effective noise, and ``spread`` says what few owners cost.
 
-For given g2, g3 and g4 the rest is linear, so only three numbers are searched for, within bounds
+For given g2, g3, g4 and spread the rest is linear, so only these are searched for, within bounds
 and from many starts.
 """
 
@@ -28,7 +29,7 @@ from scipy.optimize import least_squares
 
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput
-from noisemarket.game.surface import LossSurface, evenness
+from noisemarket.game.surface import LossSurface
 
 FloatArray = NDArray[np.float64]
 
@@ -37,8 +38,12 @@ RESAMPLES = 200
 POOR = 2.0
 """Points of accuracy, root mean square, beyond which the form is called a poor fit."""
 
-_LOW = np.array([0.0, math.log(1e-6), math.log(0.05)])  # g2, log g3, log g4
-_HIGH = np.array([10.0, math.log(20.0), math.log(100.0)])
+_LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-7)])
+"""Of g2 and the logarithms of g3, g4 and the spread."""
+_HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(1.0)])
+_FIRST_SPREAD = math.log(3e-3)
+_NO_SPREAD = -math.inf
+_GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
 _ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
 
@@ -54,6 +59,7 @@ class Fit:
     surface: LossSurface
     gamma_errors: tuple[float | None, ...]
     zeta_errors: tuple[float | None, ...]
+    spread_error: float | None
     rms_accuracy: float
     worst_accuracy: float
     rms_loss: float | None
@@ -75,7 +81,13 @@ class _Data:
     accuracy: FloatArray
     loss: FloatArray  # NaN where it was not finite
     betas: int
+    share: FloatArray
     labels: int = 0
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some mean rested on fewer owners than others."""
+        return bool((self.share < 0.999).any())
 
     @property
     def one_beta(self) -> bool:
@@ -85,12 +97,7 @@ class _Data:
     @property
     def constants(self) -> int:
         """How many constants shape the accuracy."""
-        return 4 if self.one_beta else 5
-
-    @property
-    def degree(self) -> FloatArray:
-        """What takes the place of beta in the form."""
-        return evenness(self.beta, self.labels)
+        return 5 - self.one_beta + self.mixed
 
 
 @dataclass(frozen=True)
@@ -129,10 +136,12 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
     if resampled:
         gammas = _half_width(np.array([one.gamma for one in resampled]))
         zetas = _half_width(np.array([one.zeta for one in resampled]))
+        spreads = _half_width(np.array([one.spread for one in resampled]))
+        spread_error = float(spreads) if data.mixed else None
         gamma_errors: tuple[float | None, ...] = tuple(map(float, gammas))
         zeta_errors: tuple[float | None, ...] = tuple(map(float, zetas))
     else:
-        gamma_errors, zeta_errors = (None,) * 5, (None,) * 2
+        gamma_errors, zeta_errors, spread_error = (None,) * 5, (None,) * 2, None
         remarks.append("There are no more points than constants: no errors can be given.")
     if data.one_beta:
         gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
@@ -141,6 +150,7 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
         surface=surface,
         gamma_errors=gamma_errors,
         zeta_errors=zeta_errors,
+        spread_error=spread_error,
         rms_accuracy=rms(residuals),
         worst_accuracy=float(np.abs(residuals).max()),
         rms_loss=_rms_loss(data, surface),
@@ -162,12 +172,13 @@ def by_loss(points: Sequence[Point]) -> Fit | None:
     zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
     if not g1 or not minus_zeta_1:
         return None
-    g2, g3, g4 = _constants(theta)
-    surface = LossSurface((g1, g2, g3, g4, g5), (-minus_zeta_1, zeta_2))
-    residuals = data.accuracy - surface.quality(data.sigma, data.beta)
+    g2, g3, g4, spread = _constants(theta)
+    surface = LossSurface((g1, g2, g3, g4, g5), (-minus_zeta_1, zeta_2), spread=spread)
+    residuals = data.accuracy - surface.quality(data.sigma, data.beta, data.share)
     nothing = (None,) * 5
     worst = float(np.abs(residuals).max())
-    return Fit(surface, nothing, nothing[:2], rms(residuals), worst, _rms_loss(data, surface), ())
+    off = rms(residuals), worst, _rms_loss(data, surface)
+    return Fit(surface, nothing, nothing[:2], None, *off, ())
 
 
 def poorly_determined(value: float, error: float) -> bool:
@@ -186,21 +197,23 @@ def _data(points: Sequence[Point]) -> _Data:
         remedy = f"a fit takes at least {FEWEST_SIGMAS} different values of sigma: measure more."
         raise BadInput("points", f"{len(sigmas)} values of sigma", remedy)
     return _Data(
-        sigma=np.array([point.sigma for point in points]),
+        sigma=np.array([point.effective_noise for point in points]),
         beta=np.array([point.beta for point in points]),
         accuracy=np.array([point.accuracy for point in points]),
         loss=np.array([np.nan if p.loss is None else p.loss for p in points], dtype=float),
         betas=len({point.beta for point in points}),
+        share=np.array([point.share for point in points]),
     )
 
 
-def _constants(theta: FloatArray) -> tuple[float, float, float]:
-    return float(theta[0]), math.exp(theta[1]), math.exp(theta[2])
+def _constants(theta: FloatArray) -> tuple[float, float, float, float]:
+    return float(theta[0]), math.exp(theta[1]), math.exp(theta[2]), math.exp(theta[3])
 
 
 def _shape(theta: FloatArray, data: _Data) -> FloatArray:
-    g2, g3, g4 = _constants(theta)
-    return np.asarray(np.exp(-g2 * data.degree) / (g3 + np.exp(-g4 * data.sigma)))
+    g2, g3, g4, spread = _constants(theta)
+    form = LossSurface((1.0, g2, g3, g4, 0.0), (1.0, 0.0), data.labels, spread)
+    return form.loss(data.sigma, data.beta, data.share)
 
 
 def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
@@ -215,11 +228,13 @@ def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
 
 
 def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = None) -> FloatArray:
-    """The shape (g2, log g3, log g4) whose best line to ``y`` is closest; from many starts."""
-    free = slice(1, 3) if data.one_beta else slice(0, 3)
+    """The shape whose best line to ``y`` is closest; from many starts."""
+    free = np.array([not data.one_beta, True, True, data.mixed])
 
     def full(part: FloatArray) -> FloatArray:
-        return np.concatenate([np.zeros(3 - len(part)), part])
+        whole = np.array([0.0, 0.0, 0.0, _NO_SPREAD])
+        whole[free] = part
+        return whole
 
     def residuals(part: FloatArray) -> FloatArray:
         shape = _shape(full(part), data)
@@ -230,7 +245,7 @@ def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = 
         starts = [start[free]]
     else:
         g2s = (0.0,) if data.one_beta else _STARTS[0]
-        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]))
+        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), [_FIRST_SPREAD])
         starts = [np.array(corner)[free] for corner in corners]
     found = [
         least_squares(residuals, one, bounds=(_LOW[free], _HIGH[free]), x_scale="jac")
@@ -250,17 +265,17 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     a, minus_b = _line(shape, data.accuracy, -1.0)
     known = np.isfinite(data.loss)
     g5, g1 = _line(shape[known], data.loss[known], 1.0) if known.sum() > 1 else (0.0, 0.0)
-    g2, g3, g4 = _constants(theta)
+    g2, g3, g4, spread = _constants(theta)
     if g1 <= 0.0:
-        return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a), data.labels), False
-    zeta_1 = -minus_b / g1
-    return LossSurface((g1, g2, g3, g4, g5), (zeta_1, a + zeta_1 * g5), data.labels), True
+        return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a), data.labels, spread), False
+    zeta = -minus_b / g1, a - minus_b / g1 * g5
+    return LossSurface((g1, g2, g3, g4, g5), zeta, data.labels, spread), True
 
 
 def _best(data: _Data) -> _Found:
     theta = _search(data, data.accuracy, -1.0)
     surface, follows = _surface(data, theta)
-    residuals = data.accuracy - surface.quality(data.sigma, data.beta)
+    residuals = data.accuracy - surface.quality(data.sigma, data.beta, data.share)
     return _Found(data, theta, surface, follows, residuals)
 
 
@@ -271,7 +286,8 @@ def _resampled(
     if points <= data.constants:
         return ()
     inflate = math.sqrt(points / (points - data.constants))  # a fit is closer than the truth
-    accuracy, loss = surface.quality(data.sigma, data.beta), surface.loss(data.sigma, data.beta)
+    at = data.sigma, data.beta, data.share
+    accuracy, loss = surface.quality(*at), surface.loss(*at)
     off_accuracy = inflate * (data.accuracy - accuracy)
     off_loss = inflate * (data.loss - loss)
     rng = np.random.default_rng(20_000)
@@ -293,7 +309,7 @@ def _rms_loss(data: _Data, surface: LossSurface) -> float | None:
     known = np.isfinite(data.loss)
     if not known.any():
         return None
-    return rms((data.loss - surface.loss(data.sigma, data.beta))[known])
+    return rms((data.loss - surface.loss(data.sigma, data.beta, data.share))[known])
 
 
 def _remarks(found: _Found) -> list[str]:
@@ -321,9 +337,10 @@ def _remarks(found: _Found) -> list[str]:
         )
     theta = found.theta
     edges = np.isclose(theta, _LOW, atol=1e-3) | np.isclose(theta, _HIGH, atol=1e-3)
-    for number, at_edge in zip((2, 3, 4), edges, strict=True):
-        if at_edge and not (number == 2 and data.one_beta):
-            remarks.append(f"gamma_{number} is at the edge of its range: do not read it alone.")
+    searched = not data.one_beta, True, True, data.mixed
+    for name, at_edge, free in zip((*_GAMMAS[1:4], "spread"), edges, searched, strict=True):
+        if at_edge and free:
+            remarks.append(f"{name} is at the edge of its range: do not read it alone.")
     return remarks
 
 
@@ -331,7 +348,7 @@ def _poor_constants(
     surface: LossSurface, gamma_errors: Sequence[float | None], zeta_errors: Sequence[float | None]
 ) -> list[str]:
     """The constants that the points hardly determine, if there are any."""
-    named = [f"gamma_{number}" for number in range(1, 6)] + ["zeta_1", "zeta_2"]
+    named = (*_GAMMAS, "zeta_1", "zeta_2")
     values, errors = (*surface.gamma, *surface.zeta), (*gamma_errors, *zeta_errors)
     poor = [
         f"{name} {value:.3g} ± {error:.2g}"

@@ -1,4 +1,4 @@
-"""Measuring a point: a federated training run, all owners at one noise and one degree of non-IID.
+"""Measuring a point: a federated training run under uniform or mixed contracts.
 
 It is an experiment by one party that holds all the data. Noise comes from the seed, so that a point
 can be measured again bit by bit; nobody's privacy is protected by it.
@@ -22,6 +22,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.federated.server_rule import VERSION as RULE_VERSION
+from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.files import remove_unfinished
 from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant
@@ -69,8 +70,21 @@ def point_order(scenario: Scenario, setting: Setting) -> Order:
     environment = scenario.environment()
     owners = len(environment)
     sigma = one_sigma(setting.sigma, owners, environment.levels.sigma_max)
+    if setting.sellers < 1.0:
+        order_of_sale = np.random.default_rng((setting.seed, 11)).permutation(owners)
+        others = order_of_sale[some_of(setting.sellers, owners) :]
+        sigma[others] = environment.levels.sigma_max
     population = replace(environment.population, beta=np.full(owners, setting.beta))
     return order(scenario, replace(environment, population=population), sigma)
+
+
+def some_of(share: float, owners: int) -> int:
+    """How many owners a share of them is: at least one, and not all."""
+    sellers = round(share * owners)
+    if not 0 < sellers < owners:
+        remedy = f"is {sellers} of {owners} owners: give a share that leaves sellers and others."
+        raise BadInput("--mixed", share, remedy)
+    return sellers
 
 
 def measure(
@@ -102,7 +116,9 @@ def measure(
             watch(result)
             if stop():
                 break
-    return _point(setting, state) if state.rounds_done >= training.plan.rounds else None
+    if state.rounds_done < training.plan.rounds:
+        return None
+    return _point(setting, state, training)
 
 
 def forget(folder: Path, setting: Setting) -> None:
@@ -119,8 +135,8 @@ def _file(folder: Path, setting: Setting) -> Path:
     return folder / f"{setting.name}.npz"
 
 
-def _point(setting: Setting, state: State) -> Point:
-    last = state.results[-1]
+def _point(setting: Setting, state: State, training: Order) -> Point:
+    last, weights = state.results[-1], training.plan.shares
     deployed = last.averaged or last.score
     return Point(
         sigma=setting.sigma,
@@ -134,4 +150,7 @@ def _point(setting: Setting, state: State) -> Point:
         refused=sum(len(result.refused) for result in state.results),
         seconds=sum(result.seconds for result in state.results),
         accuracy_per_round=tuple((one.averaged or one.score).accuracy for one in state.results),
+        sellers=setting.sellers,
+        noise=effective_noise(training.job.sigma, weights),
+        share=effective_share(weights),
     )

@@ -20,7 +20,8 @@ class Point:
 
     ``accuracy`` (per cent) and ``loss`` are those of the model that a curator would deploy: the
     average of the global models where one is kept, else the last; ``last_accuracy`` and
-    ``last_loss`` are those of the last.
+    ``last_loss`` are those of the last. ``noise`` and ``share`` are the effective ones, by
+    contracts and weights.
     """
 
     sigma: float
@@ -34,11 +35,19 @@ class Point:
     refused: int
     seconds: float
     accuracy_per_round: tuple[float, ...] = ()
+    sellers: float = 1.0
+    noise: float | None = None
+    share: float = 1.0
 
     @property
     def setting(self) -> Setting:
         """What was measured."""
-        return Setting(self.sigma, self.beta, self.seed)
+        return Setting(self.sigma, self.beta, self.seed, self.sellers)
+
+    @property
+    def effective_noise(self) -> float:
+        """The one noise of all owners that would leave their mean as noisy."""
+        return self.sigma if self.noise is None else self.noise
 
 
 class Points(Closing):

@@ -68,6 +68,8 @@ class Calibration:
             "gamma": fit and list(fit.surface.gamma),
             "zeta": fit and list(fit.surface.zeta),
             "labels": fit and fit.surface.labels,
+            "spread": fit and fit.surface.spread,
+            "spread_error": fit and fit.spread_error,
             "gamma_errors": fit and list(fit.gamma_errors),
             "zeta_errors": fit and list(fit.zeta_errors),
             "rms_accuracy": fit and fit.rms_accuracy,
@@ -105,7 +107,9 @@ def calibrated(
     beta = min({p.beta for p in points}, key=lambda b: (abs(math.log(b)), b), default=None)
     curve = _curve(points, beta, fit) if beta is not None else ()
     off = np.array([one.accuracy - one.printed for one in curve])
-    off_all = np.array([p.accuracy - float(PRINTED.quality(p.sigma, p.beta)) for p in points])
+    off_all = np.array(
+        [p.accuracy - float(PRINTED.quality(p.effective_noise, p.beta)) for p in points]
+    )
     return Calibration(
         name=name,
         command=command,
@@ -123,7 +127,7 @@ def calibrated(
 
 
 def _curve(points: Sequence[Point], beta: float, fit: Fit | None) -> tuple[CurvePoint, ...]:
-    own = [point for point in points if point.beta == beta]
+    own = [point for point in points if point.beta == beta and point.sellers == 1.0]
     return tuple(
         CurvePoint(
             sigma=sigma,
@@ -145,7 +149,8 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
     settings = scenario.model_dump(mode="json")
     data = settings["training"].pop("data")
     more: dict[str, Any] = {
-        "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)},
+        "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
+        | ({} if fit.spread_error is None else {"spread": fit.spread_error}),
         "fit": {
             "rms_accuracy": fit.rms_accuracy,
             "worst_accuracy": fit.worst_accuracy,
@@ -170,10 +175,16 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
             "privacy": settings["privacy"],
         },
         "measured": {
-            "columns": ["sigma", "beta", "seed", "accuracy", "loss"],
+            "columns": [
+                *("sigma", "sellers", "effective_noise", "effective_share", "beta", "seed"),
+                *("accuracy", "loss"),
+            ],
             "points": [
-                [p.sigma, p.beta, p.seed, p.accuracy, math.nan if p.loss is None else p.loss]
-                for p in sorted(result.points, key=lambda p: (p.beta, p.sigma, p.seed))
+                [
+                    *(p.sigma, p.sellers, p.effective_noise, p.share, p.beta, p.seed),
+                    *(p.accuracy, math.nan if p.loss is None else p.loss),
+                ]
+                for p in sorted(result.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
             ],
         },
     }

@@ -67,6 +67,12 @@ def run(
         bool,
         typer.Option(help="Also train with all the noise and without noise, for comparison."),
     ] = True,
+    draws: Annotated[
+        int | None,
+        typer.Option(
+            help="Draws of the noise that are compared; by default 5 for features, 1 for the CNN."
+        ),
+    ] = None,
     engine: Annotated[
         str | None,
         typer.Option(help="embedded (default), or flower: Flower processes on this machine."),
@@ -81,7 +87,7 @@ def run(
     from noisemarket.cli.run import run as market
 
     request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
-    market(request, resume, workers, full, baselines, engine, tls)
+    market(request, resume, workers, full, baselines, draws, engine, tls)
 
 
 @app.command()
@@ -193,6 +199,14 @@ def calibrate(
     betas: Annotated[
         str | None, typer.Option(help="Non-IID degrees, separated by commas; by default 0.1,1,10.")
     ] = None,
+    mixed: Annotated[
+        str | None,
+        typer.Option(
+            help="Mixed contracts as share:sigma, separated by commas: that share of the owners "
+            "has this noise, the others sigma_max. By default six such pairs if the weighting is "
+            "noise; none for none."
+        ),
+    ] = None,
     seeds: Annotated[int | None, typer.Option(help="Runs per point; by default 1.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the surface.")] = None,
     seed: Seed = None,
@@ -210,7 +224,7 @@ def calibrate(
     from noisemarket.cli.common import Request
 
     request = Request(scenario, preset, settings, seed, None, None, out, overwrite, json)
-    run(request, CalibrateOptions(sigmas, betas, seeds, name, resume, fit_only, workers))
+    run(request, CalibrateOptions(sigmas, betas, mixed, seeds, name, resume, fit_only, workers))
 
 
 @app.command()

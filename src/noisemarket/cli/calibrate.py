@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from noisemarket.calibration.grid import Grid, Setting, numbers
+from noisemarket.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
 from noisemarket.calibration.measure import (
     data_of,
     fingerprint,
@@ -18,6 +18,7 @@ from noisemarket.calibration.measure import (
     measure,
     point_order,
     simulated,
+    some_of,
 )
 from noisemarket.calibration.points import POINTS, Point, Points
 from noisemarket.calibration.result import Calibration, calibrated, surface_file
@@ -48,6 +49,7 @@ class CalibrateOptions:
 
     sigmas: str | None
     betas: str | None
+    mixed: str | None
     seeds: int | None
     name: str | None
     resume: str | None
@@ -125,7 +127,7 @@ def _start(
         scenario,
         request,
         options,
-        CalibrationPlan("", Grid(), "", data.sha256, data.classes, alike),
+        CalibrationPlan("", _usual(scenario), "", data.sha256, data.classes, alike),
     )
     _try_out(scenario, plan)
     folder = request.folder(scenario, f"{scenario.preset}-calibrate")
@@ -137,12 +139,13 @@ def _start(
 def _reopen(
     resume: str, request: Request, options: CalibrateOptions
 ) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    allowed = "--sigmas, --betas, --seeds, --name, --fit-only, --workers and --json"
+    allowed = "--sigmas, --betas, --mixed, --seeds, --name, --fit-only, --workers and --json"
     path = request.resumed(resume, "a calibration", ("scenario.toml", PLAN), allowed)
     scenario = load_scenario(path / "scenario.toml")
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        grid = Grid(tuple(saved["sigmas"]), tuple(saved["betas"]), int(saved["seeds"]))
+        mixed = tuple((float(share), float(sigma)) for share, sigma in saved["mixed"])
+        grid = Grid(tuple(saved["sigmas"]), tuple(saved["betas"]), int(saved["seeds"]), mixed)
         before = CalibrationPlan(
             str(saved["name"]), grid, str(saved["command"]), str(saved["data"]),
             int(saved.get("labels", 0)), str(saved["fingerprint"]),
@@ -167,6 +170,8 @@ def _plan(
         grid = replace(grid, sigmas=numbers("--sigmas", options.sigmas))
     if options.betas is not None:
         grid = replace(grid, betas=numbers("--betas", options.betas))
+    if options.mixed is not None:
+        grid = replace(grid, mixed=pairs("--mixed", options.mixed))
     if options.seeds is not None:
         grid = replace(grid, seeds=options.seeds)
     name = options.name or before.name or f"{scenario.privacy.protection}-measured"
@@ -182,15 +187,27 @@ def _plan(
         words += ["--seed", str(request.seed)] if request.seed is not None else []
         start = shlex.join(words)
     sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
-    command = f"{start} --sigmas {sigmas} --betas {betas} --seeds {grid.seeds} --name {name}"
+    command = (
+        f"{start} --sigmas {sigmas} --betas {betas} --mixed {pairs_text(grid.mixed)} "
+        f"--seeds {grid.seeds} --name {name}"
+    )
     return replace(before, name=name, grid=grid, command=command)
+
+
+def _usual(scenario: Scenario) -> Grid:
+    """The default: where noise decides the weights, contracts of one market are mixed, too."""
+    owners = scenario.population.owners
+    mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
+    return Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
 
 
 def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
     """Find bad input before anything is written or measured."""
     sigma_max = scenario.game.sigma_max
-    for sigma in plan.grid.sigmas:
+    for sigma in (*plan.grid.sigmas, *(sigma for _, sigma in plan.grid.mixed)):
         one_sigma(sigma, 1, sigma_max)
+    for share, _ in plan.grid.mixed:
+        some_of(share, scenario.population.owners)
     point_order(scenario, next(plan.grid.settings(scenario.seed)))
 
 

@@ -17,7 +17,7 @@ from noisemarket.ledger.store import Ledger
 
 COLUMNS = (
     *("contract", "job", "owner", "state", "saving", "sigma", "payment_micro", "protection"),
-    *("rounds", "delivered", "missed", "refused", "kept", "paid_micro"),
+    *("rounds", "delivered", "missed", "refused", "kept", "paid_micro", "weight"),
 )
 
 

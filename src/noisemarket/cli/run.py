@@ -26,17 +26,22 @@ from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.market import MarketOutcome, PreparedMarket, prepare
-from noisemarket.market.baselines import NO_DP, UNIFORM, baseline
+from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, baseline
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
-from noisemarket.market.summary import summary
+from noisemarket.market.summary import Compared, contracts_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
-from noisemarket.report.market_report import draw_market, market_table
+from noisemarket.report.market_report import draw_market, market_table, sellers_table
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 
-FULL = ("channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
+FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and more iterations."""
+
+DRAWS = {"features": 5, "cnn": 1}
+"""Draws of the noise that are compared by default."""
+
+CONTRACTS = "contracts.csv"
 
 _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
 """The files that a run can leave if it is killed before its job is opened."""
@@ -53,11 +58,13 @@ def run(
     workers: int | None,
     full: bool,
     baselines: bool,
+    draws: int | None = None,
     engine: str | None = None,
     tls: bool = True,
 ) -> None:
     """Run the command."""
     at_least_one("--workers", workers)
+    at_least_one("--draws", draws)
     if engine is not None:
         engines.ENGINES.find(engine)
     if resume is not None:
@@ -78,23 +85,25 @@ def run(
         folder.note(engine=engine)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
-        compared: dict[str, tuple[RoundResult, ...]] = {}
+        compared: Compared = {}
         given = workers, request.threads, tls
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
             if baselines:
-                compared = _baselines(folder, scenario, outcome, stop, bar, workers)
+                draws = draws or DRAWS[scenario.training.model]
+                compared = _baselines(folder, scenario, outcome, draws, stop, bar, workers)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
             raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
-        result = summary(outcome, {name: results[-1] for name, results in compared.items()})
+        result = summary(outcome, compared)
         figures = _finish(folder, outcome, compared, result)
     if request.json:
         print(json.dumps(result, allow_nan=False))
         return
     out = console()
     out.print(market_table(result))
+    out.print(sellers_table(outcome))
     for owner, reason in outcome.broken.items():
         out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
     print_paths(folder, figures)
@@ -107,7 +116,7 @@ def run(
 def _reopen(
     resume: str, request: Request, full: bool, engine: str | None
 ) -> tuple[RunFolder, Scenario, str]:
-    allowed = "--engine, --no-tls, --no-baselines, --workers, --threads and --json"
+    allowed = "--engine, --no-tls, --no-baselines, --draws, --workers, --threads and --json"
     files = (SCENARIO, STATUS)
     path = request.resumed(resume, "a run folder", files, allowed, full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
@@ -155,10 +164,12 @@ def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
         bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
 
 
-def _round(name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID) -> None:
+def _round(
+    name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID, before: int = 0
+) -> None:
     accuracy = (result.averaged or result.score).accuracy
     words = f"{name}, accuracy {accuracy:.1f} %"
-    bar.update(line, completed=result.number, description=words, visible=True)
+    bar.update(line, completed=before + result.number, description=words, visible=True)
     if bar.disable:
         print(f"{words}, round {result.number} of {rounds}", file=sys.stderr, flush=True)
 
@@ -167,34 +178,48 @@ def _baselines(
     folder: RunFolder,
     scenario: Scenario,
     outcome: MarketOutcome,
+    draws: int,
     stop: Stop,
     bar: Bar,
     workers: int | None,
-) -> dict[str, tuple[RoundResult, ...]]:
-    out = {}
-    for name, words in ((UNIFORM, "for comparison, uniform DP"), (NO_DP, "and no DP")):
-        line = bar.add_task(words, total=scenario.training.rounds)
+) -> Compared:
+    """Train what the market is compared with; without noise there is nothing to draw anew."""
+    rounds, path = scenario.training.rounds, folder.path / "baselines"
+    out: Compared = {}
+    for name, (words, first, last) in {
+        UNIFORM: ("no trade", 1, draws),
+        MARKET: ("the same contracts again", 2, draws),
+        NO_DP: ("no noise", 1, 1),
+    }.items():
+        if last < first:
+            continue
+        line = bar.add_task(words, total=rounds * (last - first + 1))
+        for draw in range(first, last + 1):
+            shown = f"for comparison, {words}" + (f" ({draw} of {last})" if last > 1 else "")
+            before = rounds * (draw - first)
 
-        def watch(result: RoundResult, name: str = words, line: TaskID = line) -> None:
-            _round(name, result, scenario.training.rounds, bar, line)
+            def watch(result: RoundResult, shown: str = shown, before: int = before,
+                      line: TaskID = line) -> None:  # fmt: skip
+                _round(shown, result, rounds, bar, line, before)
 
-        path = folder.path / "baselines"
-        done = baseline(
-            name, scenario, outcome.order, path, workers=workers, watch=watch, stop=stop
-        )  # fmt: skip
-        if not done.complete:
-            raise Interrupted("the market is settled; stopped while training the baselines.")
-        out[name] = done.rounds
+            done = baseline(
+                name, scenario, outcome.order, path, draw=draw, workers=workers, watch=watch,
+                stop=stop,
+            )  # fmt: skip
+            if not done.complete:
+                raise Interrupted("the market is settled; stopped while training the baselines.")
+            out.setdefault(name, []).append(done.rounds)
     return out
 
 
 def _finish(
     folder: RunFolder,
     outcome: MarketOutcome,
-    compared: dict[str, tuple[RoundResult, ...]],
+    compared: Compared,
     result: dict[str, Any],
 ) -> list[Path]:
     folder.write_json("summary.json", result)
+    folder.write_text(CONTRACTS, contracts_csv(outcome))
     figures = draw_market(folder, outcome, compared)
     folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
     return figures

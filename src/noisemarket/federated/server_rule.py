@@ -6,8 +6,9 @@ released, so none of it costs privacy.
 **Linear models.** With features of length 1, noise of standard deviation s on every weight moves
 each score by N(0, s^2). So what counts is the noise of the mean update against the length that an
 update may have, not the number of weights. The less noise, the farther the model may travel along a
-mean update in all, which is rate / (1 - momentum): in inverse proportion. A short travel is a rate
-without momentum; beyond ``RATE`` momentum makes it up, to ``MOST_MOMENTUM``; then the rate rises.
+mean update in all, which is rate / (1 - momentum): in inverse proportion. It travels less the more
+rounds there are, for noise piles up with their root. A short travel is a rate without momentum;
+beyond ``RATE`` momentum makes it up, to ``MOST_MOMENTUM``; then the rate rises.
 
 **Networks.** The rate keeps the noise that a round adds about what sigma = 0.3 of all owners would
 add, from 1 to 3; there is no momentum.
@@ -21,11 +22,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 1
+VERSION = 2
 """Of the rules: goes up with every change of what they give."""
 
 TRAVEL = 0.36
 """The travel times the mean's noise over its length: 6 for 100 owners at sigma 0.6."""
+ROUNDS = 30
+"""The rounds at which ``TRAVEL`` was measured."""
 LONGEST = 150.0
 """The longest travel, where there is next to no noise."""
 RATE = 6.0
@@ -49,13 +52,14 @@ class ServerSteps:
     averaging: float
 
 
-def linear_steps(noise: float, length: float) -> ServerSteps:
+def linear_steps(noise: float, length: float, rounds: int = ROUNDS) -> ServerSteps:
     """The steps for a linear model.
 
     Args:
         noise: the standard deviation of the mean update's noise on every weight.
         length: how long an update may be without its noise; infinite where nothing bounds it. Then
             the mean counts once: plain federated averaging.
+        rounds: how many rounds the job has.
 
     Example:
         >>> linear_steps(noise=0.06, length=1.0)
@@ -63,7 +67,8 @@ def linear_steps(noise: float, length: float) -> ServerSteps:
     """
     if math.isinf(length):
         return ServerSteps(1.0, 0.0, LINEAR_AVERAGING)
-    travel = min(LONGEST, TRAVEL * length / noise) if noise > 0.0 else LONGEST
+    piled = noise * math.sqrt(rounds / ROUNDS)
+    travel = min(LONGEST, TRAVEL * length / piled) if piled > 0.0 else LONGEST
     momentum = min(MOST_MOMENTUM, max(0.0, 1.0 - RATE / travel))
     return ServerSteps(travel * (1.0 - momentum) / length, momentum, LINEAR_AVERAGING)
 

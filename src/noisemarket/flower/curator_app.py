@@ -7,6 +7,7 @@ for who watches from outside. Run again on the same folder, a job goes on where 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -62,6 +63,8 @@ def market_over_flower(
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
     scenario = load_scenario(Path(str(config["scenario"])))
+    if scenario.training.model == "cnn":
+        import_module("torch")  # first and here, so that nothing imports it from two threads
     given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
     insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
     bounds = Bounds(**given, insecure=insecure, at_once=at_once)

@@ -22,22 +22,36 @@ class LossSurface:
 
     With ``labels``, their number, ``d`` is the chance that two records of an owner have different
     labels. That is how beta was found to act: from 0.1 to 1 it changes much, from 1 to 10 little.
+
+    Where contracts differ, ``sigma`` is the effective noise: the one noise of all owners that would
+    leave their mean as noisy. A mean that rests on a ``share`` of the owners sees less of the data;
+    ``spread``, the variance between owners, then joins the noise:
+    ``sigma^2 + spread (1 / share - 1)``.
     """
 
     gamma: tuple[float, float, float, float, float]
     zeta: tuple[float, float]
     labels: int = 0
+    spread: float = 0.0
 
-    def loss(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
-        """Model loss when every owner adds noise ``sigma`` to data of non-IID degree ``beta``."""
+    def loss(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
+        """Model loss.
+
+        Args:
+            sigma: the noise of every owner, or the effective noise of all.
+            beta: non-IID degree of their data.
+            share: the effective share of the owners that the mean rests on.
+        """
         g1, g2, g3, g4, g5 = self.gamma
         noise, degree = np.asarray(sigma, dtype=float), evenness(beta, self.labels)
+        if self.spread:
+            noise = np.sqrt(noise**2 + self.spread * (1.0 / np.asarray(share, dtype=float) - 1.0))
         return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
 
-    def quality(self, sigma: ArrayLike, beta: ArrayLike) -> FloatArray:
-        """Model quality, in per cent of test accuracy."""
+    def quality(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
+        """Model quality, in per cent of test accuracy; arguments as those of ``loss``."""
         zeta_1, zeta_2 = self.zeta
-        return np.asarray(zeta_2 - zeta_1 * self.loss(sigma, beta))
+        return np.asarray(zeta_2 - zeta_1 * self.loss(sigma, beta, share))
 
 
 def evenness(beta: ArrayLike, labels: int = 0) -> FloatArray:

@@ -31,7 +31,11 @@ _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
 
 @dataclass(frozen=True)
 class Standing:
-    """A contract and its state, in numbers. ``paid`` is None until it is closed."""
+    """A contract and its state, in numbers. ``paid`` is None until it is closed.
+
+    ``weight`` is the owner's part of the mean update if all owners deliver; None where the job does
+    not say.
+    """
 
     contract: Contract
     state: str
@@ -40,6 +44,7 @@ class Standing:
     refused: int
     kept: bool | None
     paid: int | None
+    weight: float | None = None
 
 
 @dataclass(frozen=True)
@@ -139,14 +144,15 @@ def contracts(
         owner: only those of this owner.
     """
     some: list[Contract] = []
+    known = {entry.job: _weights(entry) for entry in ledger.entries(job, kinds=[OPENED])}
     for contract in documents(ledger, job):
         if owner is None or contract.owner == owner:
             some.append(contract)
         if len(some) == _SOME:
-            yield from _standings(ledger, some)
+            yield from _standings(ledger, some, known)
             some = []
     if some:
-        yield from _standings(ledger, some)
+        yield from _standings(ledger, some, known)
 
 
 def find_contract(ledger: Ledger, prefix: str) -> str:
@@ -225,10 +231,19 @@ def row(standing: Standing) -> dict[str, Any]:
         "refused": standing.refused,
         "kept": standing.kept,
         "paid_micro": standing.paid,
+        "weight": standing.weight,
     }
 
 
-def _standings(ledger: Ledger, some: list[Contract]) -> Iterator[Standing]:
+def _weights(opened: Entry) -> dict[str, float]:
+    """Each owner's weight, as far as the entry that opened a job says."""
+    weights = opened.content()["about"].get("weights", {})
+    return {str(owner): float(weight) for owner, weight in weights.items()}
+
+
+def _standings(
+    ledger: Ledger, some: list[Contract], weights: dict[str, dict[str, float]]
+) -> Iterator[Standing]:
     ids = [contract.id for contract in some]
     counts = ledger.backend.counts("contract", ids)
     closing = {
@@ -247,6 +262,7 @@ def _standings(ledger: Ledger, some: list[Contract]) -> Iterator[Standing]:
             refused=counts.get((name, REFUSED), 0),
             kept=None if verified is None else verified["kept"],
             paid=paid["amount"] if paid else 0 if state == BROKEN else None,
+            weight=weights.get(contract.job, {}).get(contract.owner),
         )
 
 

@@ -9,8 +9,9 @@ is resumed by running it again.
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
@@ -153,7 +154,8 @@ class _Market:
         state = self._state(manifest, order, checkpoint)
         keys = self._owners.keys(environment, deals)
         most = MOST if budget is None else budget
-        ledger.append([entries.opened(manifest.job, most, curator.public_key, keys)])
+        about = {"weighting": self._scenario.training.weighting, "weights": _weights(order, keys)}
+        ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
         yield Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
         yield Negotiated(len(deals.deals), deals.agreed, deals.over_budget, deals.total, played)
         clock.lap("negotiate")
@@ -360,6 +362,14 @@ class _Market:
         self._owners.settled({index: statements[index] for index in contracts}, paid, head)
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         return [*closing, Settled(manifest.job, *numbers, head)]
+
+
+def _weights(order: Order, owners: Collection[str]) -> dict[str, float]:
+    """Each owner's part of the mean update if all deliver."""
+    parts = zip(order.names, order.plan.shares.tolist(), strict=True)
+    shares = {name: share for name, share in parts if name in owners}
+    whole = math.fsum(shares.values())
+    return {name: share / whole for name, share in shares.items()}
 
 
 class _Clock:

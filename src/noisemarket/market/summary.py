@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import math
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.ledger.money import MICRO
+from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
+
+Compared = dict[str, list[Sequence[RoundResult]]]
+"""What the market is compared with: for each baseline the rounds of each draw of the noise."""
 
 
 def deployed(result: RoundResult | None) -> float | None:
@@ -20,16 +27,18 @@ def deployed(result: RoundResult | None) -> float | None:
     return (result.averaged or result.score).accuracy
 
 
-def summary(
-    outcome: MarketOutcome, baselines: Mapping[str, RoundResult | None] | None = None
-) -> dict[str, Any]:
+def summary(outcome: MarketOutcome, compared: Compared | None = None) -> dict[str, Any]:
     """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
     deals, negotiation = outcome.deals, outcome.negotiation
     last = outcome.results[-1] if outcome.results else None
     paid = [outcome.payments.get(deal.owner, 0) for deal in deals.deals]
     first = outcome.statements[0]
-    answers = baselines or {}
-    scenario = negotiation.scenario
+    scenario, order = negotiation.scenario, outcome.order
+    ends = {
+        name: [deployed(rounds[-1]) for rounds in draws if rounds]
+        for name, draws in (compared or {}).items()
+    }
+    drawn = [deployed(last), *ends.get(MARKET, [])]
     return {
         "preset": scenario.preset,
         "mechanism": scenario.mechanism,
@@ -39,8 +48,13 @@ def summary(
         "accuracy": None if last is None else last.score.accuracy,
         "averaged_accuracy": last.averaged.accuracy if last and last.averaged else None,
         "deployed_accuracy": deployed(last),
-        "uniform_dp_accuracy": deployed(answers.get("uniform_dp")),
-        "no_dp_accuracy": deployed(answers.get("no_dp")),
+        "mean_accuracy": mean(drawn),
+        "uniform_dp_accuracy": mean(ends.get(UNIFORM, [])),
+        "no_dp_accuracy": mean(ends.get(NO_DP, [])),
+        "accuracies": {"market": drawn, **{n: ends[n] for n in (UNIFORM, NO_DP) if n in ends}},
+        "weighting": scenario.training.weighting,
+        "effective_noise": effective_noise(order.job.sigma, order.plan.shares),
+        "effective_share": effective_share(order.plan.shares),
         "accuracy_per_round": [deployed(result) for result in outcome.results],
         "contracts": len(outcome.payments) + len(outcome.broken),
         "trades": deals.agreed,
@@ -52,6 +66,7 @@ def summary(
         "total_paid": sum(paid) / MICRO,
         "total_paid_micro": sum(paid),
         "paid": spread(np.array(paid) / MICRO),
+        "sigma_max": scenario.game.sigma_max,
         "sigma": spread(np.array([deal.sigma for deal in deals.deals])),
         "rho": spread(np.array([one.rho_total for one in outcome.statements])),
         "epsilon": spread(np.array([one.epsilon for one in outcome.statements])),
@@ -62,6 +77,43 @@ def summary(
         "seconds": {step: round(value, 3) for step, value in outcome.seconds.items()},
         "ledger_head": outcome.head,
     }
+
+
+def mean(values: Sequence[float | None]) -> float | None:
+    """The mean of what is known; None if nothing is."""
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
+    """What each owner agreed to, gave up, weighed and was paid. Infinite epsilon is None."""
+    shares = outcome.order.plan.shares / outcome.order.plan.shares.sum()
+    sizes = outcome.order.job.partition.sizes
+    rows = zip(outcome.deals.deals, outcome.statements, shares.tolist(), sizes, strict=True)
+    return [
+        {
+            "owner": deal.owner,
+            "records": int(size),
+            "saving": deal.saving,
+            "sigma": deal.sigma,
+            "epsilon": statement.epsilon if math.isfinite(statement.epsilon) else None,
+            "delta": statement.delta,
+            "weight": share,
+            "payment": deal.payment / MICRO,
+            "paid": outcome.payments.get(deal.owner, 0) / MICRO,
+            "kept": deal.owner in outcome.payments,
+        }
+        for deal, statement, share, size in rows
+    ]
+
+
+def contracts_csv(outcome: MarketOutcome) -> str:
+    """``owner_rows`` as CSV."""
+    rows, text = owner_rows(outcome), io.StringIO()
+    table = csv.DictWriter(text, rows[0], lineterminator="\n")
+    table.writeheader()
+    table.writerows(row | {"kept": str(row["kept"]).lower()} for row in rows)
+    return text.getvalue()
 
 
 def spread(values: np.ndarray) -> dict[str, float | None]:

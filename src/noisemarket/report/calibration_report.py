@@ -33,6 +33,9 @@ def calibration_table(result: Calibration) -> Table:
                 shown = "-" if error is None else f"{error:.2g}"
                 other = name == "gamma" and i == 2 and fit.surface.labels  # of another measure
                 table.add_row(f"{name}_{i}", f"{value:.5g}", shown, "-" if other else f"{paper:g}")
+        if fit.spread_error is not None:
+            spread = f"{fit.surface.spread:.3g}", f"{fit.spread_error:.2g}"
+            table.add_row("spread between owners", *spread, "-")
         table.add_row("accuracy, root mean square off", f"{fit.rms_accuracy:.2f}", "", "")
         table.add_row("accuracy, farthest off", f"{fit.worst_accuracy:.2f}", "", "")
         if fit.rms_loss is not None:
@@ -76,8 +79,9 @@ def _draw_surface(folder: Path, result: Calibration) -> list[Path]:
         printed = PRINTED.quality(fine, beta) if name == "accuracy" else PRINTED.loss(fine, beta)
         paper = f"paper's printed fit, beta {beta:g}"
         axes[0][column].plot(fine, printed, "--", color=_PAPER, linewidth=1.2, label=paper)
-        label(axes[0][column], f"Test {name}", "sigma", f"test {name}{unit}")
-        label(axes[1][column], f"Measured less fitted {name}", "sigma", f"residual{unit}")
+        label(axes[0][column], f"Test {name}", "effective noise", f"test {name}{unit}")
+        label(axes[1][column], f"Measured less fitted {name}", "effective noise",
+              f"residual{unit}")  # fmt: skip
         axes[1][column].axhline(0.0, color=_PAPER, linewidth=0.8)
     if losses and min(losses) > 0 and max(losses) > 20 * min(losses):
         axes[0][1].set_yscale("log")
@@ -107,11 +111,16 @@ def _curves(
     colour: str,
 ) -> None:
     """Measured points, our fit and, for accuracy, its standard error as a band."""
-    shown = [(point.sigma, getattr(point, name)) for point in own]
-    known = [(sigma, value) for sigma, value in shown if value is not None]
-    if known:
-        axis.plot(*zip(*known, strict=True), "o", color=colour, markersize=4,
-                  label=f"measured, beta {beta:g}")  # fmt: skip
+    for mixed, mark, words in ((False, "o", "measured"), (True, "x", "mixed contracts")):
+        shown = [
+            (point.effective_noise, getattr(point, name))
+            for point in own
+            if (point.sellers < 1.0) == mixed
+        ]
+        known = [(noise, value) for noise, value in shown if value is not None]
+        if known:
+            axis.plot(*zip(*known, strict=True), mark, color=colour, markersize=4,
+                      label=f"{words}, beta {beta:g}")  # fmt: skip
     fit = result.fit
     if fit is None:
         return
@@ -133,9 +142,13 @@ def _residuals(
     for surface, face, words in kinds:
         of = surface.quality if name == "accuracy" else surface.loss
         known = [point for point in own if getattr(point, name) is not None]
-        off = [getattr(point, name) - float(of(point.sigma, beta)) for point in known]
-        axis.plot([point.sigma for point in known], off, "o", color=colour, markersize=4.5,
-                  markerfacecolor=face, label=words)  # fmt: skip
+        noise = [point.effective_noise for point in known]
+        off = [
+            getattr(point, name) - float(of(point.effective_noise, beta, point.share))
+            for point in known
+        ]
+        axis.plot(noise, off, "o", color=colour, markersize=4.5, markerfacecolor=face,
+                  label=words)  # fmt: skip
 
 
 def _keys(axis: Any) -> tuple[list[Any], list[str]]:
@@ -158,7 +171,11 @@ def _draw_curve(folder: Path, result: Calibration) -> list[Path]:
         fitted = result.fit.surface.quality(fine, beta or 1.0)
         axis.plot(fine, fitted, color=_COLOURS[0], linewidth=1.2, label="our fit")
     spread = [
-        [p.accuracy for p in result.points if p.beta == beta and p.sigma == one.sigma]
+        [
+            p.accuracy
+            for p in result.points
+            if p.beta == beta and p.sigma == one.sigma and p.sellers == 1.0
+        ]
         for one in result.curve
     ]
     axis.errorbar(

@@ -30,13 +30,14 @@ def print_jobs(out: Console, jobs: Iterable[JobStanding], contracts: Iterable[Ro
     table = Table(box=None, pad_edge=False)
     for name in ("contract", "owner", "state"):
         table.add_column(name)
-    for name in ("sigma", "saving", "payment", "rounds", "paid"):
+    for name in ("sigma", "weight", "saving", "payment", "rounds", "paid"):
         table.add_column(name, justify="right")
     for row in contracts:
-        paid = row["paid_micro"]
+        paid, weight = row["paid_micro"], row["weight"]
         table.add_row(
-            *(row["contract"][:12], Text(row["owner"]), row["state"]),
-            *(f"{row['sigma']:g}", f"{row['saving']:g}", format_micro(row["payment_micro"])),
+            *(row["contract"][:12], Text(row["owner"]), row["state"], f"{row['sigma']:g}"),
+            "-" if weight is None else f"{100 * weight:.2f} %",
+            *(f"{row['saving']:g}", format_micro(row["payment_micro"])),
             f"{row['delivered']}/{row['rounds']}",
             "-" if paid is None else format_micro(paid),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 PRESETS: dict[str, dict[str, object]] = {
     # Contracts that bind payment to saving, and a privacy loss of the right sign: the defaults.
     "market": {},
-    # As printed, for reproduction: both sides move at once, first Q-values of 0. The network has
-    # the widths that such papers use, and nothing helps it against the noise.
+    # As printed, for reproduction: both sides move at once, first Q-values of 0. The model is a
+    # network of the widths that such papers use, and nothing helps it against the noise.
     "paper": {
         "payoff": "printed",
         "surface": "printed",
@@ -14,6 +14,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "owner_optimism": 0.0,
         "curator_optimism": 0.0,
         "protection": "paper",
+        "model": "cnn",
+        "weighting": "equal",
         "channels": (16, 32),
         "hidden": 128,
         "downsampling": "pool",

@@ -55,14 +55,17 @@ Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
 MOST_CELLS = 2_000_000
 """Most pairs of a saving and a payment that a game may have, so that it fits into memory."""
 
+SURFACE_OF = {"features": "features-mnist", "cnn": "sharded-mnist"}
+"""The shipped surface that was measured with each model."""
+
 _COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
 
 
 class GameSection(Section):
     """The pricing game; every default is the paper's, but for the loss surface.
 
-    The paper's curve (``printed``) is one of training without any guarantee. The default was
-    measured under the default protection.
+    The paper's curve (``printed``) is one of training without any guarantee. The default is the
+    shipped surface that was measured with the scenario's model under the default protection.
     """
 
     payoff: Payoff = Field(
@@ -75,8 +78,9 @@ class GameSection(Section):
         description="one interaction: signed (offer, quote, signatures) or simultaneous moves",
     )
     surface: str = Field(
-        "sharded-mnist",
-        description="loss surface: printed (the paper's), a name, or the path of a surface file",
+        "auto",
+        description="loss surface: auto (the shipped one of the model), printed (the paper's), a "
+        "name, or the path of a surface file",
     )
     sigma_max: Positive = Field(0.6, description="noise scale if nothing is traded")
     saving_levels: int = Field(12, ge=1, le=10_000, description="J: steps of the saving grid")
@@ -263,7 +267,7 @@ class Scenario(Section):
         changes = [section.change() for section in self.changes]
         return Environment(
             levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),
-            surface=find_surface(g.surface),
+            surface=find_surface(self.surface_name()),
             payoff=g.payoff,
             protocol=g.protocol,
             payment_value=g.payment_value,
@@ -271,6 +275,11 @@ class Scenario(Section):
             population=population,
             phases=phases(population, curator, changes, draw_changes),
         )
+
+    def surface_name(self) -> str:
+        """The loss surface that is played on: a name or a path."""
+        own = self.game.surface
+        return SURFACE_OF[self.training.model] if own == "auto" else own
 
     def seeds(self) -> list[np.random.SeedSequence]:
         """Independent seeds: for the owners, for the changes, for the play."""

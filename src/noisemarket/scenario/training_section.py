@@ -30,14 +30,15 @@ Steps = Annotated[int, Field(ge=1, le=10_000)]
 
 
 class TrainingSection(Section):
-    """Federated training; the defaults are the paper's where it gives them.
+    """Federated training; rounds and batches are the paper's.
 
-    The paper gives no widths of its CNN. The default is narrow: noise acts on every weight, so few
-    weights lose little. A linear model on fixed features loses least (``model = "features"``).
+    Noise acts on every weight, so few weights lose little: a linear model on fixed features loses
+    least. The paper's model is a CNN of widths that it does not give; by default a narrow one.
     """
 
     model: Literal["features", "cnn"] = Field(
-        "cnn", description="what is trained: cnn, or features (a linear model on fixed features)"
+        "features",
+        description="what is trained: features (a linear model on fixed features), or cnn",
     )
     rounds: int = Field(30, ge=1, le=100_000, description="I: communication rounds")
     batch: int = Field(64, ge=1, le=10**7, description="X: records in a batch")
@@ -59,7 +60,7 @@ class TrainingSection(Section):
         True, description="cnn: whether hidden layers pass on values of mean 0 and deviation 1"
     )
     weighting: WeightingName = Field(
-        "equal",
+        "noise",
         description="weights of the owners' updates: noise, data_size, equal, or a name that an "
         "installed package brings",
     )

@@ -84,7 +84,7 @@ def plan_of(
     if kind_of(job.model) == "features":
         longest = max(job.protection.reach(int(size)) for size in job.partition.sizes)
         noise = effective_noise(job.sigma, shares) / math.sqrt(len(job))
-        steps = linear_steps(noise, longest)
+        steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
     chosen = ServerSteps(

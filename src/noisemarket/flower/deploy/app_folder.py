@@ -54,7 +54,6 @@ app = owner_app()
 _SERVER = '''\
 """The curator."""
 
-import torch  # noqa: F401 - first and here, so that nothing imports it from two threads at once
 from flwr.app import Context
 from flwr.serverapp import Grid, ServerApp
 
