@@ -36,7 +36,7 @@ class TestPresets:
         assert (game.payment_max, game.payment_levels) == (16.0, 32)
         assert (game.quality_weight, game.quality_value, game.payment_cost) == (0.6, 0.2, 0.13)
         assert (game.payment_value, game.privacy_weight) == (0.08, 2.5)
-        assert game.surface == {"market": "sharded-mnist", "paper": "printed"}[preset]
+        assert scenario.surface_name() == {"market": "features-mnist", "paper": "printed"}[preset]
         assert scenario.population.owners == 100
         assert scenario.population.privacy_cost == {
             "distribution": "uniform", "low": 0.5, "high": 4.0,
@@ -49,6 +49,13 @@ class TestPresets:
         environment = Scenario.from_preset(preset, owners=3).environment()
         assert len(environment) == 3
         assert environment.games().owner_rewards.shape == (3, 13, 33)
+
+    def test_each_model_has_its_own_surface(self) -> None:
+        assert Scenario.from_preset("market", model="cnn").surface_name() == "sharded-mnist"
+        assert Scenario.from_preset("paper").training.model == "cnn"
+        assert Scenario.from_preset("paper").training.weighting == "equal"
+        given = Scenario.from_preset("market", surface="paper-mnist")
+        assert given.surface_name() == "paper-mnist"
 
     def test_a_third_combination_stays_available(self) -> None:
         mended = Scenario.from_preset("paper", payoff="privacy_loss")

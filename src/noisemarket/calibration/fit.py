@@ -38,11 +38,10 @@ RESAMPLES = 200
 POOR = 2.0
 """Points of accuracy, root mean square, beyond which the form is called a poor fit."""
 
-_LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-7)])
-"""Of g2 and the logarithms of g3, g4 and the spread."""
-_HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(1.0)])
-_FIRST_SPREAD = math.log(3e-3)
-_NO_SPREAD = -math.inf
+_LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-5), math.log(1e-5)])
+"""Of g2 and the logarithms of g3, g4 and both spreads."""
+_HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(10.0), math.log(10.0)])
+_FIRST_SPREAD = math.log(0.02)
 _GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
 _ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
@@ -59,7 +58,7 @@ class Fit:
     surface: LossSurface
     gamma_errors: tuple[float | None, ...]
     zeta_errors: tuple[float | None, ...]
-    spread_error: float | None
+    spread_errors: tuple[float, ...]
     rms_accuracy: float
     worst_accuracy: float
     rms_loss: float | None
@@ -97,7 +96,13 @@ class _Data:
     @property
     def constants(self) -> int:
         """How many constants shape the accuracy."""
-        return 5 - self.one_beta + self.mixed
+        return 2 + int(self.free.sum())
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """Which of g2, g3, g4 and both spreads the points say something about."""
+        uneven = self.mixed and bool(self.labels) and not self.one_beta
+        return np.array([not self.one_beta, True, True, self.mixed, uneven])
 
 
 @dataclass(frozen=True)
@@ -137,11 +142,11 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
         gammas = _half_width(np.array([one.gamma for one in resampled]))
         zetas = _half_width(np.array([one.zeta for one in resampled]))
         spreads = _half_width(np.array([one.spread for one in resampled]))
-        spread_error = float(spreads) if data.mixed else None
+        spread_errors = tuple(map(float, spreads)) if data.mixed else ()
         gamma_errors: tuple[float | None, ...] = tuple(map(float, gammas))
         zeta_errors: tuple[float | None, ...] = tuple(map(float, zetas))
     else:
-        gamma_errors, zeta_errors, spread_error = (None,) * 5, (None,) * 2, None
+        gamma_errors, zeta_errors, spread_errors = (None,) * 5, (None,) * 2, ()
         remarks.append("There are no more points than constants: no errors can be given.")
     if data.one_beta:
         gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
@@ -150,7 +155,7 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
         surface=surface,
         gamma_errors=gamma_errors,
         zeta_errors=zeta_errors,
-        spread_error=spread_error,
+        spread_errors=spread_errors,
         rms_accuracy=rms(residuals),
         worst_accuracy=float(np.abs(residuals).max()),
         rms_loss=_rms_loss(data, surface),
@@ -172,13 +177,14 @@ def by_loss(points: Sequence[Point]) -> Fit | None:
     zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
     if not g1 or not minus_zeta_1:
         return None
-    g2, g3, g4, spread = _constants(theta)
-    surface = LossSurface((g1, g2, g3, g4, g5), (-minus_zeta_1, zeta_2), spread=spread)
+    g2, g3, g4, *spread = _constants(theta)
+    zeta = (-minus_zeta_1, zeta_2)
+    surface = LossSurface((g1, g2, g3, g4, g5), zeta, spread=(spread[0], spread[1]))
     residuals = data.accuracy - surface.quality(data.sigma, data.beta, data.share)
     nothing = (None,) * 5
     worst = float(np.abs(residuals).max())
     off = rms(residuals), worst, _rms_loss(data, surface)
-    return Fit(surface, nothing, nothing[:2], None, *off, ())
+    return Fit(surface, nothing, nothing[:2], (), *off, ())
 
 
 def poorly_determined(value: float, error: float) -> bool:
@@ -206,13 +212,15 @@ def _data(points: Sequence[Point]) -> _Data:
     )
 
 
-def _constants(theta: FloatArray) -> tuple[float, float, float, float]:
-    return float(theta[0]), math.exp(theta[1]), math.exp(theta[2]), math.exp(theta[3])
+def _constants(theta: FloatArray) -> list[float]:
+    """g2, g3, g4 and both spreads."""
+    return [float(theta[0]), *np.exp(theta[1:]).tolist()]
 
 
 def _shape(theta: FloatArray, data: _Data) -> FloatArray:
-    g2, g3, g4, spread = _constants(theta)
-    form = LossSurface((1.0, g2, g3, g4, 0.0), (1.0, 0.0), data.labels, spread)
+    g2, g3, g4, *spread = _constants(theta)
+    gamma = (1.0, g2, g3, g4, 0.0)
+    form = LossSurface(gamma, (1.0, 0.0), data.labels, (spread[0], spread[1]))
     return form.loss(data.sigma, data.beta, data.share)
 
 
@@ -229,10 +237,10 @@ def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
 
 def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = None) -> FloatArray:
     """The shape whose best line to ``y`` is closest; from many starts."""
-    free = np.array([not data.one_beta, True, True, data.mixed])
+    free = data.free
 
     def full(part: FloatArray) -> FloatArray:
-        whole = np.array([0.0, 0.0, 0.0, _NO_SPREAD])
+        whole = np.array([0.0, 0.0, 0.0, -math.inf, -math.inf])
         whole[free] = part
         return whole
 
@@ -245,7 +253,8 @@ def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = 
         starts = [start[free]]
     else:
         g2s = (0.0,) if data.one_beta else _STARTS[0]
-        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), [_FIRST_SPREAD])
+        spreads = [[_FIRST_SPREAD]] * 2
+        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), *spreads)
         starts = [np.array(corner)[free] for corner in corners]
     found = [
         least_squares(residuals, one, bounds=(_LOW[free], _HIGH[free]), x_scale="jac")
@@ -265,7 +274,8 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     a, minus_b = _line(shape, data.accuracy, -1.0)
     known = np.isfinite(data.loss)
     g5, g1 = _line(shape[known], data.loss[known], 1.0) if known.sum() > 1 else (0.0, 0.0)
-    g2, g3, g4, spread = _constants(theta)
+    g2, g3, g4, *two = _constants(theta)
+    spread = (two[0], two[1])
     if g1 <= 0.0:
         return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a), data.labels, spread), False
     zeta = -minus_b / g1, a - minus_b / g1 * g5
@@ -337,8 +347,8 @@ def _remarks(found: _Found) -> list[str]:
         )
     theta = found.theta
     edges = np.isclose(theta, _LOW, atol=1e-3) | np.isclose(theta, _HIGH, atol=1e-3)
-    searched = not data.one_beta, True, True, data.mixed
-    for name, at_edge, free in zip((*_GAMMAS[1:4], "spread"), edges, searched, strict=True):
+    names = (*_GAMMAS[1:4], "spread_1", "spread_2")
+    for name, at_edge, free in zip(names, edges, data.free, strict=True):
         if at_edge and free:
             remarks.append(f"{name} is at the edge of its range: do not read it alone.")
     return remarks

@@ -68,8 +68,8 @@ class Calibration:
             "gamma": fit and list(fit.surface.gamma),
             "zeta": fit and list(fit.surface.zeta),
             "labels": fit and fit.surface.labels,
-            "spread": fit and fit.surface.spread,
-            "spread_error": fit and fit.spread_error,
+            "spread": fit and list(fit.surface.spread),
+            "spread_errors": fit and list(fit.spread_errors),
             "gamma_errors": fit and list(fit.gamma_errors),
             "zeta_errors": fit and list(fit.zeta_errors),
             "rms_accuracy": fit and fit.rms_accuracy,
@@ -150,7 +150,7 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
     data = settings["training"].pop("data")
     more: dict[str, Any] = {
         "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
-        | ({} if fit.spread_error is None else {"spread": fit.spread_error}),
+        | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
         "fit": {
             "rms_accuracy": fit.rms_accuracy,
             "worst_accuracy": fit.worst_accuracy,

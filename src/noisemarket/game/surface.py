@@ -24,15 +24,15 @@ class LossSurface:
     labels. That is how beta was found to act: from 0.1 to 1 it changes much, from 1 to 10 little.
 
     Where contracts differ, ``sigma`` is the effective noise: the one noise of all owners that would
-    leave their mean as noisy. A mean that rests on a ``share`` of the owners sees less of the data;
-    ``spread``, the variance between owners, then joins the noise:
-    ``sigma^2 + spread (1 / share - 1)``.
+    leave their mean as noisy. A mean that rests on a ``share`` of the owners sees less of the data:
+    noise then counts ``1 + k (1 / share - 1)`` times, where ``k`` is the first number of ``spread``
+    plus the second over ``labels beta + 1``: owners that differ more are missed more.
     """
 
     gamma: tuple[float, float, float, float, float]
     zeta: tuple[float, float]
     labels: int = 0
-    spread: float = 0.0
+    spread: tuple[float, float] = (0.0, 0.0)
 
     def loss(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
         """Model loss.
@@ -44,8 +44,10 @@ class LossSurface:
         """
         g1, g2, g3, g4, g5 = self.gamma
         noise, degree = np.asarray(sigma, dtype=float), evenness(beta, self.labels)
-        if self.spread:
-            noise = np.sqrt(noise**2 + self.spread * (1.0 / np.asarray(share, dtype=float) - 1.0))
+        if any(self.spread):
+            always, uneven = self.spread
+            missed = always + uneven / (self.labels * np.asarray(beta, dtype=float) + 1.0)
+            noise = noise * (1.0 + missed * (1.0 / np.asarray(share, dtype=float) - 1.0))
         return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
 
     def quality(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:

@@ -16,6 +16,8 @@ from noisemarket.runfolder import RunFolder
 
 _COLOURS = ("#1f5fa8", "#c8641b", "#5b8f3a", "#8a5aa8", "#b03a5b", "#2a8f8f", "#7a6a2a")
 _PAPER = "#222222"
+IN_SIGHT = 6.0
+"""Points of accuracy, root mean square: farther off, the printed fit would hide our residuals."""
 
 
 def calibration_table(result: Calibration) -> Table:
@@ -33,9 +35,8 @@ def calibration_table(result: Calibration) -> Table:
                 shown = "-" if error is None else f"{error:.2g}"
                 other = name == "gamma" and i == 2 and fit.surface.labels  # of another measure
                 table.add_row(f"{name}_{i}", f"{value:.5g}", shown, "-" if other else f"{paper:g}")
-        if fit.spread_error is not None:
-            spread = f"{fit.surface.spread:.3g}", f"{fit.spread_error:.2g}"
-            table.add_row("spread between owners", *spread, "-")
+        for i, error in enumerate(fit.spread_errors):
+            table.add_row(f"spread_{i + 1}", f"{fit.surface.spread[i]:.3g}", f"{error:.2g}", "-")
         table.add_row("accuracy, root mean square off", f"{fit.rms_accuracy:.2f}", "", "")
         table.add_row("accuracy, farthest off", f"{fit.worst_accuracy:.2f}", "", "")
         if fit.rms_loss is not None:
@@ -135,8 +136,10 @@ def _curves(
 def _residuals(
     axis: Any, name: str, own: Sequence[Point], beta: float, result: Calibration, colour: str
 ) -> None:
-    """What our fit leaves (filled) and what the printed one leaves (hollow)."""
-    kinds = [(PRINTED, "none", "less the printed fit")]
+    """What our fit leaves (filled) and, if it is in sight, what the printed one leaves (hollow)."""
+    kinds = []
+    if result.fit is None or (result.rms_to_printed_all or 0.0) <= IN_SIGHT:
+        kinds.append((PRINTED, "none", "less the printed fit"))
     if result.fit is not None:
         kinds.append((result.fit.surface, colour, "less our fit"))
     for surface, face, words in kinds:

@@ -1,7 +1,7 @@
 """Loss surfaces by name or by file: the paper's, those that the package carries, one's own.
 
 A surface file is TOML with ``gamma`` (five numbers), ``zeta`` (two) and perhaps ``labels`` (a whole
-number) and ``spread`` (a number). Its tables say where the numbers come from and are not read.
+number) and ``spread`` (two). Its tables say where the numbers come from and are not read.
 Files in the folder ``surfaces`` beside this one are known by their names.
 """
 
@@ -56,8 +56,8 @@ def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
     numbers: dict[str, Any] = {"gamma": list(surface.gamma), "zeta": list(surface.zeta)}
     if surface.labels:
         numbers["labels"] = surface.labels
-    if surface.spread:
-        numbers["spread"] = surface.spread
+    if any(surface.spread):
+        numbers["spread"] = list(surface.spread)
     return tomli_w.dumps(numbers | dict(more))
 
 
@@ -96,11 +96,11 @@ def _parse(text: str, file: str) -> LossSurface:
         raise BadInput(
             "surface", file, "its labels must be a whole number above 1; it may be left out."
         )
-    spread = document.get("spread", 0.0)
-    if type(spread) not in (int, float) or not 0.0 <= spread <= _LARGEST:
-        raise BadInput("surface", file, "its spread must be a number of at least 0.")
+    spread = _numbers(document, "spread", 2, file) if "spread" in document else [0.0, 0.0]
+    if min(spread) < 0.0:
+        raise BadInput("surface", file, "its spread must be two numbers of at least 0.")
     shape = (gamma[0], gamma[1], gamma[2], gamma[3], gamma[4])
-    return LossSurface(shape, (zeta[0], zeta[1]), labels, float(spread))
+    return LossSurface(shape, (zeta[0], zeta[1]), labels, (spread[0], spread[1]))
 
 
 def _numbers(document: Mapping[str, Any], name: str, count: int, file: str) -> list[float]:
