@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import doctest
 import math
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -29,7 +30,7 @@ def travel(noise: float, rounds: int = 30) -> float:
 
 def test_the_less_noise_and_the_fewer_rounds_the_farther_the_model_goes() -> None:
     went = [travel(noise) for noise in np.geomspace(1e-4, 1.0, 30)]
-    assert all(later <= earlier for earlier, later in zip(went, went[1:], strict=False))
+    assert all(later <= earlier for earlier, later in pairwise(went))
     assert travel(0.0) == pytest.approx(LONGEST)
     assert travel(0.06, 120) == pytest.approx(travel(0.06, 30) / 2)
     assert travel(0.06, 30) == pytest.approx(travel(0.12, 30) * 2)
