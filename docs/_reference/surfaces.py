@@ -40,11 +40,13 @@ def surfaces_page() -> str:
         (one for one in folder.iterdir() if one.name.endswith(".toml")), key=lambda one: one.name
     )
     known = {one.name.removesuffix(".toml"): tomllib.loads(one.read_text("utf-8")) for one in paths}
-    betas = sorted({point[1] for one in known.values() for point in _points(one)})
+    betas = sorted({point["beta"] for one in known.values() for point in _points(one)})
     rows: dict[str, Callable[[Surface], str]] = {
+        "model": _model,
         "protection": lambda one: code(one["provenance"]["privacy"]["protection"]),
         "betas measured": _betas,
-        "seeds": lambda one: str(len({point[2] for point in _points(one)})),
+        "mixed contracts: sellers and their sigma": _mixed,
+        "seeds": lambda one: str(len({point["seed"] for point in _points(one)})),
         "training, minutes": lambda one: f"{one['provenance']['seconds'] / 60:.0f}",
         **{
             f"accuracy at sigma 0, 0.3, 0.6, beta {b:g}": partial(_accuracies, beta=b)
@@ -55,18 +57,41 @@ def surfaces_page() -> str:
             f"{one['fit']['rms_accuracy']:.2f} ({one['fit']['worst_accuracy']:.2f})"
         ),
         **{f"{kind}_{n + 1}": partial(_constant, kind=kind, index=n) for kind, n in CONSTANTS},
+        **{f"spread_{n + 1}": partial(_spread, at=n) for n in range(2)},
     }
     head = ["", *map(code, known)]
     body = [[name, *(shown(one) for one in known.values())] for name, shown in rows.items()]
     return page("Loss surfaces", INTRO, table(head, body), READING)
 
 
-def _points(surface: Surface) -> list[list[float]]:
-    return list(surface["measured"]["points"])
+def _points(surface: Surface) -> list[dict[str, float]]:
+    measured = surface["measured"]
+    return [dict(zip(measured["columns"], point, strict=True)) for point in measured["points"]]
+
+
+def _mixed(surface: Surface) -> str:
+    pairs = {
+        (point["sellers"], point["sigma"])
+        for point in _points(surface)
+        if point.get("sellers", 1.0) < 1.0
+    }
+    shown = (f"{100 * share:g} % at {sigma:g}" for share, sigma in sorted(pairs))
+    return ", ".join(shown) or "none"
+
+
+def _spread(surface: Surface, at: int) -> str:
+    if "spread" not in surface:
+        return "0, not measured"
+    return f"{surface['spread'][at]:.3g} ± {surface['errors']['spread'][at]:.2g}"
+
+
+def _model(surface: Surface) -> str:
+    training = surface["provenance"]["training"]
+    return code(training.get("model", "cnn"))
 
 
 def _betas(surface: Surface) -> str:
-    return ", ".join(f"{beta:g}" for beta in sorted({point[1] for point in _points(surface)}))
+    return ", ".join(f"{beta:g}" for beta in sorted({point["beta"] for point in _points(surface)}))
 
 
 def _counting(surface: Surface) -> str:
@@ -78,7 +103,11 @@ def _counting(surface: Surface) -> str:
 def _accuracies(surface: Surface, beta: float) -> str:
     shown = []
     for sigma in SIGMAS:
-        seen = [point[3] for point in _points(surface) if (point[0], point[1]) == (sigma, beta)]
+        seen = [
+            point["accuracy"]
+            for point in _points(surface)
+            if (point["sigma"], point["beta"], point.get("sellers", 1.0)) == (sigma, beta, 1.0)
+        ]
         shown += [f"{sum(seen) / len(seen):.1f}"] if seen else []
     return ", ".join(shown) + " %" if shown else "–"
 
