@@ -27,11 +27,11 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-fl bench-flower \
-	bench-ledger bench-market reproduce constraints clean
+.PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-features bench-fl \
+	bench-flower bench-ledger bench-market reproduce constraints clean
 
 help: ## print this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
 venv: $(VENV)/.installed ## make .venv and install the package in it with its pinned dependencies
 
@@ -110,6 +110,9 @@ bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
 
 bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research and Opacus (15 minutes)
 	$(PEERS)/bin/python benchmarks/federated.py $(ARGS)
+
+bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on fixed features (40 minutes)
+	$(PEERS)/bin/python benchmarks/features.py $(ARGS)
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
 	$(BIN)/python benchmarks/flower.py $(ARGS)

@@ -102,7 +102,8 @@ def run(contestant: Contestant, task: dict[str, object], memory: bool = False) -
     told = json.dumps({**task, "options": {**contestant.options, **task.get("options", {})}})  # type: ignore[dict-item]
     result = Run()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
-    environment |= {"PYTHONPATH": str(HERE), "PYTHONWARNINGS": "ignore", **contestant.environment}
+    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **contestant.environment}
     if contestant.processes > 1:
         address = f"localhost:{_free_port()}"
         environment["PFL_WORKER_ADDRESSES"] = ",".join([address] * contestant.processes)
@@ -302,7 +303,7 @@ def tables(report: dict[str, object], runs: dict[str, list[Run]]) -> str:
     ]  # fmt: skip
     for contestant in CONTESTANTS:
         made = runs.get(contestant.name, [])
-        label = contestant.label.format(**_versions())
+        label = contestant.label.format(**versions())
         problem = next((one.problem for one in made if one.problem), "")
         if problem or not made:
             out.append(f"| {label} | not run: {problem or 'left out'} | | | |")
@@ -327,7 +328,8 @@ def tables(report: dict[str, object], runs: dict[str, list[Run]]) -> str:
     return "\n".join(out) + "\n"
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
+    """Of torch and of the peers."""
     found = {}
     for name in ("torch", "flwr", "ray", "pfl", "opacus"):
         try:
@@ -365,9 +367,9 @@ def main() -> None:
     chosen = [contestant for contestant in CONTESTANTS if contestant.name in wanted]
     owners, turns, rounds = (4, 1, 2) if options.quick else (100, options.turns, options.rounds)
     task: dict[str, object] = {"owners": owners, "each": 600, "rounds": rounds}
-    versions = ", ".join(f"{name} {version}" for name, version in _versions().items())
-    report: dict[str, object] = {"machine": machine(), "versions": versions, "task": task}
-    print(f"Machine: {report['machine']}\n{versions}\n\nSeconds of each round", flush=True)
+    installed = ", ".join(f"{name} {version}" for name, version in versions().items())
+    report: dict[str, object] = {"machine": machine(), "versions": installed, "task": task}
+    print(f"Machine: {report['machine']}\n{installed}\n\nSeconds of each round", flush=True)
     runs = contest(chosen, task, turns)
 
     print("\nClipping per example against Opacus", flush=True)

@@ -8,26 +8,50 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.commands import call
+
+from noisemarket.federated.data_files import load_data
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 
-def test_own_model(tmp_path: Path) -> None:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+def run(name: str, *words: str, cwd: Path) -> str:
+    """What an example prints."""
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / "own_model.py")],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300, check=False,
+        [sys.executable, str(EXAMPLES / name), *words], cwd=cwd, capture_output=True, text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
-    rounds = re.findall(r"^round +\d+: ([\d.]+) %$", done.stdout, re.MULTILINE)
+    return done.stdout
+
+
+def test_own_model(tmp_path: Path) -> None:
+    said = run("own_model.py", cwd=tmp_path)
+    rounds = re.findall(r"^round +\d+: ([\d.]+) %$", said, re.MULTILINE)
     assert len(rounds) == 15
     assert float(rounds[-1]) > 50  # one class in three, unevenly: guessing gives about 40
-    *_, noisy, quiet = done.stdout.splitlines()
+    *_, noisy, quiet = said.splitlines()
     assert noisy.startswith("Owner 0, protection sharded, noise sigma 0.3, 15 uploads")
     assert quiet.startswith("Owner 1, protection sharded, noise sigma 0.1, 15 uploads")
-    epsilons = [float(word) for word in re.findall(r"epsilon ([\d.]+) at delta", done.stdout)]
+    epsilons = [float(word) for word in re.findall(r"epsilon ([\d.]+) at delta", said)]
     assert 0 < epsilons[0] < epsilons[1]
     assert list(tmp_path.iterdir()) == []
+
+
+def test_own_features(tmp_path: Path) -> None:
+    said = run("own_features.py", "mine", cwd=tmp_path)
+    noisy, quiet = re.findall(r"^sigma [\d.]+: ([\d.]+) %, epsilon ([\d.]+)$", said, re.MULTILINE)
+    assert 30 < float(noisy[0]) < float(quiet[0])  # one class in ten: guessing gives 10
+    assert float(quiet[0]) > 70
+    assert 0 < float(noisy[1]) < float(quiet[1])
+    data = load_data(str(tmp_path / "mine"))
+    assert data.train_inputs().shape == (12_000, 256)
+    command = said.splitlines()[-1].split()
+    assert command[:4] == ["noisemarket", "run", "--set", "data=mine"]
+    short = "--no-baselines", "--set", "rounds=1", "--set", "iterations=10"
+    done = call(*command[1:], *short, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_readme_names_every_example() -> None:

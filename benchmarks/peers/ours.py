@@ -16,7 +16,7 @@ from peers import common
 
 
 def _protection(name: str) -> Protection:
-    """The paper's, or another as the ``market`` preset has it."""
+    """The paper's, or another as the ``market`` preset has it for a CNN."""
     if name == "paper":
         return Paper(common.BATCH, common.RATE, 1)
     from noisemarket.scenario import Scenario
@@ -24,7 +24,7 @@ def _protection(name: str) -> Protection:
 
     scenario = Scenario.from_preset("market")
     privacy = scenario.privacy.model_copy(update={"protection": name})
-    return protection_of(scenario.model_copy(update={"privacy": privacy}))
+    return protection_of(scenario.model_copy(update={"privacy": privacy}), "cnn")
 
 
 def _network(name: str) -> ModelMaker:

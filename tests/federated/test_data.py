@@ -166,7 +166,7 @@ class TestFolders:
         arrays = small()
         arrays["train_labels"] = arrays["train_labels"][:-1]
         said = complaint(lambda: load_mnist(fill(tmp_path, arrays)))
-        assert "train_labels = 19 labels: give one label for each of the 20 train images." in said
+        assert "train_labels = 19 labels: give one label for each of the 20 train records." in said
 
 
 def test_files_are_read_once_until_they_change(
@@ -231,12 +231,12 @@ class TestArrays:
             ("train_images", np.full((20, 28, 28), 1e300), "finite"),
             ("test_images", np.ones((8, 9, 9), dtype=np.uint8), "uint8 images of shape (9, 9)"),
             ("test_images", np.ones((8, 28, 28)), "float32 images of shape (28, 28): give uint8"),
-            ("train_labels", np.ones((20, 2), dtype=int), "one for each image"),
+            ("train_labels", np.ones((20, 2), dtype=int), "one for each record"),
             ("train_labels", np.ones(20), "give whole numbers"),
             ("train_labels", np.full(20, -1), "-1: give labels from 0 to 999"),
             ("train_labels", np.full(20, 1000), "1000: give labels from 0 to 999"),
             ("train_labels", np.arange(21), "21 labels"),
-            ("test_labels", np.arange(9), "each of the 8 test images"),
+            ("test_labels", np.arange(9), "each of the 8 test records"),
         ],
     )
     def test_bad_arrays(self, part: str, value: np.ndarray, said: str) -> None:

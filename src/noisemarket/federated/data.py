@@ -151,7 +151,7 @@ class Dataset:
         )
         for half, pictures, marks in zip(("train", "test"), images, labels, strict=True):
             if len(pictures) != len(marks):
-                remedy = f"give one label for each of the {len(pictures):,} {half} images."
+                remedy = f"give one label for each of the {len(pictures):,} {half} records."
                 raise BadInput(f"{half}_labels", f"{len(marks):,} labels", remedy)
         train, test = images
         if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
@@ -223,11 +223,22 @@ class Dataset:
 
 
 def _vectors(field: str, given: ArrayLike) -> Images:
-    array = np.asarray(given)
+    array = _array(field, given)
     if array.ndim != 2 or not np.issubdtype(array.dtype, np.floating):
         shown = f"{array.dtype} values of shape {array.shape}"
         raise BadInput(field, shown, "give floats of shape (number, dimension).")
+    if array.size == 0:
+        shown = f"an array of shape {array.shape}"
+        raise BadInput(field, shown, "give at least one record of at least one number.")
     return _images(field, array)
+
+
+def _array(field: str, given: ArrayLike) -> NDArray[Any]:
+    try:
+        return np.asarray(given)
+    except ValueError:
+        remedy = "give an array, or lists of one length."
+        raise BadInput(field, "rows of different lengths", remedy) from None
 
 
 def _scaling(given: tuple[float, float] | None, is_bytes: bool) -> tuple[float, float]:
@@ -243,7 +254,7 @@ def _scaling(given: tuple[float, float] | None, is_bytes: bool) -> tuple[float, 
 
 
 def _images(field: str, given: ArrayLike) -> Images:
-    array: NDArray[Any] = np.asarray(given)
+    array = _array(field, given)
     if array.dtype != np.uint8 and not np.issubdtype(array.dtype, np.floating):
         raise BadInput(field, f"{array.dtype} values", "give images as uint8 or float32.")
     if array.ndim < 2 or array.size == 0:
@@ -260,10 +271,10 @@ def _images(field: str, given: ArrayLike) -> Images:
 
 def checked_labels(field: str, given: ArrayLike) -> Labels:
     """Labels as a one-dimensional array of whole numbers from 0 to 999, else an error."""
-    array: NDArray[Any] = np.asarray(given)
+    array = _array(field, given)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         shown = f"{array.dtype} values of shape {array.shape}"
-        raise BadInput(field, shown, "give whole numbers, one for each image.")
+        raise BadInput(field, shown, "give whole numbers, one for each record.")
     wrong = array[(array < 0) | (array >= MOST_CLASSES)]
     if wrong.size:
         raise BadInput(field, int(wrong[0]), f"give labels from 0 to {MOST_CLASSES - 1}.")

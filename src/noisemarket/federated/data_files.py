@@ -57,9 +57,13 @@ def load_data(folder: str | None = None) -> Dataset:
     Raises:
         BadInput: the folder or a file in it cannot be used.
     """
-    if folder is None or not (Path(folder) / FEATURE_FILES[0]).exists():
+    paths = tuple(Path(folder or "") / name for name in FEATURE_FILES)
+    if folder is None or not any(path.exists() for path in paths):
         return load_mnist(folder)
-    paths = tuple(Path(folder) / name for name in FEATURE_FILES)
+    for path in paths:
+        if not path.exists():
+            remedy = f"the folder does not hold {path.name}, only others of its four .npy files."
+            raise BadInput("data", folder, remedy)
     return _read_features(paths, tuple(map(_stamp, paths)))
 
 
@@ -95,7 +99,8 @@ def load_mnist(folder: str | None = None) -> Dataset:
 def _from_folder(folder: Path) -> Dataset:
     if not folder.is_dir():
         reason = "is not a folder" if folder.exists() else "does not exist"
-        raise BadInput("data", str(folder), f"{reason}: name a folder of idx files.")
+        remedy = f"{reason}: name a folder of idx files, or of features in .npy files."
+        raise BadInput("data", str(folder), remedy)
     paths = []
     for stem, dimensions in PARTS.values():
         names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]

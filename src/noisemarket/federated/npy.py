@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tokenize
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from noisemarket.errors import BadInput
 def read_npy(path: Path) -> NDArray[Any]:
     """The array in a file.
 
+    The file is mapped before it is read, so that a header which promises more than there is takes
+    no memory.
+
     Raises:
         BadInput: there is none that can be read without unpickling.
     """
     try:
-        array: NDArray[Any] = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as problem:
-        reason = getattr(problem, "strerror", None) or "not an array of plain numbers"
-        raise BadInput("data", str(path), f"cannot be read ({reason}).") from None
-    return array
+        return np.array(np.lib.format.open_memmap(path, mode="r"))
+    except (OSError, ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError) as bad:
+        reason = getattr(bad, "strerror", None) or "not one whole array of plain numbers"
+        remedy = f"cannot be read ({reason}): write it with numpy.save."
+        raise BadInput("data", str(path), remedy) from None

@@ -216,8 +216,9 @@ def _maker(model: AnyModel | None, scenario: Scenario, data: Dataset) -> ModelMa
     if model is None:
         shape, training = data.image_shape, scenario.training
         if shape != shape[:1] * 2 or not data.channel:
-            remedy = "the CNN takes square images of one channel: give a model of your own."
-            raise BadInput("data", f"items of shape {shape}", remedy)
+            remedy = "the CNN takes square grey pictures: set training.model to features for "
+            remedy += "vectors, or give a model of your own."
+            raise BadInput("data", f"items of {' x '.join(map(str, shape))}", remedy)
         return network_of(training, data.classes, shape[0])
     if isinstance(model, ModelMaker):
         return model
