@@ -49,7 +49,7 @@ def without_times(folder: Path) -> list[dict[str, Any]]:
     return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
 
 
-GRID = ["--sigmas", "0,0.3", "--betas", "1", "--name", "tiny"]
+GRID = ["--sigmas", "0,0.3", "--betas", "1", "--mixed", "none", "--name", "tiny"]
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +81,42 @@ def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]
     assert (status["state"], status["points"], status["points_done"]) == ("complete", 2, 2)
     assert not (folder / "checkpoints").exists()
     assert not (folder / "tiny.toml").exists()
+
+
+def test_mixed_contracts_are_measured_with_their_effective_noise(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    grid = ["--sigmas", "0.6", "--betas", "1", "--mixed", "0.34:0.1"]
+    with pytest.raises(SystemExit):
+        main([*words(images, "protection=sharded", "owners=6"), *grid, "--out", "r"])
+    alike, mixed = read_points(tmp_path / "r" / "points.jsonl")
+    assert (alike.effective_noise, alike.share) == pytest.approx((0.6, 1.0), rel=1e-3)
+    weights = np.array([1 / (0.01 + 1 / 66)] * 2 + [1 / (0.36 + 1 / 66)] * 4)
+    sigma = np.array([0.1] * 2 + [0.6] * 4)
+    noise = np.sqrt(6 * (weights**2 * sigma**2).sum()) / weights.sum()
+    assert (mixed.sellers, mixed.sigma) == (0.34, 0.1)
+    assert mixed.effective_noise == pytest.approx(noise, rel=0.02)
+    assert mixed.share == pytest.approx(weights.sum() ** 2 / (6 * (weights**2).sum()), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [("0.5", "pairs share:sigma"), ("1.5:0.1", "between 0 and 1"), ("0.5:0.7", "sigma_max"),
+     ("0.01:0.1", "leaves sellers and others"), ("0.5:0.1,0.5:0.1", "each once")],
+)  # fmt: skip
+def test_mixed_contracts_that_cannot_be(
+    given: str, problem: str, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main([*words(images), "--mixed", given, "--out", "r"])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert_sentence(said)
+    assert problem in said
+    assert not (tmp_path / "r").exists()
 
 
 def test_every_owner_gets_the_point(images: Path) -> None:
@@ -225,7 +261,7 @@ def test_fit_only_measures_nothing_and_says_what_is_missing(
     made = tomllib.loads((tmp_path / "r" / "other.toml").read_text())["provenance"]["command"]
     assert made == (
         "noisemarket calibrate --preset paper --sigmas 0,0.1,0.2,0.3,0.4,0.5,0.6 "
-        "--betas 0.1,1,10 --seeds 1 --name other"
+        "--betas 0.1,1,10 --mixed none --seeds 1 --name other"
     )
 
 
@@ -248,8 +284,9 @@ def test_a_point_that_fails_costs_no_other(
 
     monkeypatch.setattr("noisemarket.cli.calibrate.measure", trained)
     monkeypatch.chdir(tmp_path)
+    few = ["--sigmas", "0,0.1,0.3", "--betas", "1,10", "--mixed", "none"]
     with pytest.raises(SystemExit) as end:
-        main([*words(images), "--sigmas", "0,0.1,0.3", "--betas", "1,10", "--out", "r"])
+        main([*words(images), *few, "--out", "r"])
     assert end.value.code == 1
     problem = capsys.readouterr().err
     assert_sentence(problem)
@@ -266,7 +303,7 @@ def test_a_point_that_fails_costs_no_other(
     assert len(read_points(tmp_path / "r" / "points.jsonl")) == 8
     text = tomllib.loads((tmp_path / "r" / "paper-measured.toml").read_text())
     assert text["provenance"]["command"].endswith(
-        "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --seeds 1 --name paper-measured"
+        "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --mixed none --seeds 1 --name paper-measured"
     )
 
 

@@ -178,3 +178,21 @@ def test_as_many_points_as_constants_have_no_errors() -> None:
 def test_too_few_sigmas_are_refused() -> None:
     with pytest.raises(BadInput, match="at least 4 different values of sigma"):
         fit_surface(measured(PRINTED, 0.1, 1, sigmas=(0.0, 0.3, 0.6)))
+
+
+def test_mixed_contracts_give_the_spread_back() -> None:
+    """Fewer owners, and owners that differ more, count as more noise."""
+    truth = LossSurface((0.4, 0.9, 0.2, 6.0, 0.3), (25.0, 99.0), labels=10, spread=(0.02, 0.4))
+    points = [
+        Point(0.1, beta, 1, float(truth.quality(noise, beta, share)), None, 0, 0, 30, 0, 1.0,
+              sellers=0.5, noise=noise, share=share)
+        for beta in BETAS
+        for noise in (0.1, 0.2, 0.4)
+        for share in (0.1, 0.4)
+    ]  # fmt: skip
+    fit = fit_surface([*measured(truth, 0.0, 1), *points], 20, labels=10)
+    assert fit.surface.spread == pytest.approx(truth.spread, rel=0.02)
+    assert len(fit.spread_errors) == 2
+    assert fit.rms_accuracy < 0.01
+    without = fit_surface(measured(truth, 0.0, 1), 20, labels=10)
+    assert (without.surface.spread, without.spread_errors) == ((0.0, 0.0), ())

@@ -151,3 +151,16 @@ def test_without_a_fit_there_is_no_file() -> None:
     assert surface_file(result, Scenario()) is None
     assert result.remarks[0].startswith("No fit: ")
     assert result.rms_to_printed is None
+
+
+def test_a_spread_is_written_and_read(tmp_path: Path) -> None:
+    made = LossSurface((0.4, 0.03, 0.2, 12.0, 0.3), (25.0, 99.0), labels=10, spread=(0.02, 0.4))
+    file = tmp_path / "own.toml"
+    file.write_text(surface_text(made, {}))
+    assert read_surface(file) == made
+    assert made.quality(0.3, 0.1, 0.1) < made.quality(0.3, 1.0, 0.1) < made.quality(0.3, 1.0)
+    assert made.quality(0.3, 0.1, 1.0) == made.quality(0.3, 0.1)
+    for wrong in ("0.1", "[0.1]", "[-0.1, 0.1]", '["a", 1]'):
+        file.write_text(surface_text(SURFACE, {}) + f"spread = {wrong}\n")
+        with pytest.raises(BadInput, match="spread"):
+            read_surface(file)

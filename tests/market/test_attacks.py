@@ -154,7 +154,7 @@ def test_all_at_once(images: Path, tmp_path: Path) -> None:
 
 def test_an_accused_owner_stays_accused_after_a_crash(images: Path, tmp_path: Path) -> None:
     """Its finding is in the checkpoint, so a resumed job judges as one that was not cut off."""
-    faults = [{"owner": BAD, "kind": "noise", "factor": 1.04}]  # shows only over several rounds
+    faults = [{"owner": BAD, "kind": "noise", "factor": 1.03}]  # shows only over several rounds
     made = scenario(images, faults=faults, rounds=8)
     played(made, tmp_path / "whole")
     whole = state(tmp_path / "whole")

