@@ -33,9 +33,10 @@ endef
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
 
-venv: $(VENV)/.installed ## make .venv and install the package in it with its pinned dependencies
+venv: $(VENV)/.installed ## make .venv with the package, all extras and their pinned versions
 
-$(VENV)/.installed: pyproject.toml constraints.txt
+# What the demo needs: the package alone, without extras.
+$(VENV)/.core: pyproject.toml constraints.txt
 	@$(FIND_PYTHON); \
 	"$(BIN)/python" -c '$(NEW_ENOUGH)' 2>/dev/null || { \
 		python=$$(find_python) && \
@@ -43,6 +44,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 		"$$python" -m venv --clear "$(VENV)"; \
 	}
 	@$(PIP) install --upgrade pip
+	@$(PIP) install --editable . --constraint constraints.txt
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.core
+	@echo "Installing what the tests need (once; takes some minutes) ..."
 	@$(PIP) install --editable '.[$(EXTRAS)]' --constraint constraints.txt
 	@touch $@
 
@@ -63,7 +69,7 @@ $(PEERS)/.installed: pyproject.toml
 	@$(PEERS_PIP) install '$(TORCH)' --editable '.[cnn,bench-fl]'
 	@touch $@
 
-demo: $(VENV)/.installed ## run the whole market on MNIST into runs/demo (a few minutes)
+demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (under a minute)
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
 # Compiled Python is kept, also where the environment says otherwise: every process would compile anew.
@@ -100,7 +106,7 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 	"$$fresh/venv/bin/python" -m pip --disable-pip-version-check --quiet install dist/*.whl --constraint constraints.txt; \
 	cd "$$fresh"; \
 	./venv/bin/noisemarket --version; \
-	./venv/bin/noisemarket negotiate --set owners=3 --set iterations=200 --out run
+	./venv/bin/noisemarket run --set owners=5 --set rounds=2 --draws 1 --out run
 
 hooks: $(VENV)/.installed ## run the linter and the type checker at every commit
 	$(BIN)/pre-commit install

@@ -39,6 +39,10 @@ class Shared:
         return memory, np.ndarray(self.shape, self.dtype, buffer=memory.buf)
 
 
+MOST_KEPT = 2**28
+"""Bytes of owners' records that a worker keeps from round to round; others it takes anew."""
+
+
 @dataclass(frozen=True)
 class WorkerConfig:
     """What a worker gets once, before its first task."""
@@ -114,12 +118,19 @@ def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
         return opened[name][1]  # the memory beside it stays mapped as long as this function lives
 
     kept: dict[int, Records] = {}
+    room = MOST_KEPT
 
     def records(owner: int) -> Records:
-        if owner not in kept:
-            own = config.indices[owner]
-            kept[owner] = model.records(view("train_images")[own], view("train_labels")[own])
-        return kept[owner]
+        nonlocal room
+        if owner in kept:
+            return kept[owner]
+        own = config.indices[owner]
+        inputs = view("train_images")[own]
+        made = model.records(inputs, view("train_labels")[own])
+        if inputs.nbytes <= room:
+            kept[owner] = made
+            room -= inputs.nbytes
+        return made
 
     def answer(kind: str, first: int, second: int) -> Any:
         weights = view("weights")
