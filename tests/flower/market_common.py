@@ -37,7 +37,7 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
         "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400,
         "interactions_per_message": 50,
         "window": 100, "saving_levels": 4, "payment_levels": 6, "privacy_cost": 0.61803,
-        "markup": 0.07771, "seed": 7, **more,
+        "markup": 0.07771, "seed": 7, "surface": "sharded-mnist", **more,
     }  # fmt: skip
     scenario = load_scenario(preset="market", settings=settings)
     (folder / "scenario.toml").write_text(dump_scenario(scenario))
