@@ -70,7 +70,7 @@ def run(
     draws: Annotated[
         int | None,
         typer.Option(
-            help="Draws of the noise that are compared; by default 5 for features, 1 for the CNN."
+            help="Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
         ),
     ] = None,
     engine: Annotated[

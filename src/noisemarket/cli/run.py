@@ -38,7 +38,7 @@ from noisemarket.scenario import Scenario, load_scenario
 FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and more iterations."""
 
-DRAWS = {"features": 5, "cnn": 1}
+DRAWS = {"features": 3, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
 CONTRACTS = "contracts.csv"

@@ -155,7 +155,7 @@ def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
     size = [30.0 + 250.0 * math.sqrt(count / len(rows)) for count in counts.values()]
     axis.scatter(epsilon, paid, s=size, color=COLOURS["dypp"], alpha=0.45, linewidth=0)
     for (x, y), count in counts.most_common(MOST_GROUPS):
-        if count > 1:
+        if count >= max(2, len(rows) // 20):
             axis.annotate(
                 f"{count} owners", (x, y), textcoords="offset points", xytext=(9, 5), fontsize=8
             )
