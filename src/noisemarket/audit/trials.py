@@ -87,11 +87,7 @@ class Judge:
 
 
 def attack(
-    protection: Protection,
-    canary: Canary,
-    trials: int,
-    noise: NoiseSource,
-    watch: Watch | None,
+    protection: Protection, canary: Canary, trials: int, noise: NoiseSource, watch: Watch | None
 ) -> Scores:
     """Upload both neighbours ``trials`` times and score each upload against a fixed threshold.
 

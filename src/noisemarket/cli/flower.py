@@ -67,8 +67,7 @@ def app(
 @flower_app.command("key")
 def key(
     folder: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed."),
+        str, typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
     ],
 ) -> None:
     """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""

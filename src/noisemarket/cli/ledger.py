@@ -44,10 +44,7 @@ def ls(
             raise _bad("--job", job, "is not in this ledger.")
         rows = (queries.row(each) for each in queries.contracts(ledger, job))
         if as_json:
-            document = {
-                "jobs": [_money(vars(each)) for each in jobs],
-                "contracts": list(rows),
-            }
+            document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": list(rows)}
             print(json.dumps(document))
             return
         print_jobs(console(), jobs, rows)

@@ -17,26 +17,14 @@ from noisemarket.cli.common import (
     stoppable,
 )
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.rounds import (
-    Checkpoint,
-    RoundResult,
-    State,
-    check_charges,
-)
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.report.training_report import draw_training, training_table
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
-from noisemarket.training import (
-    Order,
-    Training,
-    carry_out,
-    one_sigma,
-    order,
-    read_contracts,
-)
+from noisemarket.training import Order, Training, carry_out, one_sigma, order, read_contracts
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
 _DROPPED = "Stopping: this round is dropped, earlier rounds are kept."

@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.api import (
-    Array,
-    ArrayRecord,
-    Context,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from noisemarket.flower.api import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from noisemarket.flower.owner_app import Task, arrays_of, public_errors
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released

@@ -130,11 +130,7 @@ def _after(
     hit = _hit(change, population, seed) if change.who == "owners" else np.zeros(0, dtype=bool)
     for name, value in (*change.scale, *change.set):
         if name not in allowed:
-            raise BadInput(
-                "changes",
-                name,
-                f"{change.who} can only change: {', '.join(allowed)}.",
-            )
+            raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
     for name, factor in change.scale:

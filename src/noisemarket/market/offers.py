@@ -19,11 +19,7 @@ from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.market_folder import JobManifest
-from noisemarket.owner.terms import (
-    Deal,
-    JobTerms,
-    contract_of,
-)
+from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario

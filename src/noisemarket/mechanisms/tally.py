@@ -31,10 +31,7 @@ class Tally:
 
 
 def tally(
-    environment: Environment,
-    contracts: Contracts,
-    done: BoolArray | None = None,
-    phase: int = -1,
+    environment: Environment, contracts: Contracts, done: BoolArray | None = None, phase: int = -1
 ) -> Tally:
     """What contracts (of the owners that are ``done``) are worth by the preferences of a phase."""
     owners = len(contracts)

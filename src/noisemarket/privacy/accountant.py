@@ -122,11 +122,7 @@ class Accountant:
         return (round, release_id) in self._costs(owner)
 
     def charge(
-        self,
-        owner: OwnerId,
-        round: int,
-        rho: float | None = None,
-        release_id: str | None = None,
+        self, owner: OwnerId, round: int, rho: float | None = None, release_id: str | None = None
     ) -> bool:
         """Charge one release, before it goes out.
 

@@ -77,10 +77,7 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[
                 "seed": seed,
             }
         )
-        config: dict[str, Value] = {
-            "owner": owner.name,
-            "owner-folder": str(folder.path.resolve()),
-        }
+        config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key
         if math.isfinite(cap := market.order.budgets[index].rho_cap):
