@@ -6,7 +6,7 @@ sees more than its own rewards and the moves of the other side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -58,10 +58,10 @@ class Learned(Mechanism):
         owners = len(environment)
         if options.play.interactions_per_message > 1:
             return play_by_messages(environment, self.rule, options)
-        config = replace(options.play, keep_policies=options.exploitability)
+        config = options.play
         savings, payments = environment.levels.shape
         cells = savings * payments
-        keep = options.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
+        keep = owners * cells <= POLICIES_KEPT_UP_TO
         contracts = same_for_all(owners, 0, 0)
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
@@ -93,8 +93,8 @@ class Learned(Mechanism):
             contracts=contracts,
             done=done,
             trace=totals.trace(environment.levels, int(done.sum())),
-            owner_exploitability=gaps[0] if options.exploitability else None,
-            curator_exploitability=gaps[1] if options.exploitability else None,
+            owner_exploitability=gaps[0],
+            curator_exploitability=gaps[1],
             owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
             curator_policies=_stack([b.curator_policies for b in ordered]) if keep else None,
         )
@@ -105,9 +105,6 @@ class Learned(Mechanism):
         batch = play_batch(self.rule, config, phases, starts, environment.population.key[some])
         now = sum(start < config.iterations for start in starts) - 1
         outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
-        nothing = np.full(len(batch.deals), np.nan)
-        if not config.keep_policies:
-            return _Part(batch, Contracts.of(outcomes), nothing, nothing)
         gap = exploitability(
             batch.owner_policies,
             batch.curator_policies,

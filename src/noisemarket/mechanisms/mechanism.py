@@ -100,7 +100,6 @@ class RunOptions:
     play: PlayConfig
     menu_types: int = 64
     threads: int = 1
-    exploitability: bool = True
     watch: Callable[[Progress], None] = field(default=lambda progress: None)
     stop: Callable[[], bool] = field(default=lambda: False)
 

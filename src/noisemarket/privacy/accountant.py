@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -207,20 +207,6 @@ class Accountant:
             guaranteed=bounded and not budget.simulated,
             simulated=budget.simulated,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
-        return {
-            "budgets": [budget.to_dict() for budget in self.budgets],
-            "charges": [charge.to_row() for charge in self.charges],
-        }
-
-    @staticmethod
-    def from_dict(state: Mapping[str, Any]) -> Accountant:
-        """From what ``to_dict`` gave. What was charged counts, whatever the caps say."""
-        accountant = Accountant(PrivacyBudget.from_dict(values) for values in state["budgets"])
-        accountant._enter(Charge.from_row(row) for row in state["charges"])
-        return accountant
 
     def _keep(self, charges: tuple[Charge, ...]) -> None:
         """Store the charges. Once this returns they count and the releases may go out."""
