@@ -29,6 +29,8 @@ from noisemarket.ledger.entries import (
     SETTLED,
     SIGNED,
     VERIFIED,
+    Entry,
+    NewEntry,
 )
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
@@ -87,44 +89,36 @@ class JobHistory:
         self.contracts_broken = 0
 
     def add(
-        self,
-        kind: str,
-        contract: str | None,
-        once: str | None,
-        body: str,
-        recorded_at: str,
-        *,
-        check_signatures: bool = True,
+        self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
     ) -> None:
-        """Add the next entry of the job; arguments are the fields of an ``Entry``.
+        """Add the next entry of the job.
 
         Raises:
             InvalidEntry: it cannot follow the entries before it.
         """
         try:
-            content = parse(body)
+            content = parse(entry.body)
             if not isinstance(content, dict):
                 raise ValueError
         except (ValueError, TypeError):
             raise InvalidEntry("has a body that is not a canonical JSON object.") from None
         try:
             time = moment("recorded_at", recorded_at)
-            self._add(kind, contract, once, content, time, check_signatures)
+            self._add(entry, content, time, check_signatures)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            reason = f"does not have the fields of a {kind!r} entry ({problem})."
+            reason = f"does not have the fields of a {entry.kind!r} entry ({problem})."
             raise InvalidEntry(reason) from None
         except BadInput as problem:
             raise InvalidEntry(f"is invalid: {problem}") from None
 
     def _add(
         self,
-        kind: str,
-        contract: str | None,
-        once: str | None,
+        entry: Entry | NewEntry,
         content: dict[str, Any],
         time: datetime,
         check_signatures: bool,
     ) -> None:
+        kind, contract, once = entry.kind, entry.contract, entry.once
         if kind == OPENED:
             self._opened(contract, once, content)
             return
