@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import LOCK, Lock, exclusive, not_written, write_atomic, write_json
+from noisemarket.files import LOCK, Lock, exclusive, not_written, unusable, write_atomic, write_json
 
 STATUS = "status.json"
 
@@ -58,8 +58,7 @@ class RunFolder:
                 _empty(path)
             folder.status("running")
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("--out", str(path), f"cannot be written ({reason}).") from None
+            raise unusable("--out", path, "written", problem) from None
         return folder
 
     @classmethod

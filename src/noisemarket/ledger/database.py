@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.files import unusable
 from noisemarket.ledger.ledger_errors import LedgerError
 
 LEDGER_FILE = "ledger.sqlite"
@@ -72,8 +73,7 @@ class Database:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("ledger", str(path), f"cannot be written ({reason}).") from None
+            raise unusable("ledger", path, "written", problem) from None
         # A reader may have to roll back what a killed writer left, so it opens to write, if it can.
         writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         mode = "rwc" if create else "rw" if writable else "ro"

@@ -90,5 +90,5 @@ class MarketFolder:
         try:
             path.unlink(missing_ok=True)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{path} cannot be deleted: {reason}.") from None
+            why = problem.strerror or problem
+            raise NoisemarketError(f"{path} cannot be deleted: {why}.") from None

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import Closing, GrowingFile
+from noisemarket.files import Closing, GrowingFile, unusable
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -102,7 +102,7 @@ def read_journal(path: str | Path) -> Accountant:
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
-        raise _unusable(Path(path), problem) from None
+        raise unusable("journal", Path(path), "used", problem) from None
     held, charges, _ = _parse(content, Path(path))
     accountant = Accountant(held)
     accountant._enter(charges)
@@ -137,7 +137,3 @@ def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
 
 def _line(document: object) -> bytes:
     return json.dumps(document, allow_nan=False).encode() + b"\n"
-
-
-def _unusable(path: Path, problem: OSError) -> BadInput:
-    return BadInput("journal", str(path), f"cannot be used ({problem.strerror or problem}).")
