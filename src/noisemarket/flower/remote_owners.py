@@ -29,7 +29,7 @@ from noisemarket.flower.line import Bounds, Line
 from noisemarket.game.environment import Environment
 from noisemarket.learning.messages import CuratorPlayer, OfferBatch
 from noisemarket.learning.players import GameRules
-from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
@@ -205,7 +205,7 @@ class RemoteOwners(Owners):
 
         def take(index: int, reply: Any) -> bool:
             key = wire.text_of(reply, "key") or ""
-            if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
+            if not is_key(key):
                 return False
             found[index] = key
             return True
