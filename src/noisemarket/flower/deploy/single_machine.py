@@ -113,12 +113,8 @@ def run_on_flower(
         BadInput: the scenario cannot be played by messages.
     """
     RemoteOwners.check(market.scenario)
-    run = _SingleMachine(market, MarketFolder(Path(folder).resolve()), watch, stop or _never, show)
-    return MarketRun(run.steps(tls))
-
-
-def _never() -> bool:
-    return False
+    path, asked = MarketFolder(Path(folder).resolve()), stop or (lambda: False)
+    return MarketRun(_SingleMachine(market, path, watch, asked, show).steps(tls))
 
 
 class _SingleMachine:
