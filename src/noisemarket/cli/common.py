@@ -5,10 +5,11 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from types import FrameType
 
 from rich.console import Console
@@ -84,15 +85,8 @@ def writable_file(option: str, file: str | None) -> None:
         raise BadInput(option, file, "name a file in a folder that exists.")
 
 
-class Stop:
-    """Set by the first Ctrl-C (or SIGTERM): finish what is running and keep it."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def __call__(self) -> bool:
-        return self.requested
-
+Stop = Callable[[], bool]
+"""Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
 
 _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
@@ -100,17 +94,17 @@ _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop
 @contextmanager
 def stoppable(message: str = _KEPT) -> Iterator[Stop]:
     """While open, the first Ctrl-C only requests a stop; a second one interrupts at once."""
-    stop = Stop()
+    stop = Event()
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.requested:
+        if stop.is_set():
             raise KeyboardInterrupt
-        stop.requested = True
+        stop.set()
         print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield stop.is_set
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

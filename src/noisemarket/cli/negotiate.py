@@ -57,7 +57,11 @@ def run(request: Request, contracts: str | None) -> None:
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    _print(request, result, folder, figures)
+    if request.json:
+        print(json.dumps(result.summary(), allow_nan=False))
+        return
+    console().print(summary_table(result))
+    print_paths(folder, figures)
 
 
 def _play(
@@ -90,11 +94,3 @@ def _play(
                 flush()
 
         return chosen.run(environment, run_options(scenario, request.threads, watch, stop))
-
-
-def _print(request: Request, result: Negotiation, folder: RunFolder, figures: list[Path]) -> None:
-    if request.json:
-        print(json.dumps(result.summary(), allow_nan=False))
-        return
-    console().print(summary_table(result))
-    print_paths(folder, figures)
