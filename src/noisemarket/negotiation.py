@@ -93,13 +93,9 @@ class Negotiation:
         if trace is None or len(phases) == 1:
             return []
         exact = [self.exactly("equilibrium", phase) for phase in range(len(phases))]
-        counted_over_no_trade = self.environment.protocol == "signed"
-        no_trade = np.array(
-            [
-                0.0 if counted_over_no_trade else one.mean_curator_payoff - one.curator_gain
-                for one in exact
-            ]
-        )
+        no_trade = np.array([one.mean_curator_payoff - one.curator_gain for one in exact])
+        if self.environment.protocol == "signed":  # rewards are counted over no trade
+            no_trade[:] = 0.0
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 

@@ -110,17 +110,13 @@ class RunFolder:
         }
         self.write_json(STATUS, document)
 
-    def write_text(self, name: str, text: str) -> Path:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file, whole or not at all."""
-        path = self._path(name)
-        write_atomic(path, text)
-        return path
+        write_atomic(self._path(name), text)
 
-    def write_json(self, name: str, document: Any) -> Path:
+    def write_json(self, name: str, document: Any) -> None:
         """Write a JSON file, whole or not at all."""
-        path = self._path(name)
-        write_json(path, document)
-        return path
+        write_json(self._path(name), document)
 
     def _path(self, name: str) -> Path:
         path = self.path / name

@@ -23,6 +23,8 @@ ledger_app = typer.Typer(
     no_args_is_help=True,
 )
 
+_STATED = ("saving", "sigma", "protection", "neighbours", "protects", "whole_owner", "simulated")
+
 Where = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
 ]
@@ -220,13 +222,7 @@ def _statement(account: Account) -> dict[str, Any]:
         "contract": contract.id,
         "job": contract.job,
         "state": account.state,
-        "saving": contract.saving,
-        "sigma": contract.sigma,
-        "protection": contract.protection,
-        "neighbours": contract.neighbours,
-        "protects": contract.protects,
-        "whole_owner": contract.whole_owner,
-        "simulated": contract.simulated,
+        **{name: getattr(contract, name) for name in _STATED},
         "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
         "delta": contract.delta,
         "rho_per_round": finite(contract.rho_per_round),

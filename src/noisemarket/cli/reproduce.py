@@ -51,9 +51,7 @@ def run(
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in verdicts]))
         return
-    table = Table(title="The paper's claims", title_justify="left")
-    for head in ("claim", *PRESETS):
-        table.add_column(head)
+    table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))

@@ -32,11 +32,9 @@ class Contracts:
     def of(cls, outcomes: Outcomes) -> Contracts:
         """The contracts that a game's outcomes amount to."""
         signed = outcomes.signed
-        saving, payment = (
-            np.where(signed, outcomes.saving, 0),
-            np.where(signed, outcomes.payment, 0),
+        return cls(
+            np.where(signed, outcomes.saving, 0), np.where(signed, outcomes.payment, 0), signed
         )
-        return cls(saving, payment, signed)
 
     def __len__(self) -> int:
         return len(self.saving)
