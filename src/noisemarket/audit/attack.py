@@ -70,9 +70,8 @@ class AuditSettings:
             raise BadInput("mu", self.mu, "give a number above 0, up to 20.")
         if self.sigma is not None and not LEAST_SIGMA <= self.sigma <= LARGEST:
             limits = f"{LEAST_SIGMA:.2g} to {LARGEST:.0f}"
-            raise BadInput(
-                "sigma", self.sigma, f"give a number from {limits}: less noise is rounded off."
-            )
+            remedy = f"give a number from {limits}: less noise is rounded off."
+            raise BadInput("sigma", self.sigma, remedy)
         if not 20 <= self.trials <= 10**6:
             raise BadInput("trials", self.trials, "give a number from 20 to 1,000,000.")
         if not 0.5 <= self.confidence < 1.0:

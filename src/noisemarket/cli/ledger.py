@@ -193,9 +193,8 @@ def _reading(where: str) -> Iterator[Ledger]:
         try:
             yield ledger
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise LedgerError(
-                f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
-            ) from None
+            damaged = f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
+            raise LedgerError(damaged) from None
 
 
 def _elsewhere(manifest: Path) -> str:

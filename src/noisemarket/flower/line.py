@@ -178,9 +178,8 @@ class Line:
 
     def _look_round(self) -> set[str]:
         """The owners whose nodes are online now. New nodes are met, also those that came back."""
-        online: dict[int, str] = {}
-        for node in self._grid.get_nodes():
-            online[node.node_id] = str(getattr(node, "name", ""))
+        nodes = self._grid.get_nodes()
+        online = {node.node_id: str(getattr(node, "name", "")) for node in nodes}
         known = set(self.known.values())
         strangers = {}
         for number, name in online.items():
@@ -189,7 +188,10 @@ class Line:
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
                 strangers[number] = wire.with_config(job=self.job_id)
         if not self.bounds.insecure:
-            self._turn_away(strangers)
+            words = "Node %s has no name and is left alone: register it under its owner's."
+            for number in strangers:
+                self._unknown[number] = 3  # is not looked at again
+                getLogger(__name__).warning(words, number)
             strangers = {}
         said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
@@ -199,12 +201,6 @@ class Line:
             else:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
         return {name for name in self.names if self.known.get(name) in online}
-
-    def _turn_away(self, strangers: Iterable[int]) -> None:
-        for number in strangers:
-            self._unknown[number] = 3  # is not looked at again
-            words = "Node %s has no name and is left alone: register it under its owner's."
-            getLogger(__name__).warning(words, number)
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

@@ -210,8 +210,8 @@ class RemoteOwners(Owners):
             found[index] = key
             return True
 
-        asked = {index: wire.with_config(job=self._job) for index in self._taking_part()}
-        self._ask(wire.KEY, asked, take)
+        here = (at for at, name in enumerate(self._names) if name not in self._left_out)
+        self._ask(wire.KEY, {index: wire.with_config(job=self._job) for index in here}, take)
         keys = {self._names[index]: key for index, key in sorted(found.items())}
         folder.write_json(KEYS, keys)
         return keys
@@ -277,9 +277,6 @@ class RemoteOwners(Owners):
         path = self._folder.curator / LEFT_OUT
         if path.exists():
             self._left_out = dict(json.loads(path.read_text(encoding="utf-8")))
-
-    def _taking_part(self) -> list[int]:
-        return [at for at, name in enumerate(self._names) if name not in self._left_out]
 
     def _ask(
         self,

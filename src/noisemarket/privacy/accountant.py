@@ -169,12 +169,11 @@ class Accountant:
         for owner, its_charges in by_owner.items():
             if not self._fits(owner, its_charges):
                 more = math.fsum(charge.rho for charge in its_charges)
-                raise BudgetSpent(
-                    "rho_cap",
-                    self._budget(owner).rho_cap,
+                remedy = (
                     f"owner {owner} has spent {self.spent(owner):.6g} and cannot pay {more:.6g} "
-                    "more; end the job here or go on without this owner.",
+                    "more; end the job here or go on without this owner."
                 )
+                raise BudgetSpent("rho_cap", self._budget(owner).rho_cap, remedy)
         added = tuple(new.values())
         if added:
             self._keep(added)
