@@ -77,9 +77,8 @@ def check_size(protection: Protection) -> None:
     """Refuse what would take too long."""
     right = right_part(protection)
     if parts(right) > MOST:
-        raise BadInput(
-            str(right.part_setting), parts(right), f"audit at most {MOST}: the code is the same."
-        )
+        remedy = f"audit at most {MOST}: the code is the same."
+        raise BadInput(str(right.part_setting), parts(right), remedy)
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:

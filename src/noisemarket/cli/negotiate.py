@@ -40,8 +40,7 @@ def run(request: Request, contracts: str | None) -> None:
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
     writable_file("--contracts", contracts)
-    folder = request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}")
-    with folder:
+    with request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}") as folder:
         keep_scenario(folder, scenario)
         agreement = _play(chosen, request, scenario, environment, folder)
         result = Negotiation(scenario, environment, agreement)

@@ -28,8 +28,7 @@ def run(
     """Run all trials, then write figures, numbers and page."""
     at_least_one("--threads", threads)
     writable_file("--page", page)
-    folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
-    with folder:
+    with RunFolder.create(out, "reproduction", overwrite=overwrite) as folder:
         total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
         with stoppable() as stop, progress("runs") as bar:
             line = bar.add_task("reproducing", total=total)

@@ -28,11 +28,11 @@ class Database:
 
     def __init__(self, where: str | Path, *, create: bool) -> None:
         url = _url(where)
-        self.name = (url.database or "") if _is_sqlite(url) else _shown(url)
-        if _is_sqlite(url):
-            self._engine = self._sqlite(Path(url.database or ""), create)
+        if url.drivername == "sqlite":
+            self.name = url.database or ""
+            self._engine = self._sqlite(Path(self.name), create)
         else:
-            self._engine = _postgresql(url)
+            self.name, self._engine = _shown(url), _postgresql(url)
 
     def close(self) -> None:
         """Close all connections."""
@@ -135,10 +135,6 @@ def _url(where: str | Path) -> URL:
 
 def _shown(url: URL) -> str:
     return url.difference_update_query(["password", "sslpassword"]).render_as_string()
-
-
-def _is_sqlite(url: URL) -> bool:
-    return url.drivername == "sqlite"
 
 
 def _reason(problem: DBAPIError) -> str:

@@ -261,9 +261,8 @@ def _round(
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
     if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
-        raise InvalidEntry(
-            f"has rho {rho:g} where the contract says {held.rho_per_round:g} a round."
-        )
+        agreed = held.rho_per_round
+        raise InvalidEntry(f"has rho {rho:g} where the contract says {agreed:g} a round.")
     if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
         raise InvalidEntry("gives no reason.")
     if held.seen >> number & 1:
@@ -282,10 +281,8 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
         raise InvalidEntry(f"verifies a contract that is {held.stage}, not {SIGNED}.")
     if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
         raise InvalidEntry("does not say whether the contract was kept.")
-    if content["delivered"] != held.delivered:
-        raise InvalidEntry(
-            f"counts {content['delivered']} rounds as delivered where there are {held.delivered}."
-        )
+    if (said := content["delivered"]) != (came := held.delivered):
+        raise InvalidEntry(f"counts {said} rounds as delivered where there are {came}.")
     held.stage, held.kept = VERIFIED, content["kept"]
 
 

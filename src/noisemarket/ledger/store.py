@@ -97,14 +97,13 @@ class Ledger(Closing):
             raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
         return head
 
-    def append(self, entries: Iterable[NewEntry], at: str | None = None) -> tuple[Entry, ...]:
+    def append(self, entries: Iterable[NewEntry]) -> tuple[Entry, ...]:
         """Record all of these entries, or none.
 
         An entry whose once key is recorded already, with the same content, is not recorded again.
 
         Args:
             entries: what to record, in order.
-            at: the time to record, instead of the clock's.
 
         Returns:
             The entries as they are recorded, in the order given.
@@ -120,7 +119,7 @@ class Ledger(Closing):
             return ()
         try:
             with self.backend.writing() as transaction:
-                return self._append(transaction, new, at or self._clock())
+                return self._append(transaction, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
             raise

@@ -160,9 +160,8 @@ def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray,
     if np.any(np.diff(theta) <= 0):
         raise BadInput("types", types, "sort them and merge equal ones.")
     if q.shape != theta.shape or not np.all(q > 0) or abs(q.sum() - 1.0) > 1e-9:
-        raise BadInput(
-            "probabilities", probabilities, "give one probability above 0 per type, with sum 1."
-        )
+        remedy = "give one probability above 0 per type, with sum 1."
+        raise BadInput("probabilities", probabilities, remedy)
     return theta, q / q.sum()
 
 

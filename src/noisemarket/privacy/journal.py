@@ -69,9 +69,8 @@ class JournalledAccountant(Closing, Accountant):
             return
         held, charges, whole = _parse(content, self.path)
         if budgets is not None and budgets != held:
-            raise BadInput(
-                "journal", str(self.path), "has other budgets: they are fixed before the job."
-            )
+            remedy = "has other budgets: they are fixed before the job."
+            raise BadInput("journal", str(self.path), remedy)
         super().__init__(held)
         self._enter(charges)
         self._file.cut(whole)
@@ -123,9 +122,8 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[
             charges += [Charge.from_row(row) for row in json.loads(line)]
         except (ValueError, TypeError):
             if line.endswith(b"\n"):
-                raise BadInput(
-                    "journal", str(path), f"is damaged in line {number}: what was spent is unknown."
-                ) from None
+                remedy = f"is damaged in line {number}: what was spent is unknown."
+                raise BadInput("journal", str(path), remedy) from None
             break  # cut short by a crash: the charge was not acted upon
         whole += len(line)
     return budgets, charges, whole

@@ -105,6 +105,7 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         ),
     )
     starts = [float(phase.start) for phase in result.environment.phases]
+    edges = [*starts, float(trace.iteration[-1])]
     exactly = {
         oracle: [result.exactly(oracle, phase) for phase in range(len(starts))]
         for oracle in ("equilibrium", "first_best")
@@ -113,14 +114,9 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         axis.plot(trace.iteration, series, color=colour_of(mechanism), label=name_of(mechanism))
         for oracle, line in (("equilibrium", "--"), ("first_best", ":")):
             levels = [getattr(tally, exact) for tally in exactly[oracle]]
+            colour, name = colour_of(oracle), name_of(oracle)
             axis.stairs(
-                levels,
-                [*starts, float(trace.iteration[-1])],
-                baseline=None,
-                color=colour_of(oracle),
-                linestyle=line,
-                linewidth=1.5,
-                label=name_of(oracle),
+                levels, edges, baseline=None, color=colour, ls=line, linewidth=1.5, label=name
             )
         for start in starts[1:]:
             axis.axvline(start, color="#b0b0b0", linewidth=0.8)
