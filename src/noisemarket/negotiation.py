@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +14,7 @@ from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.mechanism import Agreement, Mechanism, Progress, RunOptions
+from noisemarket.mechanisms.mechanism import Agreement, Mechanism, RunOptions, Stop, Watch
 from noisemarket.mechanisms.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.scenario import Scenario
@@ -133,8 +132,8 @@ def negotiate(
     mechanism: str | Mechanism | type[Rule] | None = None,
     learner: str | None = None,
     threads: int | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
 ) -> Negotiation:
     """Agree contracts between all owners of a scenario and the curator.
 
@@ -174,8 +173,8 @@ def negotiate(
 def run_options(
     scenario: Scenario,
     threads: int | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
 ) -> RunOptions:
     """How to run the mechanism of a scenario."""
     if threads is not None and threads < 1:

@@ -67,8 +67,7 @@ def show(
     from noisemarket.report.ledger_report import print_contract
 
     with _reading(where) as ledger:
-        account = queries.account(ledger, queries.find_contract(ledger, contract))
-        document = _account(account)
+        document = _account(queries.account(ledger, queries.find_contract(ledger, contract)))
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
             return

@@ -102,12 +102,9 @@ class Line:
         """
         numbers = {name: self.known[name] for name in contents if name in self.known}
         names = {number: name for name, number in numbers.items()}
-        replies = self._exchange(
-            kind,
-            {number: contents[name] for name, number in numbers.items()},
-            self.bounds.timeout if timeout is None else timeout,
-            group,
-        )
+        asked = {number: contents[name] for name, number in numbers.items()}
+        longest = self.bounds.timeout if timeout is None else timeout
+        replies = self._exchange(kind, asked, longest, group)
         return {names[number]: reply for number, reply in replies.items()}
 
     def _exchange(
@@ -145,16 +142,9 @@ class Line:
                 waiting.pop(name, None)
             if waiting:
                 time.sleep(_POLL)
-        self.traffic.append(
-            Traffic(
-                kind,
-                len(contents),
-                len(answers),
-                _bytes(contents.values()),
-                _bytes(reply.content for reply in answers.values()),
-                time.monotonic() - start,
-            )
-        )
+        took = time.monotonic() - start
+        out, back = _bytes(contents.values()), _bytes(one.content for one in answers.values())
+        self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))
         return answers
 
     def _push(

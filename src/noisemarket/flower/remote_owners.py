@@ -38,7 +38,7 @@ from noisemarket.market.owners import Owners
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.by_message import agreement_of, curator_against, game_rules
 from noisemarket.mechanisms.learned import Learned
-from noisemarket.mechanisms.mechanism import Progress, same_for_all
+from noisemarket.mechanisms.mechanism import Progress, Stop, Watch, same_for_all
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.owner.agent import SETTLEMENT, settlement_of
 from noisemarket.owner.record import Invitation
@@ -119,11 +119,7 @@ class RemoteOwners(Owners):
         return chosen.rule
 
     def negotiate(
-        self,
-        manifest: JobManifest,
-        curator_key: str,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
         rule = self.check(self._scenario)
         environment = self._scenario.environment(secrets=False)

@@ -177,10 +177,5 @@ def record_contracts(
     if len(keys) < len(accepted):
         raise BadInput("accepted", len(accepted), "give one contract for each owner.")
     ledger.append([entries.opened(accepted[0][0].job, budget, curator.public_hex, keys)])
-    record(
-        ledger,
-        [
-            SignedContract(contract, signature, curator.sign(CURATOR, contract))
-            for contract, signature in accepted
-        ],
-    )
+    signed = (SignedContract(one, mark, curator.sign(CURATOR, one)) for one, mark in accepted)
+    record(ledger, signed)

@@ -31,7 +31,7 @@ from noisemarket.market.events import Event, Negotiated, Opened, Signed
 from noisemarket.market.market_folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
 from noisemarket.market.outcome import Steps, closing_of
 from noisemarket.mechanisms.by_message import agreement_of
-from noisemarket.mechanisms.mechanism import Progress, same_for_all
+from noisemarket.mechanisms.mechanism import Progress, Stop, Watch, same_for_all
 from noisemarket.negotiation import Negotiation
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
@@ -95,8 +95,8 @@ def run_on_flower(
     folder: str | Path,
     *,
     tls: bool = True,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] | None = None,
+    watch: Watch = lambda progress: None,
+    stop: Stop | None = None,
     show: Callable[[str], None] = lambda line: None,
 ) -> MarketRun:
     """Run a market over a Flower deployment on this machine; again, to resume it.
@@ -124,8 +124,8 @@ class _SingleMachine:
         self,
         market: PreparedMarket,
         folder: MarketFolder,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        watch: Watch,
+        stop: Stop,
         show: Callable[[str], None],
     ) -> None:
         self._market, self._folder = market, folder
