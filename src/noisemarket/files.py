@@ -258,7 +258,7 @@ def digest(*parts: bytes) -> bytes:
     return hashlib.sha256(b"".join(each)).digest()
 
 
-def unusable(field: str, path: Path, verb: str, problem: OSError) -> BadInput:
+def unusable(field: str, path: Path | str, verb: str, problem: OSError) -> BadInput:
     """The error that says why what a field names cannot be used, read or written."""
     return BadInput(field, str(path), f"cannot be {verb} ({problem.strerror or problem}).")
 

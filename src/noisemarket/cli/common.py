@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from threading import Event
 from types import FrameType
 
 from rich.console import Console
@@ -94,17 +93,18 @@ _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop
 @contextmanager
 def stoppable(message: str = _KEPT) -> Iterator[Stop]:
     """While open, the first Ctrl-C only requests a stop; a second one interrupts at once."""
-    stop = Event()
+    requested = False
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.is_set():
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        stop.set()
+        requested = True
         print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop.is_set
+        yield lambda: requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

@@ -60,7 +60,7 @@ def app(
     try:
         write_app(path)
     except OSError as problem:
-        raise unusable("FOLDER", path, "written", problem) from None
+        raise unusable("FOLDER", folder, "written", problem) from None
     typer.echo(f'Run it: flwr run {folder} CONNECTION --run-config \'scenario="..." folder="..."\'')
 
 

@@ -101,7 +101,7 @@ def read_journal(path: str | Path) -> Accountant:
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
-        raise unusable("journal", Path(path), "used", problem) from None
+        raise unusable("journal", path, "used", problem) from None
     held, charges, _ = _parse(content, Path(path))
     accountant = Accountant(held)
     accountant._enter(charges)
