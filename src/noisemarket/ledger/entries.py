@@ -20,6 +20,9 @@ OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
 DELIVERED, MISSED, REFUSED = "delivered", "missed", "refused"
 VERIFIED, PAID, BROKEN, SETTLED = "verified", "paid", "broken", "settled"
 ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
+KINDS = (OPENED, OFFERED, SIGNED, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED)
+"""All kinds of entries: the reference describes each of them."""
+
 CLOSED_ONCE = "closed"
 """Begins the once key that ``paid`` and ``broken`` share: a contract is closed one time."""
 
