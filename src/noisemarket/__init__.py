@@ -30,36 +30,22 @@ if TYPE_CHECKING:
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "MECHANISMS": "noisemarket.mechanisms",
-    "Mechanism": "noisemarket.mechanisms.mechanism",
-    "Rule": "noisemarket.learning.rule",
-    "AgreedContract": "noisemarket.mechanisms.tables",
-    "Negotiation": "noisemarket.negotiation",
-    "negotiate": "noisemarket.negotiation",
-    "Scenario": "noisemarket.scenario",
-    "load_scenario": "noisemarket.scenario",
-    "dump_scenario": "noisemarket.scenario",
-    "Dataset": "noisemarket.federated.data",
-    "load_data": "noisemarket.federated.data_files",
-    "load_mnist": "noisemarket.federated.data_files",
-    "DPSGD": "noisemarket.federated.protections",
-    "Clipped": "noisemarket.federated.protections",
-    "Paper": "noisemarket.federated.protections",
-    "Protection": "noisemarket.federated.protections",
-    "Sharded": "noisemarket.federated.protections",
-    "Weighting": "noisemarket.federated.weighting",
-    "effective_noise": "noisemarket.federated.weighting",
-    "effective_share": "noisemarket.federated.weighting",
-    "Training": "noisemarket.training",
-    "train": "noisemarket.training",
-    "MarketOutcome": "noisemarket.market",
-    "MarketRun": "noisemarket.market",
-    "events": "noisemarket.market",
-    "run_market": "noisemarket.market",
-    "BadInput": "noisemarket.errors",
-    "NoisemarketError": "noisemarket.errors",
+_PUBLIC = {
+    "noisemarket.errors": ("BadInput", "NoisemarketError"),
+    "noisemarket.federated.data": ("Dataset",),
+    "noisemarket.federated.data_files": ("load_data", "load_mnist"),
+    "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
+    "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
+    "noisemarket.learning.rule": ("Rule",),
+    "noisemarket.market": ("MarketOutcome", "MarketRun", "events", "run_market"),
+    "noisemarket.mechanisms": ("MECHANISMS",),
+    "noisemarket.mechanisms.mechanism": ("Mechanism",),
+    "noisemarket.mechanisms.tables": ("AgreedContract",),
+    "noisemarket.negotiation": ("Negotiation", "negotiate"),
+    "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
+    "noisemarket.training": ("Training", "train"),
 }
+_HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
 __all__ = [
     "DPSGD",

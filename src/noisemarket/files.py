@@ -15,7 +15,6 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO, Self
 
 import numpy as np
@@ -138,12 +137,7 @@ class Closing(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
@@ -186,7 +180,7 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     except Timeout:
         raise BadInput(field, str(path), f"is in use by {user}.") from None
     except OSError as problem:
-        raise BadInput(field, str(path), f"cannot be used ({problem.strerror}).") from None
+        raise unusable(field, path, "used", problem) from None
     return Lock(lock)
 
 
@@ -211,7 +205,7 @@ class GrowingFile:
             self._file = path.open("r+b")
         except OSError as problem:
             self._lock.close()
-            raise BadInput(field, str(path), f"cannot be used ({problem.strerror}).") from None
+            raise unusable(field, path, "used", problem) from None
         sync_folder(path.parent)
 
     def read(self) -> bytes:
@@ -262,6 +256,11 @@ def digest(*parts: bytes) -> bytes:
     """A SHA-256 digest of all parts that also depends on where one ends and the next begins."""
     each = (hashlib.sha256(part).digest() for part in parts)
     return hashlib.sha256(b"".join(each)).digest()
+
+
+def unusable(field: str, path: Path | str, verb: str, problem: OSError) -> BadInput:
+    """The error that says why what a field names cannot be used, read or written."""
+    return BadInput(field, str(path), f"cannot be {verb} ({problem.strerror or problem}).")
 
 
 def not_written(path: Path, problem: OSError) -> NoisemarketError:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -15,7 +14,7 @@ from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.mechanism import Agreement, Mechanism, Progress, RunOptions
+from noisemarket.mechanisms.mechanism import Agreement, Mechanism, RunOptions, Stop, Watch
 from noisemarket.mechanisms.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.scenario import Scenario
@@ -93,13 +92,9 @@ class Negotiation:
         if trace is None or len(phases) == 1:
             return []
         exact = [self.exactly("equilibrium", phase) for phase in range(len(phases))]
-        counted_over_no_trade = self.environment.protocol == "signed"
-        no_trade = np.array(
-            [
-                0.0 if counted_over_no_trade else one.mean_curator_payoff - one.curator_gain
-                for one in exact
-            ]
-        )
+        no_trade = np.array([one.mean_curator_payoff - one.curator_gain for one in exact])
+        if self.environment.protocol == "signed":  # rewards are counted over no trade
+            no_trade[:] = 0.0
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 
@@ -137,8 +132,8 @@ def negotiate(
     mechanism: str | Mechanism | type[Rule] | None = None,
     learner: str | None = None,
     threads: int | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
 ) -> Negotiation:
     """Agree contracts between all owners of a scenario and the curator.
 
@@ -178,8 +173,8 @@ def negotiate(
 def run_options(
     scenario: Scenario,
     threads: int | None = None,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] = lambda: False,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
 ) -> RunOptions:
     """How to run the mechanism of a scenario."""
     if threads is not None and threads < 1:

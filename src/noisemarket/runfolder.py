@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import LOCK, Lock, exclusive, not_written, write_atomic, write_json
+from noisemarket.files import LOCK, Lock, exclusive, not_written, unusable, write_atomic, write_json
 
 STATUS = "status.json"
 
@@ -58,8 +58,7 @@ class RunFolder:
                 _empty(path)
             folder.status("running")
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("--out", str(path), f"cannot be written ({reason}).") from None
+            raise unusable("--out", path, "written", problem) from None
         return folder
 
     @classmethod
@@ -111,17 +110,13 @@ class RunFolder:
         }
         self.write_json(STATUS, document)
 
-    def write_text(self, name: str, text: str) -> Path:
+    def write_text(self, name: str, text: str) -> None:
         """Write a file, whole or not at all."""
-        path = self._path(name)
-        write_atomic(path, text)
-        return path
+        write_atomic(self._path(name), text)
 
-    def write_json(self, name: str, document: Any) -> Path:
+    def write_json(self, name: str, document: Any) -> None:
         """Write a JSON file, whole or not at all."""
-        path = self._path(name)
-        write_json(path, document)
-        return path
+        write_json(self._path(name), document)
 
     def _path(self, name: str) -> Path:
         path = self.path / name

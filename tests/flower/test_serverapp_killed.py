@@ -6,9 +6,7 @@ What came before the kill is played in this process, over Flower's own objects: 
 
 from __future__ import annotations
 
-import os
 import re
-import signal
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -78,11 +76,11 @@ def kill(deployment: Deployment, program: str) -> None:
     """As a crash would: the one process of the deployment that runs this program."""
     found = []
     for process in marked(deployment.processes.token):
-        words = Path(f"/proc/{process}/cmdline").read_bytes().decode().split("\0")
+        words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
         if any(Path(word).name == program for word in words[:2]):
             found.append(process)
     (process,) = found
-    os.kill(process, signal.SIGKILL)
+    process.kill()
 
 
 def told(folder: Path) -> dict[str, Any]:

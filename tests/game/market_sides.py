@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.outcomes import Outcomes
 from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import surface
@@ -34,3 +35,9 @@ def curator_side(
     weights: tuple[float, float, float] = (0.6, 0.2, 0.13),
 ) -> CuratorSide:
     return CuratorSide(levels, PRINTED, *weights, np.asarray(betas, dtype=float))
+
+
+def rewards(outcomes: Outcomes, table: FloatArray) -> FloatArray:
+    """What a side gets out of each game by its table of rewards: of no trade where unsigned."""
+    rows = np.arange(len(table))
+    return np.where(outcomes.signed, table[rows, outcomes.saving, outcomes.payment], table[:, 0, 0])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owner_side
+from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owner_side, rewards
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import Levels
@@ -196,19 +196,20 @@ class TestProtocols:
         np.testing.assert_array_equal(played.agreed, owners.signs() & curator.signs())
         np.testing.assert_array_equal(played.owner_hopes, owners.gains())
         np.testing.assert_array_equal(played.curator_hopes, curator.gains())
-        for rewards, gains in (
+        for reward, gains in (
             (played.owner_rewards, owners.gains()),
             (played.curator_rewards, curator.gains()),
         ):
-            np.testing.assert_array_equal(rewards[played.agreed], gains[played.agreed])
-            assert not rewards[~played.agreed].any()
+            np.testing.assert_array_equal(reward[played.agreed], gains[played.agreed])
+            assert not reward[~played.agreed].any()
 
     def test_outcomes_are_worth_nothing_unless_signed(self) -> None:
         played = games(owner_side([1.0] * 4), curator_side([1.0] * 4), "signed")
         # A deal; a quote below the owner's limit; a payment for nothing; nothing.
         outcomes = Outcomes.of(played, np.array([4, 4, 0, 0]), np.array([15, 14, 1, 0]))
         assert outcomes.signed.tolist() == [True, False, False, False]
-        owner, curator = outcomes.owner_rewards(played), outcomes.curator_rewards(played)
+        owner = rewards(outcomes, played.owner_rewards)
+        curator = rewards(outcomes, played.curator_rewards)
         assert owner[0] == pytest.approx(0.08 * 7.5 - 2.5 * 0.2)
         assert curator[0] > 0
         assert not owner[1:].any()
@@ -218,4 +219,4 @@ class TestProtocols:
         played = games(owner_side([1.0], payoff="printed"), curator_side([1.0]), "simultaneous")
         outcomes = Outcomes.of(played, np.array([0]), np.array([0]))
         assert not outcomes.signed[0]
-        assert outcomes.owner_rewards(played)[0] == pytest.approx(-1.5)
+        assert rewards(outcomes, played.owner_rewards)[0] == pytest.approx(-1.5)

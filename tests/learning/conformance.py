@@ -272,15 +272,6 @@ class RuleConformance:
             assert policies.min() >= 0.0
             np.testing.assert_allclose(policies.sum(axis=2), 1.0, rtol=0, atol=1e-12)
 
-    def test_policies_are_kept_only_on_demand(self, rule: AnyRule, protocol: Protocol) -> None:
-        table = make_table("9x8", protocol)
-        for compiled in (True, False):
-            kept = play(rule, table, 150, compiled=compiled)
-            dropped = play(rule, table, 150, compiled=compiled, keep_policies=False)
-            assert len(dropped.owner_policies) == len(dropped.curator_policies) == 0
-            np.testing.assert_array_equal(kept.counts, dropped.counts)
-            np.testing.assert_array_equal(kept.deals, dropped.deals)
-
     @pytest.mark.parametrize("kind", KINDS)
     def test_a_longer_run_extends_a_shorter_one(
         self, rule: AnyRule, protocol: Protocol, kind: str

@@ -18,6 +18,7 @@ from noisemarket.learning.draws import Stream
 from noisemarket.learning.play import play_pair
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import RULES
+from noisemarket.learning.wolf_phc import WolfPHC
 
 ITERATIONS, EVERY = 20_000, 20
 SEEDS = (1, 2)
@@ -32,7 +33,7 @@ class Stateless(Rule):
     ) -> None:
         super().__init__(np.full((1, len(start)), first_value), settings)
         self.inner = RULES[rule](self.values, settings)
-        if hasattr(self.inner, "average"):
+        if isinstance(self.inner, WolfPHC):
             self.inner.policy()[0] = start
         self.seen: list[FloatArray] = [self.inner.policy()[0].copy()]
 

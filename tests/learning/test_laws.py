@@ -130,7 +130,8 @@ class TestLearning:
         for t in range(data.draw(st.integers(1, 12))):
             seen.append(player.policy()[0].copy())
             player.learn(0, data.draw(st.integers(0, actions - 1)), 1.0, 0, t)
-            np.testing.assert_allclose(player.average[0], np.mean(seen, axis=0), rtol=0, atol=1e-12)
+            average = player.total[0] / player.count[0]
+            np.testing.assert_allclose(average, np.mean(seen, axis=0), rtol=0, atol=1e-12)
         assert player.count[0] == len(seen)
 
     @given(players(), st.data())
@@ -154,7 +155,7 @@ class TestLearning:
         """The textbook: winning is earning more than the average policy would, by one's values."""
         actions = player.values.shape[1]
         policy = player.policy()[0].copy()
-        average = player.average[0] + (policy - player.average[0]) / (player.count[0] + 1)
+        average = (player.total[0] + policy) / (player.count[0] + 1)
         action = data.draw(st.integers(0, actions - 1))
         player.learn(0, action, 0.0, 0, 7)
         q = player.values[0]

@@ -130,7 +130,7 @@ class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
                     total = total + policy * (visits - settled)
                 np.testing.assert_allclose(total, player.total[state], rtol=0, atol=1e-9)
                 if visits:
-                    average = player.average[state]
+                    average = player.total[state] / player.count[state]
                     np.testing.assert_allclose(total / visits, average, rtol=0, atol=1e-12)
                 at, row = at + width, row + 1
 

@@ -17,7 +17,6 @@ from noisemarket.privacy.noise_check import (
     check_pool,
     check_steps,
     check_upload,
-    smallest_found,
     tail_score,
 )
 
@@ -70,10 +69,17 @@ def test_false_alarms_come_at_the_stated_rate() -> None:
     assert (statistics(0.3, 0.3, 0.5, trials) > limits.highest).sum() <= 250
 
 
+def smallest_found(sigma: float, dimension: int, rounds: int, rate: float) -> float:
+    """The least excess of noise, as a part of it, that nine pooled tests in ten find at clip 1."""
+    silent = check_upload(np.zeros(dimension), sigma, 1.0, rate)
+    pool = check_pool([silent] * rounds, rate)
+    return math.sqrt(pool.highest / stats.chi2.ppf(0.1, pool.degrees)) - 1.0
+
+
 def test_power_in_one_round() -> None:
     limits = thresholds(0.3)
     trials = 20_000
-    found = smallest_found(0.3, 1.0, PARAMETERS, 1, RATE)
+    found = smallest_found(0.3, PARAMETERS, 1, RATE)
     assert found == pytest.approx(0.012, abs=0.0006)
     power = (statistics(0.3, 0.3 * (1 + found), 0.0, trials) > limits.highest).mean()
     assert power == pytest.approx(0.90, abs=0.01)
@@ -82,15 +88,15 @@ def test_power_in_one_round() -> None:
 
 
 def test_power_over_thirty_rounds() -> None:
-    assert smallest_found(0.3, 1.0, PARAMETERS, 30, RATE) == pytest.approx(0.0023, abs=0.0001)
+    assert smallest_found(0.3, PARAMETERS, 30, RATE) == pytest.approx(0.0023, abs=0.0001)
 
 
 def test_small_sigma_is_harder_and_corrected_rates_cost_little() -> None:
-    found = [smallest_found(sigma, 1.0, 80_202, 1, RATE) for sigma in (0.6, 0.3, 0.1, 0.05, 0.02)]
+    found = [smallest_found(sigma, 80_202, 1, RATE) for sigma in (0.6, 0.3, 0.1, 0.05, 0.02)]
     assert found == sorted(found)
     rate = alarm_rate(1e-3, 100, 30)
     assert rate == pytest.approx(1e-3 / 12_000)
-    assert smallest_found(0.3, 1.0, 80_202, 1, rate) < 0.017
+    assert smallest_found(0.3, 80_202, 1, rate) < 0.017
 
 
 def uploads(used: float, length: float, rounds: int = 1) -> list[np.ndarray]:
@@ -141,9 +147,7 @@ def test_small_sigma_goes_by_differences() -> None:
 
     (too_much,) = uploads(0.0103, 0.5)  # of a length that an honest one may have
     assert check_upload(too_much, sigma, 1.0, RATE).verdict == "as contracted"
-    assert check_upload(too_much, sigma, 1.0, RATE, roughness=0.01).verdict == "too much noise"
     (honest,) = uploads(sigma, 1.0)
-    assert check_upload(honest, sigma, 1.0, RATE, roughness=0.01).verdict == "as contracted"
     assert check_upload(honest[:-1], sigma, 1.0, RATE).degrees == (PARAMETERS - 1) // 2
 
 
@@ -313,7 +317,6 @@ def test_a_reach_beyond_all_excludes_nothing() -> None:
         lambda: check_upload(np.ones(9), math.nan, 1.0, RATE),
         lambda: check_upload(np.ones(9), 0.3, 0.0, RATE),
         lambda: check_upload(np.ones(9), 0.3, 1.0, 0.0),
-        lambda: check_upload(np.ones(9), 0.3, 1.0, RATE, roughness=1.5),
         lambda: check_pool([], RATE),
         lambda: check_pool([check_steps(np.ones(9), 0.3, 1.0, RATE)], RATE),
         lambda: check_steps(np.array([1.0, math.inf]), 0.3, 1.0, RATE),
@@ -323,7 +326,6 @@ def test_a_reach_beyond_all_excludes_nothing() -> None:
         lambda: check_steps(np.ones(9), 0.3, 1.0, 1.0),
         lambda: alarm_rate(0.0, 1, 1),
         lambda: alarm_rate(1e-3, 0, 1),
-        lambda: smallest_found(0.0, 1.0, 100, 1, RATE),
     ],
 )
 def test_bad_input(call: Callable[[], object]) -> None:

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from noisemarket.audit.attack import AuditSettings, Prepared, Target, audit, controls, prepare
+from noisemarket.audit.attack import AuditSettings, Target, audit, controls, prepare
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
-from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
+from noisemarket.audit.findings import AuditResult
 
 __all__ = [
     "BUGS",
     "AuditResult",
     "AuditSettings",
     "Buggy",
-    "Control",
-    "Finding",
-    "NoiseCheck",
-    "Prepared",
     "Target",
     "audit",
     "bugs_of",

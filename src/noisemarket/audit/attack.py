@@ -25,8 +25,8 @@ from noisemarket.privacy.zcdp import Neighbours
 
 UNCLAIMED_SIGMA = 0.6
 """Where none is given and nothing is claimed: no trade's noise in the default scenario."""
-NOISE_VALUES = 80_000
-"""Values of noise that the noise check of several steps draws: enough to find 2 % missing."""
+SILENT_UPLOADS = math.ceil(80_000 / (LAYERS * WIDTH))
+"""Uploads for the noise check of several steps: 80,000 values are enough to find 2 % missing."""
 LEAST_SIGMA = 2.0**-16
 """Noise that is much finer than the weights of a network can hold, as floats, is rounded off."""
 
@@ -70,9 +70,8 @@ class AuditSettings:
             raise BadInput("mu", self.mu, "give a number above 0, up to 20.")
         if self.sigma is not None and not LEAST_SIGMA <= self.sigma <= LARGEST:
             limits = f"{LEAST_SIGMA:.2g} to {LARGEST:.0f}"
-            raise BadInput(
-                "sigma", self.sigma, f"give a number from {limits}: less noise is rounded off."
-            )
+            remedy = f"give a number from {limits}: less noise is rounded off."
+            raise BadInput("sigma", self.sigma, remedy)
         if not 20 <= self.trials <= 10**6:
             raise BadInput("trials", self.trials, "give a number from 20 to 1,000,000.")
         if not 0.5 <= self.confidence < 1.0:
@@ -144,7 +143,7 @@ class Prepared:
         Differences of neighbouring uploads, over sqrt(2), must be as large as the noise itself:
         where noise repeats, they are not.
         """
-        pair, sigma, count = self.silent, self.silent_sigma, _steps_noise_uploads()
+        pair, sigma, count = self.silent, self.silent_sigma, SILENT_UPLOADS
         seen = np.empty((count, len(pair.model)))
         for number in range(count):
             task = pair.task(pair.plus, sigma, noise.stream(number), order_seed=0)
@@ -242,11 +241,7 @@ def controls(
 
 def uploads(trials: int) -> int:
     """How many uploads an audit makes, for a progress bar."""
-    return 6 * trials + _steps_noise_uploads()
-
-
-def _steps_noise_uploads() -> int:
-    return math.ceil(NOISE_VALUES / (LAYERS * WIDTH))
+    return 6 * trials + SILENT_UPLOADS
 
 
 def _sigma(protection: Protection, pair: Pair, settings: AuditSettings) -> float:

@@ -13,7 +13,7 @@ for any of them. Two models serve:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,8 +47,8 @@ class Pair:
     start: Flat
     minus: Records
     plus: Records
-    order_seed: int
-    one_step: bool
+    order_seed: int = 0
+    one_step: bool = True
 
     def task(self, side: Records, sigma: float, noise: NoiseSource, order_seed: int) -> UploadTask:
         """What a protection is to upload for one of the two neighbours."""
@@ -77,9 +77,8 @@ def check_size(protection: Protection) -> None:
     """Refuse what would take too long."""
     right = right_part(protection)
     if parts(right) > MOST:
-        raise BadInput(
-            str(right.part_setting), parts(right), f"audit at most {MOST}: the code is the same."
-        )
+        remedy = f"audit at most {MOST}: the code is the same."
+        raise BadInput(str(right.part_setting), parts(right), remedy)
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
@@ -114,12 +113,11 @@ def partial(protection: Protection, probe: Model, seed: int) -> Pair:
                 vectors[index] = direction * np.float32(clip)
                 marks[index], labels[index] = mark, 0
     minus, plus = (_records(probe, vectors, marks, [label, *labels[1:]]) for label in (1, 0))
-    pair = _probe_pair("partial", probe, minus, plus, one_step=not amplified)
+    pair = _probe_pair("partial", probe, minus, plus)
     if not amplified:
         return pair
     distance = {s: _distance(pair.plain(protection, s)) for s in range(seed, seed + 24)}
-    best = max(distance, key=lambda s: distance[s])
-    return _probe_pair("partial", probe, minus, plus, best, one_step=False)
+    return replace(pair, order_seed=max(distance, key=lambda s: distance[s]), one_step=False)
 
 
 def silent(protection: Protection, probe: Model) -> Pair:
@@ -157,7 +155,7 @@ def network(
         start = model.aim(first, bright[:1], target)
         labels = [i % 2 for i in range(1, count)]
         minus, plus = (model.records(bright, np.array([label, *labels])) for label in (1, 0))
-        pair = Pair("network", model, start, minus, plus, seed, one_step=True)
+        pair = Pair("network", model, start, minus, plus, seed)
         try:
             apart = _distance(pair.plain(protection))
         except BadInput:  # so bright that the update is no longer one; earlier ones are kept
@@ -205,17 +203,8 @@ def _records(probe: Model, vectors: list[Flat], marks: list[float], labels: list
     return probe.records(inputs, np.array(labels))
 
 
-def _probe_pair(
-    canary: str,
-    probe: Model,
-    minus: Records,
-    plus: Records,
-    order_seed: int = 0,
-    *,
-    one_step: bool = True,
-) -> Pair:
-    start = np.zeros(len(probe), np.float32)
-    return Pair(canary, probe, start, minus, plus, order_seed, one_step)
+def _probe_pair(canary: str, probe: Model, minus: Records, plus: Records) -> Pair:
+    return Pair(canary, probe, np.zeros(len(probe), np.float32), minus, plus)
 
 
 def _distance(plain: NDArray[np.float64]) -> float:

@@ -98,7 +98,7 @@ class AuditResult:
     def breaches(self) -> tuple[str, ...]:
         """The names of what speaks against the claim."""
         found = [finding.name for finding in self.findings if finding.breach]
-        return (*found, *(_check_name(check) for check in self.noise if check.breach))
+        return (*found, *(f"noise of {one.layer or one.part}" for one in self.noise if one.breach))
 
     @property
     def worst(self) -> Finding:
@@ -160,7 +160,3 @@ class Control:
             "mu": finite(self.result.worst.mu),
             "mu_low": self.result.worst.mu_low,
         }
-
-
-def _check_name(check: NoiseCheck) -> str:
-    return f"noise of {check.part}" if check.layer is None else f"noise of {check.layer}"

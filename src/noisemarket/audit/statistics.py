@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.special import ndtr, ndtri
-from scipy.stats import beta, binom, chi2
+from scipy.stats import beta, binom
 
 from noisemarket.privacy.zcdp import gaussian_epsilon
 
@@ -61,11 +61,6 @@ def chance(true_mu: float, claimed_mu: float, trials: int, alpha: float) -> floa
     # A first arm's count passes with every second count whose half is above what is missing.
     passing = np.searchsorted(-half, half - claimed_mu, side="left")
     return float(probability @ binom.cdf(passing - 1, trials, error))
-
-
-def low_noise_p(squares: float, degrees: int) -> float:
-    """The probability that noise of the stated size has a sum of squares, over sigma^2, so low."""
-    return float(chi2.cdf(squares, degrees))
 
 
 def _half_mu(errors: ArrayLike, trials: int, alpha: float) -> NDArray[Any]:

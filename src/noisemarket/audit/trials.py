@@ -8,10 +8,11 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import chi2
 
 from noisemarket.audit.canaries import Pair
 from noisemarket.audit.findings import Finding, NoiseCheck
-from noisemarket.audit.statistics import chance, epsilon_lower, epsilon_of, low_noise_p, mu_lower
+from noisemarket.audit.statistics import chance, epsilon_lower, epsilon_of, mu_lower
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import NoiseSource
 from noisemarket.privacy.zcdp import Neighbours
@@ -87,11 +88,7 @@ class Judge:
 
 
 def attack(
-    protection: Protection,
-    canary: Canary,
-    trials: int,
-    noise: NoiseSource,
-    watch: Watch | None,
+    protection: Protection, canary: Canary, trials: int, noise: NoiseSource, watch: Watch | None
 ) -> Scores:
     """Upload both neighbours ``trials`` times and score each upload against a fixed threshold.
 
@@ -128,7 +125,7 @@ def noise_check(
     part: str, layer: str | None, squares: float, degrees: int, alpha: float
 ) -> NoiseCheck:
     """Whether a sum of squares of so many values of noise, over sigma^2, is too small."""
-    p_value = low_noise_p(squares, degrees)
+    p_value = float(chi2.cdf(squares, degrees))
     return NoiseCheck(part, layer, degrees, math.sqrt(squares / degrees), p_value, p_value < alpha)
 
 

@@ -17,30 +17,25 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         code = app(args=arguments, standalone_mode=False)
     except usage_error as problem:
-        _say(getattr(problem, "format_message", problem.__str__)())
-        code = 2
+        code = _failed(2, getattr(problem, "format_message", problem.__str__)())
     except (typer.Abort, KeyboardInterrupt):
-        _say("Interrupted.")
-        code = 130
+        code = _failed(130, "Interrupted.")
     except typer.Exit as done:
         code = done.exit_code
     except (BadInput, MissingExtra) as problem:
-        _say(str(problem))
-        code = 2
+        code = _failed(2, problem)
     except Interrupted as problem:
-        _say(str(problem))
-        code = 130
+        code = _failed(130, problem)
     except NoisemarketError as problem:
-        _say(str(problem))
-        code = 1
+        code = _failed(1, problem)
     except MemoryError:
-        _say("not enough memory: take fewer owners or levels, or trace fewer points.")
-        code = 1
+        code = _failed(1, "not enough memory: take fewer owners or levels, or trace fewer points.")
     except OSError as problem:
-        _say(f"{problem.filename or 'a file'} cannot be used: {problem.strerror or problem}.")
-        code = 1
+        what, why = problem.filename or "a file", problem.strerror or problem
+        code = _failed(1, f"{what} cannot be used: {why}.")
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _say(sentence: str) -> None:
+def _failed(code: int, sentence: object) -> int:
     print(f"noisemarket: {sentence}", file=sys.stderr)
+    return code

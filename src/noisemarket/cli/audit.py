@@ -7,15 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from noisemarket.audit import (
-    AuditResult,
-    AuditSettings,
-    Buggy,
-    Target,
-    bugs_of,
-    controls,
-    prepare,
-)
+from noisemarket.audit import AuditResult, AuditSettings, Buggy, Target, bugs_of, controls, prepare
 from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
 from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,15 +84,8 @@ def writable_file(option: str, file: str | None) -> None:
         raise BadInput(option, file, "name a file in a folder that exists.")
 
 
-class Stop:
-    """Set by the first Ctrl-C (or SIGTERM): finish what is running and keep it."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def __call__(self) -> bool:
-        return self.requested
-
+Stop = Callable[[], bool]
+"""Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
 
 _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
@@ -100,17 +93,18 @@ _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop
 @contextmanager
 def stoppable(message: str = _KEPT) -> Iterator[Stop]:
     """While open, the first Ctrl-C only requests a stop; a second one interrupts at once."""
-    stop = Stop()
+    requested = False
 
     def ask(_number: int, _frame: FrameType | None) -> None:
-        if stop.requested:
+        nonlocal requested
+        if requested:
             raise KeyboardInterrupt
-        stop.requested = True
+        requested = True
         print(message, file=sys.stderr, flush=True)
 
     before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield stop
+        yield lambda: requested
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

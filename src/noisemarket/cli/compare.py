@@ -25,8 +25,7 @@ def run(request: Request, mechanisms: str | None) -> None:
         except BadInput as bad:
             remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None
-    folder = request.folder(scenario, f"{scenario.preset}-compare")
-    with folder:
+    with request.folder(scenario, f"{scenario.preset}-compare") as folder:
         keep_scenario(folder, scenario)
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:

@@ -51,6 +51,7 @@ def app(
     from pathlib import Path
 
     from noisemarket.errors import BadInput
+    from noisemarket.files import unusable
     from noisemarket.flower.deploy.app_folder import write_app
 
     path = Path(folder)
@@ -59,16 +60,14 @@ def app(
     try:
         write_app(path)
     except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise BadInput("FOLDER", folder, f"cannot be written ({reason}).") from None
+        raise unusable("FOLDER", folder, "written", problem) from None
     typer.echo(f'Run it: flwr run {folder} CONNECTION --run-config \'scenario="..." folder="..."\'')
 
 
 @flower_app.command("key")
 def key(
     folder: Annotated[
-        str,
-        typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed."),
+        str, typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
     ],
 ) -> None:
     """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from noisemarket.cli.options import Json
+from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
     from noisemarket.ledger.queries import Account
@@ -21,6 +22,8 @@ ledger_app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
+
+_STATED = ("saving", "sigma", "protection", "neighbours", "protects", "whole_owner", "simulated")
 
 Where = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
@@ -41,13 +44,10 @@ def ls(
     with _reading(where) as ledger:
         jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
         if job is not None and not jobs:
-            raise _bad("--job", job, "is not in this ledger.")
+            raise BadInput("--job", job, "is not in this ledger.")
         rows = (queries.row(each) for each in queries.contracts(ledger, job))
         if as_json:
-            document = {
-                "jobs": [_money(vars(each)) for each in jobs],
-                "contracts": list(rows),
-            }
+            document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": list(rows)}
             print(json.dumps(document))
             return
         print_jobs(console(), jobs, rows)
@@ -67,8 +67,7 @@ def show(
     from noisemarket.report.ledger_report import print_contract
 
     with _reading(where) as ledger:
-        account = queries.account(ledger, queries.find_contract(ledger, contract))
-        document = _account(account)
+        document = _account(queries.account(ledger, queries.find_contract(ledger, contract)))
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
             return
@@ -139,7 +138,7 @@ def export(
     from noisemarket.cli.ledger_export import write_csv, write_json
 
     if csv is None and json_file is None:
-        raise _bad("export", "nothing", "name a file: --csv FILE or --json FILE.")
+        raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
     with _reading(where) as ledger:
         for file, write in ((csv, write_csv), (json_file, write_json)):
             if file is not None:
@@ -160,7 +159,7 @@ def statement(
     with _reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
         if not ids:
-            raise _bad("owner", owner, "has no contract in this ledger.")
+            raise BadInput("owner", owner, "has no contract in this ledger.")
         accounts = [queries.account(ledger, contract) for contract in ids]
         document = {
             "owner": owner,
@@ -185,18 +184,16 @@ def _reading(where: str) -> Iterator[Ledger]:
         if url := _elsewhere(folder / "market.json"):
             where = url
         elif folder.is_dir() and not (folder / LEDGER_FILE).is_file():
-            raise _bad("ledger", where, f"this folder has no {LEDGER_FILE}.")
+            raise BadInput("ledger", where, f"this folder has no {LEDGER_FILE}.")
         elif not folder.is_dir() and not folder.is_file():
-            raise _bad(
-                "ledger", where, "does not exist: name a run folder, a ledger file or a URL."
-            )
+            remedy = "does not exist: name a run folder, a ledger file or a URL."
+            raise BadInput("ledger", where, remedy)
     with open_ledger(where, create=False) as ledger:
         try:
             yield ledger
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            raise LedgerError(
-                f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
-            ) from None
+            damaged = f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
+            raise LedgerError(damaged) from None
 
 
 def _elsewhere(manifest: Path) -> str:
@@ -206,7 +203,7 @@ def _elsewhere(manifest: Path) -> str:
     try:
         return str(json.loads(manifest.read_text(encoding="utf-8"))["ledger"])
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise _bad("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
+        raise BadInput("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
 
 
 def _statement(account: Account) -> dict[str, Any]:
@@ -223,13 +220,7 @@ def _statement(account: Account) -> dict[str, Any]:
         "contract": contract.id,
         "job": contract.job,
         "state": account.state,
-        "saving": contract.saving,
-        "sigma": contract.sigma,
-        "protection": contract.protection,
-        "neighbours": contract.neighbours,
-        "protects": contract.protects,
-        "whole_owner": contract.whole_owner,
-        "simulated": contract.simulated,
+        **{name: getattr(contract, name) for name in _STATED},
         "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
         "delta": contract.delta,
         "rho_per_round": finite(contract.rho_per_round),
@@ -284,9 +275,3 @@ def _money(values: dict[str, Any]) -> dict[str, Any]:
         f"{name}_micro" if name in ("paid", "budget") else name: value
         for name, value in values.items()
     }
-
-
-def _bad(field: str, value: object, remedy: str) -> Exception:
-    from noisemarket.errors import BadInput
-
-    return BadInput(field, value, remedy)

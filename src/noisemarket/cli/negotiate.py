@@ -40,8 +40,7 @@ def run(request: Request, contracts: str | None) -> None:
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
     writable_file("--contracts", contracts)
-    folder = request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}")
-    with folder:
+    with request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}") as folder:
         keep_scenario(folder, scenario)
         agreement = _play(chosen, request, scenario, environment, folder)
         result = Negotiation(scenario, environment, agreement)
@@ -57,7 +56,11 @@ def run(request: Request, contracts: str | None) -> None:
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    _print(request, result, folder, figures)
+    if request.json:
+        print(json.dumps(result.summary(), allow_nan=False))
+        return
+    console().print(summary_table(result))
+    print_paths(folder, figures)
 
 
 def _play(
@@ -90,11 +93,3 @@ def _play(
                 flush()
 
         return chosen.run(environment, run_options(scenario, request.threads, watch, stop))
-
-
-def _print(request: Request, result: Negotiation, folder: RunFolder, figures: list[Path]) -> None:
-    if request.json:
-        print(json.dumps(result.summary(), allow_nan=False))
-        return
-    console().print(summary_table(result))
-    print_paths(folder, figures)

@@ -28,8 +28,7 @@ def run(
     """Run all trials, then write figures, numbers and page."""
     at_least_one("--threads", threads)
     writable_file("--page", page)
-    folder = RunFolder.create(out, "reproduction", overwrite=overwrite)
-    with folder:
+    with RunFolder.create(out, "reproduction", overwrite=overwrite) as folder:
         total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
         with stoppable() as stop, progress("runs") as bar:
             line = bar.add_task("reproducing", total=total)
@@ -51,9 +50,7 @@ def run(
     if as_json:
         print(json.dumps([asdict(verdict) for verdict in verdicts]))
         return
-    table = Table(title="The paper's claims", title_justify="left")
-    for head in ("claim", *PRESETS):
-        table.add_column(head)
+    table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))

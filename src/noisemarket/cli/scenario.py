@@ -18,9 +18,7 @@ def show(file: str | None, preset: str | None, settings: list[str] | None) -> No
 
 def explain_keys() -> None:
     """Print every key with its default, the paper's symbol and its meaning."""
-    table = Table(box=None, pad_edge=False)
-    for head in ("key", "default", "symbol", "meaning"):
-        table.add_column(head)
+    table = Table("key", "default", "symbol", "meaning", box=None, pad_edge=False)
     for row in (*keys(), *change_keys()):
         table.add_row(*map(escape, row))
     console().print(table)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 from noisemarket.cli.common import (
     Request,
@@ -17,26 +16,13 @@ from noisemarket.cli.common import (
     stoppable,
 )
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.rounds import (
-    Checkpoint,
-    RoundResult,
-    State,
-    check_charges,
-)
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
 from noisemarket.privacy.journal import JournalledAccountant
-from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.report.training_report import draw_training, training_table
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
-from noisemarket.training import (
-    Order,
-    Training,
-    carry_out,
-    one_sigma,
-    order,
-    read_contracts,
-)
+from noisemarket.training import Order, Training, carry_out, one_sigma, order, read_contracts
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
 _DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
@@ -52,7 +38,9 @@ def run(
     """Train, then write the run folder and print the summary."""
     at_least_one("--workers", workers)
     if resume is not None:
-        folder = _reopen(resume, request, contracts, sigma)
+        files, allowed = ("scenario.toml", "contracts.csv", JOURNAL), "--workers and --json"
+        path = request.resumed(resume, "a training run", files, allowed, contracts, sigma)
+        folder = RunFolder(path)
         scenario = load_scenario(folder.path / "scenario.toml")
         environment = scenario.environment()
         noise = read_contracts(str(folder.path / "contracts.csv"), environment)
@@ -79,7 +67,10 @@ def run(
         done = _train(folder, job_order, accountant, checkpoint, state, workers)
         summary, rounds = done.summary(), len(done.rounds)
         folder.write_json("summary.json", summary)
-        statements = [_statement(index, one) for index, one in enumerate(done.statements)]
+        statements = [
+            {"index": index, **one.to_dict(), "text": one.text()}
+            for index, one in enumerate(done.statements)
+        ]
         folder.write_json("statements.json", statements)
         save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
         data = job_order.job.data
@@ -109,12 +100,6 @@ def run(
             f"The privacy budgets were used up after {rounds} of {job_order.plan.rounds} rounds."
         )
     print_paths(folder, figures)
-
-
-def _reopen(resume: str, request: Request, contracts: str | None, sigma: float | None) -> RunFolder:
-    files = ("scenario.toml", "contracts.csv", JOURNAL)
-    allowed = "--workers and --json"
-    return RunFolder(request.resumed(resume, "a training run", files, allowed, contracts, sigma))
 
 
 @contextmanager
@@ -156,7 +141,3 @@ def _train(
 
 def _line(result: RoundResult) -> str:
     return json.dumps(result.to_dict(), allow_nan=False) + "\n"
-
-
-def _statement(index: int, one: PrivacyStatement) -> dict[str, Any]:
-    return {"index": index, **one.to_dict(), "text": one.text()}

@@ -16,14 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.api import (
-    Array,
-    ArrayRecord,
-    Context,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from noisemarket.flower.api import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from noisemarket.flower.owner_app import Task, arrays_of, public_errors
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
@@ -73,19 +66,12 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 return _moved(start, moved, update)
 
             def budget(release: Arrays) -> PrivacyBudget:
-                size = sum(array.size for array in release.values() if array.dtype.kind == "f")
-                return terms.budget(size, records=1)
+                return terms.budget(_floats(release), records=1)
 
             release = released(folder, terms, task.round_number, start, train, budget)
-            return Message(
-                RecordDict(
-                    {
-                        arrays: ArrayRecord({n: Array(value) for n, value in release.items()}),
-                        metrics: MetricRecord({"num-examples": 1}),
-                    }
-                ),
-                reply_to=message,
-            )
+            model = ArrayRecord({name: Array(value) for name, value in release.items()})
+            content = RecordDict({arrays: model, metrics: MetricRecord({"num-examples": 1})})
+            return Message(content, reply_to=message)
 
         return protected(message, context)
 
@@ -94,17 +80,18 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
 
 def parameters(arrays: ArrayRecord) -> int:
     """How many numbers of a model are trained and protected: all floating-point ones."""
-    values = [array.numpy() for array in arrays.values()]
-    return sum(value.size for value in values if value.dtype.kind == "f")
+    return _floats(_numbers(arrays))
 
 
-def _numbers(record: ArrayRecord) -> dict[str, NDArray[Any]]:
+def _floats(arrays: Arrays) -> int:
+    return sum(array.size for array in arrays.values() if array.dtype.kind == "f")
+
+
+def _numbers(record: ArrayRecord) -> Arrays:
     return {name: array.numpy() for name, array in record.items()}
 
 
-def _update(
-    start: dict[str, NDArray[Any]], trained: dict[str, NDArray[Any]]
-) -> NDArray[np.float64]:
+def _update(start: Arrays, trained: Arrays) -> NDArray[np.float64]:
     """What training changed, as one vector over all arrays of floats.
 
     What is a float, the owner's own model says: averaging may have made floats of the curator's
@@ -122,9 +109,7 @@ def _update(
     return np.concatenate(changes)
 
 
-def _moved(
-    start: dict[str, NDArray[Any]], trained: dict[str, NDArray[Any]], released: NDArray[Any]
-) -> dict[str, NDArray[Any]]:
+def _moved(start: Arrays, trained: Arrays, released: NDArray[Any]) -> Arrays:
     """The global model moved by what is released, in the kinds of numbers of the owner's own model;
     what is no float there keeps the curator's values."""
     out: dict[str, NDArray[Any]] = {}

@@ -102,12 +102,9 @@ class Line:
         """
         numbers = {name: self.known[name] for name in contents if name in self.known}
         names = {number: name for name, number in numbers.items()}
-        replies = self._exchange(
-            kind,
-            {number: contents[name] for name, number in numbers.items()},
-            self.bounds.timeout if timeout is None else timeout,
-            group,
-        )
+        asked = {number: contents[name] for name, number in numbers.items()}
+        longest = self.bounds.timeout if timeout is None else timeout
+        replies = self._exchange(kind, asked, longest, group)
         return {names[number]: reply for number, reply in replies.items()}
 
     def _exchange(
@@ -145,16 +142,9 @@ class Line:
                 waiting.pop(name, None)
             if waiting:
                 time.sleep(_POLL)
-        self.traffic.append(
-            Traffic(
-                kind,
-                len(contents),
-                len(answers),
-                _bytes(contents.values()),
-                _bytes(reply.content for reply in answers.values()),
-                time.monotonic() - start,
-            )
-        )
+        took = time.monotonic() - start
+        out, back = _bytes(contents.values()), _bytes(one.content for one in answers.values())
+        self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))
         return answers
 
     def _push(
@@ -178,9 +168,8 @@ class Line:
 
     def _look_round(self) -> set[str]:
         """The owners whose nodes are online now. New nodes are met, also those that came back."""
-        online: dict[int, str] = {}
-        for node in self._grid.get_nodes():
-            online[node.node_id] = str(getattr(node, "name", ""))
+        nodes = self._grid.get_nodes()
+        online = {node.node_id: str(getattr(node, "name", "")) for node in nodes}
         known = set(self.known.values())
         strangers = {}
         for number, name in online.items():
@@ -189,7 +178,10 @@ class Line:
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
                 strangers[number] = wire.with_config(job=self.job_id)
         if not self.bounds.insecure:
-            self._turn_away(strangers)
+            words = "Node %s has no name and is left alone: register it under its owner's."
+            for number in strangers:
+                self._unknown[number] = 3  # is not looked at again
+                getLogger(__name__).warning(words, number)
             strangers = {}
         said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
@@ -199,12 +191,6 @@ class Line:
             else:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
         return {name for name in self.names if self.known.get(name) in online}
-
-    def _turn_away(self, strangers: Iterable[int]) -> None:
-        for number in strangers:
-            self._unknown[number] = 3  # is not looked at again
-            words = "Node %s has no name and is left alone: register it under its owner's."
-            getLogger(__name__).warning(words, number)
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

@@ -29,7 +29,7 @@ from noisemarket.flower.line import Bounds, Line
 from noisemarket.game.environment import Environment
 from noisemarket.learning.messages import CuratorPlayer, OfferBatch
 from noisemarket.learning.players import GameRules
-from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
@@ -38,7 +38,7 @@ from noisemarket.market.owners import Owners
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.by_message import agreement_of, curator_against, game_rules
 from noisemarket.mechanisms.learned import Learned
-from noisemarket.mechanisms.mechanism import Progress, same_for_all
+from noisemarket.mechanisms.mechanism import Progress, Stop, Watch, same_for_all
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.owner.agent import SETTLEMENT, settlement_of
 from noisemarket.owner.record import Invitation
@@ -119,11 +119,7 @@ class RemoteOwners(Owners):
         return chosen.rule
 
     def negotiate(
-        self,
-        manifest: JobManifest,
-        curator_key: str,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
         rule = self.check(self._scenario)
         environment = self._scenario.environment(secrets=False)
@@ -205,13 +201,13 @@ class RemoteOwners(Owners):
 
         def take(index: int, reply: Any) -> bool:
             key = wire.text_of(reply, "key") or ""
-            if len(key) != 64 or not set(key) <= set("0123456789abcdef"):
+            if not is_key(key):
                 return False
             found[index] = key
             return True
 
-        asked = {index: wire.with_config(job=self._job) for index in self._taking_part()}
-        self._ask(wire.KEY, asked, take)
+        here = (at for at, name in enumerate(self._names) if name not in self._left_out)
+        self._ask(wire.KEY, {index: wire.with_config(job=self._job) for index in here}, take)
         keys = {self._names[index]: key for index, key in sorted(found.items())}
         folder.write_json(KEYS, keys)
         return keys
@@ -277,9 +273,6 @@ class RemoteOwners(Owners):
         path = self._folder.curator / LEFT_OUT
         if path.exists():
             self._left_out = dict(json.loads(path.read_text(encoding="utf-8")))
-
-    def _taking_part(self) -> list[int]:
-        return [at for at, name in enumerate(self._names) if name not in self._left_out]
 
     def _ask(
         self,

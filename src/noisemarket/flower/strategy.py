@@ -33,7 +33,7 @@ from noisemarket.flower.api import (
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signed_ids
-from noisemarket.ledger.settlement import Settlement, Verdict, settle
+from noisemarket.ledger.settlement import Settlement, settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.verdicts import entries_of_round, verdicts
@@ -116,7 +116,9 @@ class ContractedFedAvg(Strategy):
         result = super().start(
             grid, initial_arrays, self.rounds, timeout, train_config, evaluate_config, evaluate_fn
         )
-        self.settlement = settle(self._ledger, self._job, self._verdicts(self._running))
+        rounds = ((done.delivered, done.refused) for done in self._running.state.results)
+        found = verdicts(self.contracts, rounds, self._running.inspector)
+        self.settlement = settle(self._ledger, self._job, found)
         return result
 
     def summary(self) -> None:
@@ -241,11 +243,6 @@ class ContractedFedAvg(Strategy):
         costs = {index: self.contracts[index].rho_per_round for index in done.charged}
         lines = entries_of_round(self.contracts, done.number, done.delivered, done.refused, costs)
         self._ledger.append(lines)
-
-    def _verdicts(self, at: _Running) -> list[Verdict]:
-        """What is found about each contract, from all its rounds."""
-        rounds = ((done.delivered, done.refused) for done in at.state.results)
-        return verdicts(self.contracts, rounds, at.inspector)
 
 
 @dataclass

@@ -48,12 +48,8 @@ def with_config(**values: Any) -> RecordDict:
 
 def quotes(invitation: Invitation, batch: QuoteBatch) -> RecordDict:
     """A curator's quotes, and the game that they belong to."""
-    return RecordDict(
-        {
-            "config": ConfigRecord({"invitation": invitation.to_json(), "first": batch.first}),
-            "arrays": _moves(quotes=batch.quotes, signs=batch.signs),
-        }
-    )
+    config = ConfigRecord({"invitation": invitation.to_json(), "first": batch.first})
+    return RecordDict({"config": config, "arrays": _moves(quotes=batch.quotes, signs=batch.signs)})
 
 
 def read_quotes(message: Message) -> tuple[Invitation, QuoteBatch]:
@@ -70,12 +66,8 @@ def read_quotes(message: Message) -> tuple[Invitation, QuoteBatch]:
 
 def offers(batch: OfferBatch) -> RecordDict:
     """An owner's offers."""
-    return RecordDict(
-        {
-            "config": ConfigRecord({"first": batch.first}),
-            "arrays": _moves(offers=batch.offers, signed=batch.signed),
-        }
-    )
+    arrays = _moves(offers=batch.offers, signed=batch.signed)
+    return RecordDict({"config": ConfigRecord({"first": batch.first}), "arrays": arrays})
 
 
 def read_offers(message: Message | None) -> OfferBatch | None:

@@ -130,11 +130,7 @@ def _after(
     hit = _hit(change, population, seed) if change.who == "owners" else np.zeros(0, dtype=bool)
     for name, value in (*change.scale, *change.set):
         if name not in allowed:
-            raise BadInput(
-                "changes",
-                name,
-                f"{change.who} can only change: {', '.join(allowed)}.",
-            )
+            raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
     for name, factor in change.scale:
@@ -157,21 +153,17 @@ def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
 
 
 def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> NDArray[np.bool_]:
-    owners = len(population)
+    hit = np.zeros(len(population), dtype=bool)
     if not change.names:
-        count = max(1, round(change.share * owners))
+        count = max(1, round(change.share * len(population)))
         salt = seed.generate_state(1, np.uint64)[0]
-        chosen = np.argsort(_scrambled(population.key ^ salt), kind="stable")[:count]
-        hit = np.zeros(owners, dtype=bool)
-        hit[chosen] = True
+        hit[np.argsort(_scrambled(population.key ^ salt), kind="stable")[:count]] = True
         return hit
     index = {str(name): i for i, name in enumerate(population.names)}
     unknown = [name for name in change.names if name not in index]
     if unknown:
-        raise BadInput(
-            "changes: names", unknown[0], "is not an owner of this population: remove it."
-        )
-    hit = np.zeros(owners, dtype=bool)
+        remedy = "is not an owner of this population: remove it."
+        raise BadInput("changes: names", unknown[0], remedy)
     hit[[index[name] for name in change.names]] = True
     return hit
 

@@ -30,15 +30,6 @@ def equilibrium(games: Games) -> Outcomes:
     return signed_equilibrium(games) if games.sees_offer else stage_equilibrium(games)
 
 
-def pure_equilibria(owner: FloatArray, curator: FloatArray) -> list[tuple[int, int]]:
-    """All pure Nash equilibria of one game, as (saving level, payment level), lowest first.
-
-    Both tables are indexed (saving, payment): the owner chooses rows, the curator columns.
-    """
-    cells = np.argwhere(_mutual_best_replies(owner[None], curator[None])[0])
-    return [(int(saving), int(payment)) for saving, payment in cells]
-
-
 def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArray, FloatArray]:
     """One Nash equilibrium of one game: the owner's mix of savings, the curator's of payments.
 
@@ -79,7 +70,7 @@ def stage_equilibrium(games: Games) -> Outcomes:
     payment = np.empty(len(games), dtype=np.int64)
     for part in _chunks(len(games)):
         owner, curator = games.owner_rewards[part], games.curator_rewards[part]
-        cells = _mutual_best_replies(owner, curator)
+        cells = mutual_best_replies(owner, curator)
         saving[part], payment[part] = _best_cell(owner + curator, cells)
         for row in np.flatnonzero(~cells.any(axis=(1, 2))):
             savings, payments = mixed_equilibrium(owner[row], curator[row])
@@ -128,8 +119,8 @@ def _chunks(owners: int) -> Iterator[slice]:
         yield slice(start, min(start + _CHUNK, owners))
 
 
-def _mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
-    """The cells of every game where neither side gains by moving alone."""
+def mutual_best_replies(owner: FloatArray, curator: FloatArray) -> BoolArray:
+    """The pure equilibria: the cells of every game where neither side gains by moving alone."""
     owner_content = owner >= owner.max(axis=1, keepdims=True) - _near(owner)
     curator_content = curator >= curator.max(axis=2, keepdims=True) - _near(curator)
     return np.asarray(owner_content & curator_content)

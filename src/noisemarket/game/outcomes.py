@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Games
 from noisemarket.game.sides import BoolArray
 
@@ -34,20 +33,3 @@ class Outcomes:
         owners = np.arange(len(games))
         signed = games.agreed[owners, saving, payment] & ((saving > 0) | (payment > 0))
         return cls(saving, payment, signed)
-
-    def __len__(self) -> int:
-        return len(self.saving)
-
-    def owner_rewards(self, games: Games) -> FloatArray:
-        """What each owner gets out of its game."""
-        return self._entries(games.owner_rewards)
-
-    def curator_rewards(self, games: Games) -> FloatArray:
-        """What the curator gets out of each owner's game."""
-        return self._entries(games.curator_rewards)
-
-    def _entries(self, table: FloatArray) -> FloatArray:
-        owners = np.arange(len(self))
-        saving = np.where(self.signed, self.saving, 0)
-        payment = np.where(self.signed, self.payment, 0)
-        return np.asarray(table[owners, saving, payment])

@@ -65,13 +65,9 @@ class Population:
             low, inclusive = _LOWEST[name]
             bad = ~(values <= _HIGHEST) | ((values < low) if inclusive else (values <= low))
             if bad.any():
-                first = int(np.flatnonzero(bad)[0])
-                raise BadInput(
-                    f"{name} of owner {names[first]}",
-                    float(values[first]),
-                    f"give a finite number {'of at least' if inclusive else 'above'} {low:g} "
-                    f"and at most {_HIGHEST:g}.",
-                )
+                first, least = int(np.argmax(bad)), "of at least" if inclusive else "above"
+                remedy = f"give a finite number {least} {low:g} and at most {_HIGHEST:g}."
+                raise BadInput(f"{name} of owner {names[first]}", float(values[first]), remedy)
         return cls(names=names, key=_keys(names), **arrays)
 
     @classmethod

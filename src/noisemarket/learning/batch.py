@@ -53,7 +53,6 @@ class PlayConfig:
     curator_optimism: float = 1.0
     trace_every: int = 50
     window: int = 500
-    keep_policies: bool = True
     compiled: bool = True
     interactions_per_message: int = 1
 
@@ -113,14 +112,13 @@ def _check_tables(games: Games) -> None:
 
 def _empty(config: PlayConfig, games: Games) -> Batch:
     pairs, savings, payments = games.owner_rewards.shape
-    kept = pairs if config.keep_policies else 0
     return Batch(
         counts=np.zeros((config.blocks, 5), np.int64),
         payoffs=np.zeros((config.blocks, 2)),
         deals=np.zeros((pairs, 2), np.int64),
         last=np.zeros((pairs, 2), np.int64),
-        owner_policies=np.empty((kept, payments, savings)),
-        curator_policies=np.empty((kept, savings, payments)),
+        owner_policies=np.empty((pairs, payments, savings)),
+        curator_policies=np.empty((pairs, savings, payments)),
     )
 
 
@@ -201,8 +199,7 @@ def _play_plainly(
         )
         agreed = np.stack([games.agreed[n] for games in phases])
         _record(output, n, history, agreed, bounds, config)
-        if config.keep_policies:
-            output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
+        output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
     return output
 
 

@@ -54,13 +54,8 @@ class GameRules:
     def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
         """From what ``to_dict`` returned, checked: it may come from another machine."""
         try:
-            rules = cls(
-                **{
-                    **values,
-                    "levels": Levels(**values["levels"]),
-                    "settings": Settings(**values["settings"]),
-                }
-            )
+            levels, settings = Levels(**values["levels"]), Settings(**values["settings"])
+            rules = cls(**{**values, "levels": levels, "settings": settings})
             savings, payments = rules.levels.shape
             whole = (
                 rules.iterations, rules.window, rules.interactions_per_message,

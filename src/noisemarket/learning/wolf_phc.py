@@ -50,12 +50,6 @@ class WolfPHC(Rule):
         ahead = self.count[state] * self._policy[state] - self.total[state]
         return lane_sum(ahead * (self.values[state] - self.values[state, best]))
 
-    @property
-    def average(self) -> FloatArray:
-        """The average policy: the mean of a state's policies over all visits to it."""
-        visits = np.maximum(self.count, 1)[:, None]
-        return np.where(self.count[:, None] > 0, self.total / visits, self._policy)
-
     def step(self, t: int, *, winning: bool) -> float:
         """psi_w or psi_l at iteration t."""
         s = self.settings

@@ -14,6 +14,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
 from noisemarket.errors import BadInput, MissingExtra
+from noisemarket.files import unusable
 from noisemarket.ledger.ledger_errors import LedgerError
 
 LEDGER_FILE = "ledger.sqlite"
@@ -27,11 +28,11 @@ class Database:
 
     def __init__(self, where: str | Path, *, create: bool) -> None:
         url = _url(where)
-        self.name = (url.database or "") if _is_sqlite(url) else _shown(url)
-        if _is_sqlite(url):
-            self._engine = self._sqlite(Path(url.database or ""), create)
+        if url.drivername == "sqlite":
+            self.name = url.database or ""
+            self._engine = self._sqlite(Path(self.name), create)
         else:
-            self._engine = _postgresql(url)
+            self.name, self._engine = _shown(url), _postgresql(url)
 
     def close(self) -> None:
         """Close all connections."""
@@ -72,8 +73,7 @@ class Database:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("ledger", str(path), f"cannot be written ({reason}).") from None
+            raise unusable("ledger", path, "written", problem) from None
         # A reader may have to roll back what a killed writer left, so it opens to write, if it can.
         writable = os.access(path, os.W_OK) and os.access(path.parent, os.W_OK)
         mode = "rwc" if create else "rw" if writable else "ro"
@@ -135,10 +135,6 @@ def _url(where: str | Path) -> URL:
 
 def _shown(url: URL) -> str:
     return url.difference_update_query(["password", "sslpassword"]).render_as_string()
-
-
-def _is_sqlite(url: URL) -> bool:
-    return url.drivername == "sqlite"
 
 
 def _reason(problem: DBAPIError) -> str:

@@ -19,11 +19,10 @@ from noisemarket.plain import finite
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
 DELIVERED, MISSED, REFUSED = "delivered", "missed", "refused"
 VERIFIED, PAID, BROKEN, SETTLED = "verified", "paid", "broken", "settled"
-KINDS = (
-    *(OPENED, OFFERED, SIGNED, DELIVERED, MISSED, REFUSED),
-    *(VERIFIED, PAID, BROKEN, SETTLED),
-)
 ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
+KINDS = (OPENED, OFFERED, SIGNED, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED)
+"""All kinds of entries: the reference describes each of them."""
+
 CLOSED_ONCE = "closed"
 """Begins the once key that ``paid`` and ``broken`` share: a contract is closed one time."""
 
@@ -72,9 +71,7 @@ class Entry:
 
     def says(self, new: NewEntry) -> bool:
         """Whether this is that entry, recorded."""
-        return (self.job, self.kind, self.contract, self.once, self.body) == (
-            *(new.job, new.kind, new.contract, new.once, new.body),
-        )
+        return all(getattr(self, name) == getattr(new, name) for name in NewEntry.__slots__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +83,12 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.count}:{self.hash}"
+
+
+def described(entry: Entry | NewEntry) -> str:
+    """What an entry is, for errors; of one that was tampered with, not too much."""
+    kind = str(entry.kind)[:20]
+    return kind if entry.contract is None else f"{kind}, contract {str(entry.contract)[:12]}"
 
 
 def entry_hash(

@@ -29,6 +29,8 @@ from noisemarket.ledger.entries import (
     SETTLED,
     SIGNED,
     VERIFIED,
+    Entry,
+    NewEntry,
 )
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
@@ -87,44 +89,36 @@ class JobHistory:
         self.contracts_broken = 0
 
     def add(
-        self,
-        kind: str,
-        contract: str | None,
-        once: str | None,
-        body: str,
-        recorded_at: str,
-        *,
-        check_signatures: bool = True,
+        self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
     ) -> None:
-        """Add the next entry of the job; arguments are the fields of an ``Entry``.
+        """Add the next entry of the job.
 
         Raises:
             InvalidEntry: it cannot follow the entries before it.
         """
         try:
-            content = parse(body)
+            content = parse(entry.body)
             if not isinstance(content, dict):
                 raise ValueError
         except (ValueError, TypeError):
             raise InvalidEntry("has a body that is not a canonical JSON object.") from None
         try:
             time = moment("recorded_at", recorded_at)
-            self._add(kind, contract, once, content, time, check_signatures)
+            self._add(entry, content, time, check_signatures)
         except (KeyError, TypeError, ValueError, AttributeError) as problem:
-            reason = f"does not have the fields of a {kind!r} entry ({problem})."
+            reason = f"does not have the fields of a {entry.kind!r} entry ({problem})."
             raise InvalidEntry(reason) from None
         except BadInput as problem:
             raise InvalidEntry(f"is invalid: {problem}") from None
 
     def _add(
         self,
-        kind: str,
-        contract: str | None,
-        once: str | None,
+        entry: Entry | NewEntry,
         content: dict[str, Any],
         time: datetime,
         check_signatures: bool,
     ) -> None:
+        kind, contract, once = entry.kind, entry.contract, entry.once
         if kind == OPENED:
             self._opened(contract, once, content)
             return
@@ -267,9 +261,8 @@ def _round(
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
     if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
-        raise InvalidEntry(
-            f"has rho {rho:g} where the contract says {held.rho_per_round:g} a round."
-        )
+        agreed = held.rho_per_round
+        raise InvalidEntry(f"has rho {rho:g} where the contract says {agreed:g} a round.")
     if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
         raise InvalidEntry("gives no reason.")
     if held.seen >> number & 1:
@@ -288,10 +281,8 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
         raise InvalidEntry(f"verifies a contract that is {held.stage}, not {SIGNED}.")
     if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
         raise InvalidEntry("does not say whether the contract was kept.")
-    if content["delivered"] != held.delivered:
-        raise InvalidEntry(
-            f"counts {content['delivered']} rounds as delivered where there are {held.delivered}."
-        )
+    if (said := content["delivered"]) != (came := held.delivered):
+        raise InvalidEntry(f"counts {said} rounds as delivered where there are {came}.")
     held.stage, held.kept = VERIFIED, content["kept"]
 
 

@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.files import open_atomic, private_folder
+from noisemarket.files import open_atomic, private_folder, unusable
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.ledger_errors import BadSignature
 
@@ -60,8 +60,7 @@ class KeyPair:
             private_folder(path.parent)
             _refuse_open(path.parent, path.parent.stat())
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("key", str(path), f"cannot be written ({reason}).") from None
+            raise unusable("key", path, "written", problem) from None
         try:
             with open_atomic(path, private=True, replace=False) as file:
                 file.write(text)
@@ -84,8 +83,7 @@ class KeyPair:
                 _refuse_open(path, os.fstat(stream.fileno()))
                 text = stream.read(10_000)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise BadInput("key", str(path), f"cannot be read ({reason}).") from None
+            raise unusable("key", path, "read", problem) from None
         try:
             private = load_pem_private_key(text, password=None)
         except (ValueError, TypeError):

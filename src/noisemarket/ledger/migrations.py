@@ -35,14 +35,8 @@ ENTRIES = Table(
     "noisemarket_entries",
     METADATA,
     Column("seq", BigInteger, primary_key=True),
-    Column("job", Text, nullable=False),
-    Column("kind", Text, nullable=False),
-    Column("contract", Text),
-    Column("once", Text),
-    Column("body", Text, nullable=False),
-    Column("recorded_at", Text, nullable=False),
-    Column("previous", Text, nullable=False),
-    Column("hash", Text, nullable=False),
+    *(Column(name, Text) for name in ("job", "kind", "contract", "once")),
+    *(Column(name, Text) for name in ("body", "recorded_at", "previous", "hash")),
 )
 
 
@@ -141,8 +135,5 @@ def migrate(connection: Connection, name: str) -> None:
 def refuse_newer(reached: int, name: str) -> None:
     """Raise BadInput if the ledger was written by a newer noisemarket than this."""
     if reached > (known := MIGRATIONS[-1].version):
-        raise BadInput(
-            "ledger",
-            name,
-            f"has schema {reached} and this noisemarket knows {known}: use a newer one.",
-        )
+        remedy = f"has schema {reached} and this noisemarket knows {known}: use a newer one."
+        raise BadInput("ledger", name, remedy)

@@ -25,22 +25,16 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a job came to. ``new`` is false if all of it had been recorded before."""
+    """What a job came to."""
 
     job: str
     total: int
     payments: Mapping[str, int]
     broken: tuple[str, ...]
-    new: bool
 
 
 def settle(
-    ledger: Ledger,
-    job: str,
-    verdicts: Iterable[Verdict],
-    *,
-    at: str | None = None,
-    batch: int | None = None,
+    ledger: Ledger, job: str, verdicts: Iterable[Verdict], *, batch: int | None = None
 ) -> Settlement:
     """Verify, then pay or break, every signed contract of the job; then close the job.
 
@@ -51,7 +45,6 @@ def settle(
         ledger: the ledger with the job.
         job: the job.
         verdicts: one for every signed contract of the job.
-        at: the time to record, instead of the clock's.
         batch: contracts in a transaction; by default all are in one. A job that is killed between
             two transactions is settled by calling this again.
 
@@ -86,12 +79,9 @@ def settle(
             entries.append(broken(contract, verdict.evidence))
     total = sum(payments.values())
     entries.append(settled(job, total, len(payments), len(losers)))
-    before = ledger.head().count
-    new = False
     for step in steps:
-        recorded = ledger.append(step, at)
-        new = new or any(entry.seq > before for entry in recorded)
-    return Settlement(job, total, payments, tuple(losers), new)
+        ledger.append(step)
+    return Settlement(job, total, payments, tuple(losers))
 
 
 def _matched(ledger: Ledger, job: str, verdicts: list[Verdict]) -> dict[str, Contract]:

@@ -44,15 +44,12 @@ class SqlBackend(LedgerBackend):
 
     @property
     def name(self) -> str:
-        """Where it is, without any password."""
         return self._database.name
 
     def close(self) -> None:
-        """Close all connections."""
         self._database.close()
 
     def head(self) -> Head | None:
-        """The number and hash of the last entry; None if the head is lost."""
         with self._database.reading() as connection:
             row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
         return None if row is None else Head(*row)
@@ -98,7 +95,6 @@ class SqlBackend(LedgerBackend):
     def counts(
         self, field: Literal["job", "contract"], names: Sequence[str]
     ) -> Mapping[tuple[str, str], int]:
-        """How many entries these jobs or contracts have, by name and kind."""
         name = ENTRIES.c[field]
         query = select(name, ENTRIES.c.kind, func.count()).where(name.in_(names))
         with self._database.reading() as connection:
@@ -106,14 +102,12 @@ class SqlBackend(LedgerBackend):
         return {(str(one), str(kind)): int(number) for one, kind, number in rows}
 
     def contract_ids(self, prefix: str, most: int) -> list[str]:
-        """The ids of offered contracts that begin so; at most so many of them."""
         name = ENTRIES.c.contract
         query = select(name).where(ENTRIES.c.kind == OFFERED, name.startswith(prefix))
         with self._database.reading() as connection:
             return [str(one) for one in connection.execute(query.distinct().limit(most)).scalars()]
 
     def repeated(self, kind: str, field: Literal["job", "contract"]) -> int | None:
-        """The number of an entry of a kind that its job or contract has twice; None if none is."""
         query = select(func.max(ENTRIES.c.seq)).where(ENTRIES.c.kind == kind)
         query = query.group_by(ENTRIES.c[field]).having(func.count() > 1).limit(1)
         with self._database.reading() as connection:

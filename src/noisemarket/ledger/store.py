@@ -9,7 +9,7 @@ from pathlib import Path
 from noisemarket.errors import BadInput
 from noisemarket.files import Closing
 from noisemarket.ledger.backend import LedgerBackend, Transaction
-from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, entry_hash
+from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
 from noisemarket.ledger.sql_backend import SqlBackend
@@ -97,14 +97,13 @@ class Ledger(Closing):
             raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
         return head
 
-    def append(self, entries: Iterable[NewEntry], at: str | None = None) -> tuple[Entry, ...]:
+    def append(self, entries: Iterable[NewEntry]) -> tuple[Entry, ...]:
         """Record all of these entries, or none.
 
         An entry whose once key is recorded already, with the same content, is not recorded again.
 
         Args:
             entries: what to record, in order.
-            at: the time to record, instead of the clock's.
 
         Returns:
             The entries as they are recorded, in the order given.
@@ -120,7 +119,7 @@ class Ledger(Closing):
             return ()
         try:
             with self.backend.writing() as transaction:
-                return self._append(transaction, new, at or self._clock())
+                return self._append(transaction, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
             raise
@@ -158,7 +157,7 @@ class Ledger(Closing):
             if entry.once is not None and name in known:
                 if not known[name].says(entry):
                     raise LedgerConflict(
-                        f"ledger {self.name} has something else recorded as {_short(entry)} of "
+                        f"ledger {self.name} has something else recorded as {described(entry)} of "
                         f"job {entry.job}; nothing was written."
                     )
                 recorded.append(known[name])
@@ -186,17 +185,16 @@ class Ledger(Closing):
         if read < count:
             try:
                 for one in transaction.entries(entry.job, after=read):
-                    content = (one.kind, one.contract, one.once, one.body, one.recorded_at)
-                    history.add(*content, check_signatures=False)
+                    history.add(one, one.recorded_at, check_signatures=False)
             except InvalidEntry:
                 raise LedgerError(f"ledger {self.name} is damaged: verify it.") from None
         self._histories[entry.job] = (count, history)
         try:
-            history.add(entry.kind, entry.contract, entry.once, entry.body, at)
+            history.add(entry, at)
         except InvalidEntry as problem:
             error = OverBudget if isinstance(problem, OverBudgetEntry) else LedgerConflict
             raise error(
-                f"an entry ({_short(entry)}) of job {entry.job} {problem} Nothing was written."
+                f"an entry ({described(entry)}) of job {entry.job} {problem} Nothing was written."
             ) from None
 
 
@@ -211,7 +209,3 @@ def _recorded(transaction: Transaction, new: list[NewEntry]) -> dict[tuple[str, 
         for job, keys in by_job.items()
         for entry in transaction.recorded(job, keys)
     }
-
-
-def _short(entry: NewEntry) -> str:
-    return entry.kind if entry.contract is None else f"{entry.kind}, contract {entry.contract[:12]}"

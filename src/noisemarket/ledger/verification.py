@@ -14,12 +14,22 @@ from dataclasses import dataclass
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import is_key
-from noisemarket.ledger.entries import FIRST, OFFERED, OPENED, SETTLED, Entry, Head, entry_hash
+from noisemarket.ledger.entries import (
+    FIRST,
+    OFFERED,
+    OPENED,
+    SETTLED,
+    Entry,
+    Head,
+    described,
+    entry_hash,
+)
 from noisemarket.ledger.history import InvalidEntry, JobHistory
 from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.store import Ledger
 
 _MOST = 2**62  # more entries than any ledger has
+_SUMS = ("contracts", "contracts_paid", "contracts_broken", "paid")  # of all jobs' histories
 
 
 @dataclass(frozen=True)
@@ -102,11 +112,8 @@ def verify(
         head=Head(seq, last),
         jobs=tally.jobs,
         jobs_settled=tally.jobs_settled,
-        contracts=tally.contracts,
-        contracts_paid=tally.contracts_paid,
-        contracts_broken=tally.contracts_broken,
-        paid=tally.paid,
         curator_keys=tuple(tally.curator_keys),
+        **tally.sums,
     )
 
 
@@ -118,25 +125,21 @@ class _Tally:
         self.curator_keys: dict[str, None] = {}  # in the order of their first job
         self.open: dict[str, JobHistory] = {}
         self.jobs = self.jobs_settled = 0
-        self.contracts = self.contracts_paid = self.contracts_broken = self.paid = 0
+        self.sums = dict.fromkeys(_SUMS, 0)
 
     def add(self, entry: Entry) -> None:
-        history = self.open.get(entry.job)
-        if history is None:
-            history = JobHistory(entry.job)
-        before = (history.contracts, history.contracts_paid, history.contracts_broken, history.paid)
+        history = self.open.get(entry.job) or JobHistory(entry.job)
+        before = {name: getattr(history, name) for name in _SUMS}
         try:
-            history.add(entry.kind, entry.contract, entry.once, entry.body, entry.recorded_at)
+            history.add(entry, entry.recorded_at)
         except InvalidEntry as problem:
-            raise LedgerBroken(entry.seq, f"({_short(entry)}) {problem}") from None
-        self.contracts += history.contracts - before[0]
-        self.contracts_paid += history.contracts_paid - before[1]
-        self.contracts_broken += history.contracts_broken - before[2]
-        self.paid += history.paid - before[3]
+            raise LedgerBroken(entry.seq, f"({described(entry)}) {problem}") from None
+        for name in _SUMS:
+            self.sums[name] += getattr(history, name) - before[name]
         if entry.kind == OPENED:
             if self._trusted and history.curator_key not in self._trusted:
                 reason = f"opens a job with another curator's key: {history.curator_key}."
-                raise LedgerBroken(entry.seq, f"({_short(entry)}) {reason}")
+                raise LedgerBroken(entry.seq, f"({described(entry)}) {reason}")
             self.curator_keys[history.curator_key] = None
             self.jobs += 1
             self.open[entry.job] = history
@@ -148,7 +151,7 @@ class _Tally:
 def _chained(entry: Entry, last: str) -> None:
     """Check that the entry is what was hashed, and follows the one before it."""
     if entry.previous != last:
-        raise LedgerBroken(entry.seq, f"({_short(entry)}) does not follow the entry before it.")
+        raise LedgerBroken(entry.seq, f"({described(entry)}) does not follow the entry before it.")
     try:
         computed = entry_hash(
             *(entry.seq, entry.job, entry.kind, entry.contract, entry.once),
@@ -157,7 +160,7 @@ def _chained(entry: Entry, last: str) -> None:
     except (TypeError, ValueError):
         computed = None  # not even text
     if entry.hash != computed:
-        raise LedgerBroken(entry.seq, f"({_short(entry)}) was changed: its hash is another.")
+        raise LedgerBroken(entry.seq, f"({described(entry)}) was changed: its hash is another.")
 
 
 def _check_strays(ledger: Ledger, length: int) -> None:
@@ -190,8 +193,3 @@ def _key(text: str) -> str:
     if not is_key(key := text.strip().lower()):
         raise BadInput("curator key", text, "give 64 hexadecimal digits, as verify printed them.")
     return key
-
-
-def _short(entry: Entry) -> str:
-    kind = str(entry.kind)[:20]
-    return kind if entry.contract is None else f"{kind}, contract {str(entry.contract)[:12]}"

@@ -39,15 +39,13 @@ class UploadInspector:
         }
         self._rate = alarm_rate(false_alarm, max(1, len(contracts)), rounds)
         self._report = report
-        self._pools: dict[int, Evidence] = {}
-        self._accused: dict[int, dict[str, Any]] = {}
-        self._tested: dict[int, int] = {}
-        for owner, fields in (state or {}).get("pools", {}).items():
-            self._pools[int(owner)] = _read(fields)
-        for owner, finding in (state or {}).get("accused", {}).items():
-            self._accused[int(owner)] = finding
-        for owner, rounds_tested in (state or {}).get("tested", {}).items():
-            self._tested[int(owner)] = rounds_tested
+        pools, accused, tested = (
+            {int(owner): kept for owner, kept in (state or {}).get(name, {}).items()}
+            for name in ("pools", "accused", "tested")
+        )
+        self._pools = {owner: _read(fields) for owner, fields in pools.items()}
+        self._accused: dict[int, dict[str, Any]] = accused
+        self._tested: dict[int, int] = tested
 
     @property
     def accused(self) -> Mapping[int, dict[str, Any]]:

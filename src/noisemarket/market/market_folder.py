@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import Lock, exclusive, private_folder
-from noisemarket.privacy.noise_key import obtain_noise_key
+from noisemarket.files import Lock, exclusive, private_folder, write_atomic
+from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
 from noisemarket.runfolder import RunFolder
 
 JOB = "market.json"
@@ -81,8 +81,18 @@ class MarketFolder:
 
         With it, a round that was cut off is made again bit by bit and costs nothing more. One key
         stands for all owners here, because one process plays them all.
+
+        Raises:
+            BadInput: the file is damaged.
+            NoisemarketError: a new key cannot be written.
         """
-        return obtain_noise_key(self.owners / NOISE_KEY)
+        path = self.owners / NOISE_KEY
+        if not path.exists():
+            write_atomic(path, KeyedNoise.new_key(), private=True)
+        key = path.read_bytes()
+        if len(key) != KEY_BYTES:
+            raise BadInput("noise key", str(path), "is damaged: the job cannot be resumed.")
+        return key
 
     def forget_noise_key(self) -> None:
         """Delete the key of the noise: whoever has it and the uploads can take the noise off."""
@@ -90,5 +100,5 @@ class MarketFolder:
         try:
             path.unlink(missing_ok=True)
         except OSError as problem:
-            reason = problem.strerror or str(problem)
-            raise NoisemarketError(f"{path} cannot be deleted: {reason}.") from None
+            why = problem.strerror or problem
+            raise NoisemarketError(f"{path} cannot be deleted: {why}.") from None

@@ -19,11 +19,7 @@ from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.market_folder import JobManifest
-from noisemarket.owner.terms import (
-    Deal,
-    JobTerms,
-    contract_of,
-)
+from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
@@ -181,10 +177,5 @@ def record_contracts(
     if len(keys) < len(accepted):
         raise BadInput("accepted", len(accepted), "give one contract for each owner.")
     ledger.append([entries.opened(accepted[0][0].job, budget, curator.public_hex, keys)])
-    record(
-        ledger,
-        [
-            SignedContract(contract, signature, curator.sign(CURATOR, contract))
-            for contract, signature in accepted
-        ],
-    )
+    signed = (SignedContract(one, mark, curator.sign(CURATOR, one)) for one, mark in accepted)
+    record(ledger, signed)

@@ -18,7 +18,7 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.offers import job_terms
-from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.mechanisms.mechanism import Stop, Watch
 from noisemarket.negotiation import Negotiation, negotiate
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder, owner_folder
@@ -46,11 +46,7 @@ class Owners(ABC):
 
     @abstractmethod
     def negotiate(
-        self,
-        manifest: JobManifest,
-        curator_key: str,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
         """Play the game with all owners."""
 
@@ -107,11 +103,7 @@ class LocalOwners(Owners):
         return self._folder.owners / JOURNAL
 
     def negotiate(
-        self,
-        manifest: JobManifest,
-        curator_key: str,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
         self._terms, self._curator_key = job_terms(self._scenario, manifest), curator_key
         return negotiate(self._scenario, threads=self._threads, watch=watch, stop=stop)

@@ -89,9 +89,10 @@ def recoveries(
     """
     edges = [*np.searchsorted(trace.iteration, starts, side="right"), len(trace.iteration)]
     parts = [slice(edges[i], edges[i + 1]) for i in range(len(starts))]
+    gains = [trace.curator_reward[part] - no_trade[i] for i, part in enumerate(parts)]
     efficiency = [
-        _efficiency(trace.curator_reward[part] - no_trade[i], exact[i].curator_gain)
-        for i, part in enumerate(parts)
+        gain / best.curator_gain if best.curator_gain > 0 else None
+        for gain, best in zip(gains, exact, strict=True)
     ]
     out = []
     for i in range(1, len(starts)):
@@ -117,10 +118,6 @@ def recoveries(
             )
         )
     return out
-
-
-def _efficiency(gains: FloatArray, possible: float) -> FloatArray | None:
-    return gains / possible if possible > 0 else None
 
 
 def _regained(efficiency: FloatArray, wanted: float, iteration: IntArray, start: int) -> int | None:

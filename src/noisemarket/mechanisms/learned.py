@@ -6,12 +6,10 @@ sees more than its own rewards and the moves of the other side.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.exploitability import exploitability
+from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray, Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
@@ -34,16 +32,6 @@ POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A batch, with what is computed from its policies before they are dropped."""
-
-    batch: Batch
-    contracts: Contracts
-    owner_exploitability: FloatArray
-    curator_exploitability: FloatArray
-
-
 class Learned(Mechanism):
     """Lets a learning rule play both sides of every pair."""
 
@@ -58,10 +46,10 @@ class Learned(Mechanism):
         owners = len(environment)
         if options.play.interactions_per_message > 1:
             return play_by_messages(environment, self.rule, options)
-        config = replace(options.play, keep_policies=options.exploitability)
+        config = options.play
         savings, payments = environment.levels.shape
         cells = savings * payments
-        keep = options.exploitability and owners * cells <= POLICIES_KEPT_UP_TO
+        keep = owners * cells <= POLICIES_KEPT_UP_TO
         contracts = same_for_all(owners, 0, 0)
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
@@ -76,38 +64,37 @@ class Learned(Mechanism):
             options.threads,
             options.stop,
         )
-        for number, part in work:
+        for number, (batch, agreed, gap) in work:
             some = slices[number]
-            contracts.saving[some] = part.contracts.saving
-            contracts.payment[some] = part.contracts.payment
-            contracts.signed[some] = part.contracts.signed
+            contracts.saving[some] = agreed.saving
+            contracts.payment[some] = agreed.payment
+            contracts.signed[some] = agreed.signed
             done[some] = True
-            gaps[0, some] = part.owner_exploitability
-            gaps[1, some] = part.curator_exploitability
-            totals.enter(number, part.batch)
+            gaps[:, some] = gap.owner, gap.curator
+            totals.enter(number, batch)
             if keep:
-                parts[number] = part.batch
-            options.watch(Progress(some, part.contracts, int(done.sum()), owners))
+                parts[number] = batch
+            options.watch(Progress(some, agreed, int(done.sum()), owners))
         ordered = [parts[number] for number in sorted(parts)]
         return Agreement(
             contracts=contracts,
             done=done,
             trace=totals.trace(environment.levels, int(done.sum())),
-            owner_exploitability=gaps[0] if options.exploitability else None,
-            curator_exploitability=gaps[1] if options.exploitability else None,
+            owner_exploitability=gaps[0],
+            curator_exploitability=gaps[1],
             owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
             curator_policies=_stack([b.curator_policies for b in ordered]) if keep else None,
         )
 
-    def _play(self, environment: Environment, config: PlayConfig, some: slice) -> _Part:
+    def _play(
+        self, environment: Environment, config: PlayConfig, some: slice
+    ) -> tuple[Batch, Contracts, Exploitability]:
+        """A batch, with what is computed from its policies before they are dropped."""
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
         batch = play_batch(self.rule, config, phases, starts, environment.population.key[some])
         now = sum(start < config.iterations for start in starts) - 1
         outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
-        nothing = np.full(len(batch.deals), np.nan)
-        if not config.keep_policies:
-            return _Part(batch, Contracts.of(outcomes), nothing, nothing)
         gap = exploitability(
             batch.owner_policies,
             batch.curator_policies,
@@ -115,7 +102,7 @@ class Learned(Mechanism):
             Outcomes.of(phases[now], batch.last[:, 0], batch.last[:, 1]),
             config.settings.discount,
         )
-        return _Part(batch, Contracts.of(outcomes), gap.owner, gap.curator)
+        return batch, Contracts.of(outcomes), gap
 
 
 def _stack(policies: list[FloatArray]) -> FloatArray | None:

@@ -32,11 +32,9 @@ class Contracts:
     def of(cls, outcomes: Outcomes) -> Contracts:
         """The contracts that a game's outcomes amount to."""
         signed = outcomes.signed
-        saving, payment = (
-            np.where(signed, outcomes.saving, 0),
-            np.where(signed, outcomes.payment, 0),
+        return cls(
+            np.where(signed, outcomes.saving, 0), np.where(signed, outcomes.payment, 0), signed
         )
-        return cls(saving, payment, signed)
 
     def __len__(self) -> int:
         return len(self.saving)
@@ -93,6 +91,13 @@ class Progress:
     total: int
 
 
+Watch = Callable[[Progress], None]
+"""Is told of owners that were just finished."""
+
+Stop = Callable[[], bool]
+"""Is asked now and then; from when it returns True on, a run ends with what it has finished."""
+
+
 @dataclass(frozen=True)
 class RunOptions:
     """How to run a mechanism: how to learn, how fine a menu, how many threads."""
@@ -100,9 +105,8 @@ class RunOptions:
     play: PlayConfig
     menu_types: int = 64
     threads: int = 1
-    exploitability: bool = True
-    watch: Callable[[Progress], None] = field(default=lambda progress: None)
-    stop: Callable[[], bool] = field(default=lambda: False)
+    watch: Watch = field(default=lambda progress: None)
+    stop: Stop = field(default=lambda: False)
 
 
 class Mechanism(ABC):

@@ -11,7 +11,6 @@ menu of (saving, payment) items and lets every owner pick, in the style of Pain-
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -43,23 +42,6 @@ class Menu:
     def __post_init__(self) -> None:
         for array in (self.types, self.probabilities, self.savings, self.payments):
             array.setflags(write=False)
-
-    @cached_property
-    def utilities(self) -> FloatArray:
-        """What type m (row) gets from item i (column)."""
-        income = self.payment_value * self.payments
-        return np.asarray(income - self.privacy_weight * np.outer(self.types, self.savings))
-
-    @property
-    def ic_violation(self) -> float:
-        """The most that any type would gain by taking another type's item (0: none would)."""
-        own = np.diagonal(self.utilities)
-        return float(np.max(self.utilities - own[:, None]))
-
-    @property
-    def ir_slack(self) -> float:
-        """The least that any type gets from its own item; negative would be a loss."""
-        return float(np.min(np.diagonal(self.utilities)))
 
     def choose(self, reservation_cost: ArrayLike) -> NDArray[np.intp]:
         """The item that each owner takes, -1 for none; an owner need not be one of the types.
@@ -124,7 +106,9 @@ def grid_menu(
     shift of the table over (saving, payment). Beyond type M stands one that takes nothing.
     """
     theta, q = _population(types, probabilities)
-    _check_economy(payment_value, privacy_weight, price_weight)
+    _check_number("payment_value", payment_value, positive=True)
+    _check_number("privacy_weight", privacy_weight, positive=True)
+    _check_number("price_weight", price_weight, positive=False)
     saving_grid, saving_step = _even_grid("savings", savings)
     payment_grid, payment_step = _even_grid("payments", payments)
     worth = np.asarray(values, dtype=float)
@@ -176,16 +160,9 @@ def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray,
     if np.any(np.diff(theta) <= 0):
         raise BadInput("types", types, "sort them and merge equal ones.")
     if q.shape != theta.shape or not np.all(q > 0) or abs(q.sum() - 1.0) > 1e-9:
-        raise BadInput(
-            "probabilities", probabilities, "give one probability above 0 per type, with sum 1."
-        )
+        remedy = "give one probability above 0 per type, with sum 1."
+        raise BadInput("probabilities", probabilities, remedy)
     return theta, q / q.sum()
-
-
-def _check_economy(payment_value: float, privacy_weight: float, price_weight: float) -> None:
-    _check_number("payment_value", payment_value, positive=True)
-    _check_number("privacy_weight", privacy_weight, positive=True)
-    _check_number("price_weight", price_weight, positive=False)
 
 
 def _check_number(field: str, number: float, *, positive: bool) -> None:

@@ -28,13 +28,8 @@ class PainFL(Direct):
         menu = self.menu(environment, options.menu_types)
         item = menu.choose(reservation)
         taken = item >= 0
-        savings, payments = (
-            np.rint(values / step).astype(np.int64)
-            for values, step in (
-                (menu.savings, environment.levels.savings[1]),
-                (menu.payments, environment.levels.payments[1]),
-            )
-        )
+        savings = np.rint(menu.savings / environment.levels.savings[1]).astype(np.int64)
+        payments = np.rint(menu.payments / environment.levels.payments[1]).astype(np.int64)
         saving = np.where(taken, savings[item], 0)
         payment = np.where(taken, payments[item], 0)
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))

@@ -30,23 +30,18 @@ class Tally:
         return asdict(self)
 
 
-def tally(
-    environment: Environment,
-    contracts: Contracts,
-    done: BoolArray | None = None,
-    phase: int = -1,
-) -> Tally:
-    """What contracts (of the owners that are ``done``) are worth by the preferences of a phase."""
+def tally(environment: Environment, contracts: Contracts, done: BoolArray | None = None) -> Tally:
+    """What contracts (of the owners that are ``done``) are worth by the last preferences."""
     owners = len(contracts)
     sums = np.zeros(4)
     counted = np.ones(owners, dtype=bool) if done is None else done
     for some in environment.slices():
         row = np.arange(some.stop - some.start)
         j, k, keep = contracts.saving[some], contracts.payment[some], counted[some]
-        curator = environment.curator_side(phase, some)
+        curator = environment.curator_side(some=some)
         payoffs = curator.payoffs()
         values = (
-            environment.owner_side(phase, some).payoffs()[row, j, k],
+            environment.owner_side(some=some).payoffs()[row, j, k],
             payoffs[row, j, k],
             payoffs[row, j, k] - payoffs[:, 0, 0],
             curator.qualities()[row, j],

@@ -27,14 +27,7 @@ from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
 from noisemarket.owner.folder import OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
-from noisemarket.owner.terms import (
-    Assignment,
-    Deal,
-    JobTerms,
-    OwnerTerms,
-    contract_of,
-    terms_of,
-)
+from noisemarket.owner.terms import Assignment, Deal, JobTerms, OwnerTerms, contract_of, terms_of
 from noisemarket.privacy.journal import read_journal
 
 if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train, not before

@@ -16,10 +16,10 @@ from noisemarket.errors import BadInput
 from noisemarket.files import save_arrays
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import GameRules
+from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import Declined
 
 _STATE = "state."
-_HEX = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,8 @@ class Invitation:
             values: dict[str, Any] = json.loads(text)
             invitation = cls(**{**values, "table": GameRules.from_dict(values["table"])})
             job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
-            sound = isinstance(job, str) and isinstance(work, dict)
-            sound = sound and isinstance(curator, str) and len(curator) == 64
-            sound = sound and set(curator) <= _HEX and type(key) is int and 0 <= key < 2**64
+            sound = isinstance(job, str) and isinstance(work, dict) and is_key(curator)
+            sound = sound and type(key) is int and 0 <= key < 2**64
         except (ValueError, TypeError, KeyError, BadInput):
             sound = False
         if not sound:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.ledger.contract import Contract, nonce_of
+from noisemarket.plain import finite, infinite
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
@@ -143,13 +144,12 @@ class OwnerTerms:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; a cap that is infinite is null."""
-        return asdict(self) | {"rho_cap": None if math.isinf(self.rho_cap) else self.rho_cap}
+        return asdict(self) | {"rho_cap": finite(self.rho_cap)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> OwnerTerms:
         """From what ``to_dict`` gave."""
-        cap = values["rho_cap"]
-        return cls(**{**values, "rho_cap": math.inf if cap is None else float(cap)})
+        return cls(**{**values, "rho_cap": infinite(values["rho_cap"])})
 
 
 def privacy_cap(budget: PrivacyBudget, rounds: int) -> float:
@@ -183,52 +183,26 @@ def contract_of(
     by_default = protection.settings().keys() - terms.settings.keys()
     stated = protection.contract_settings(records)
     settings = {name: value for name, value in stated.items() if name not in by_default}
+    clip, shards = settings.pop("clip", None), settings.pop("shards", None)
     return Contract(
-        job=terms.job,
-        owner=deal.owner,
+        **{**vars(terms), **vars(deal), "settings": settings},
         owner_key=owner_key,
         curator_key=curator_key,
-        saving=deal.saving,
-        sigma=deal.sigma,
-        payment=deal.payment,
-        protection=terms.protection,
-        clip=settings.pop("clip", None),
-        shards=settings.pop("shards", None),
-        settings=settings,
-        rounds=terms.rounds,
+        clip=clip,
+        shards=shards,
         rho_per_round=budget.rho_per_round,
         rho_cap=cap,
         epsilon=gaussian_epsilon(cap, terms.delta),
-        delta=terms.delta,
-        neighbours=terms.neighbours,
         protects=budget.protects,
         whole_owner=protection.whole_owner,
-        simulated=terms.simulated,
-        missed_rounds=terms.missed_rounds,
-        minimum_share=terms.minimum_share,
-        false_alarm=terms.false_alarm,
-        offered_at=terms.offered_at,
-        expires_at=terms.expires_at,
         nonce=nonce_of(terms.job, deal.owner),
     )
 
 
 def terms_of(contract: Contract) -> JobTerms:
     """The terms of the job that a contract is of."""
-    return JobTerms(
-        job=contract.job,
-        rounds=contract.rounds,
-        protection=contract.protection,
-        settings=settings_of(contract),
-        neighbours=contract.neighbours,
-        delta=contract.delta,
-        simulated=contract.simulated,
-        missed_rounds=contract.missed_rounds,
-        minimum_share=contract.minimum_share,
-        false_alarm=contract.false_alarm,
-        offered_at=contract.offered_at,
-        expires_at=contract.expires_at,
-    )
+    stated = {term.name: getattr(contract, term.name) for term in fields(JobTerms)}
+    return JobTerms(**{**stated, "settings": settings_of(contract)})
 
 
 def settings_of(contract: Contract) -> dict[str, Any]:

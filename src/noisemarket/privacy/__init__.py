@@ -2,6 +2,5 @@
 
 ``zcdp`` is the mathematics; ``statement`` what a contract fixes and what was spent of it;
 ``accountant`` counts the cost of a job, ``journal`` keeps it on disk; ``noise`` is the noise, and
-``noise_key`` the file of its secret key; ``noise_check`` is the curator's check of the noise in an
-upload.
+``noise_check`` the curator's check of the noise in an upload.
 """

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -122,11 +122,7 @@ class Accountant:
         return (round, release_id) in self._costs(owner)
 
     def charge(
-        self,
-        owner: OwnerId,
-        round: int,
-        rho: float | None = None,
-        release_id: str | None = None,
+        self, owner: OwnerId, round: int, rho: float | None = None, release_id: str | None = None
     ) -> bool:
         """Charge one release, before it goes out.
 
@@ -173,12 +169,11 @@ class Accountant:
         for owner, its_charges in by_owner.items():
             if not self._fits(owner, its_charges):
                 more = math.fsum(charge.rho for charge in its_charges)
-                raise BudgetSpent(
-                    "rho_cap",
-                    self._budget(owner).rho_cap,
+                remedy = (
                     f"owner {owner} has spent {self.spent(owner):.6g} and cannot pay {more:.6g} "
-                    "more; end the job here or go on without this owner.",
+                    "more; end the job here or go on without this owner."
                 )
+                raise BudgetSpent("rho_cap", self._budget(owner).rho_cap, remedy)
         added = tuple(new.values())
         if added:
             self._keep(added)
@@ -211,20 +206,6 @@ class Accountant:
             guaranteed=bounded and not budget.simulated,
             simulated=budget.simulated,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything, as plain values for JSON."""
-        return {
-            "budgets": [budget.to_dict() for budget in self.budgets],
-            "charges": [charge.to_row() for charge in self.charges],
-        }
-
-    @staticmethod
-    def from_dict(state: Mapping[str, Any]) -> Accountant:
-        """From what ``to_dict`` gave. What was charged counts, whatever the caps say."""
-        accountant = Accountant(PrivacyBudget.from_dict(values) for values in state["budgets"])
-        accountant._enter(Charge.from_row(row) for row in state["charges"])
-        return accountant
 
     def _keep(self, charges: tuple[Charge, ...]) -> None:
         """Store the charges. Once this returns they count and the releases may go out."""

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import Closing, GrowingFile
+from noisemarket.files import Closing, GrowingFile, unusable
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -69,9 +69,8 @@ class JournalledAccountant(Closing, Accountant):
             return
         held, charges, whole = _parse(content, self.path)
         if budgets is not None and budgets != held:
-            raise BadInput(
-                "journal", str(self.path), "has other budgets: they are fixed before the job."
-            )
+            remedy = "has other budgets: they are fixed before the job."
+            raise BadInput("journal", str(self.path), remedy)
         super().__init__(held)
         self._enter(charges)
         self._file.cut(whole)
@@ -102,7 +101,7 @@ def read_journal(path: str | Path) -> Accountant:
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
-        raise _unusable(Path(path), problem) from None
+        raise unusable("journal", path, "used", problem) from None
     held, charges, _ = _parse(content, Path(path))
     accountant = Accountant(held)
     accountant._enter(charges)
@@ -123,9 +122,8 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[
             charges += [Charge.from_row(row) for row in json.loads(line)]
         except (ValueError, TypeError):
             if line.endswith(b"\n"):
-                raise BadInput(
-                    "journal", str(path), f"is damaged in line {number}: what was spent is unknown."
-                ) from None
+                remedy = f"is damaged in line {number}: what was spent is unknown."
+                raise BadInput("journal", str(path), remedy) from None
             break  # cut short by a crash: the charge was not acted upon
         whole += len(line)
     return budgets, charges, whole
@@ -137,7 +135,3 @@ def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
 
 def _line(document: object) -> bytes:
     return json.dumps(document, allow_nan=False).encode() + b"\n"
-
-
-def _unusable(path: Path, problem: OSError) -> BadInput:
-    return BadInput("journal", str(path), f"cannot be used ({problem.strerror or problem}).")

@@ -99,8 +99,7 @@ class SecureNoise:
         return secrets.token_hex(16)
 
     def gaussians(self, count: int) -> FloatArray:
-        """The next ``count`` standard Gaussians."""
-        return _gaussians(count, _system_words)
+        return _gaussians(count, lambda words: np.frombuffer(os.urandom(8 * words), np.uint64))
 
 
 class KeyedNoise:
@@ -142,7 +141,6 @@ class KeyedNoise:
         return f"keyed-{self._secret(b'name')[:16].hex()}-{self._drawn}"
 
     def gaussians(self, count: int) -> FloatArray:
-        """The next ``count`` standard Gaussians."""
         if self._cipher is None:
             from cryptography.hazmat.primitives.ciphers import Cipher
             from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
@@ -191,7 +189,6 @@ class SimulatedNoise:
         return f"simulated-{self.seed}-{'.'.join(map(str, self.key))}-{self._drawn}"
 
     def gaussians(self, count: int) -> FloatArray:
-        """The next ``count`` standard Gaussians."""
         self._drawn += count
         return _gaussians(count, lambda words: np.asarray(self._bits.random_raw(words)))
 
@@ -246,10 +243,6 @@ def _grid_steps(values: FloatArray, scale: float) -> FloatArray:
     """``values * scale`` as whole multiples of the grid: integers, which doubles add exactly."""
     values *= scale / GRID
     return np.rint(values, out=values)
-
-
-def _system_words(count: int) -> Words:
-    return np.frombuffer(os.urandom(8 * count), dtype=np.uint64)
 
 
 def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:

@@ -79,9 +79,7 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
     return _rate(false_alarm) / (4.0 * owners * rounds)
 
 
-def check_upload(
-    difference: NDArray[Any], sigma: float, clip: float, rate: float, roughness: float = 1.0
-) -> Evidence:
+def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: float) -> Evidence:
     """Judge one upload.
 
     Below ``LOW_SIGMA`` a second test takes differences of neighbouring coordinates, in which an
@@ -94,8 +92,6 @@ def check_upload(
         sigma: the contracted noise.
         clip: the contracted bound on the update's norm; infinity if there is none.
         rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-        roughness: largest share of an honest update's squared length that is left in the
-            differences. 1 always holds; a curator who has measured less may give that.
 
     Returns:
         What was measured, and the verdict.
@@ -103,7 +99,7 @@ def check_upload(
     Raises:
         BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
-    _check_terms(sigma, clip, roughness)
+    _check_terms(sigma, clip)
     values = _values(difference)
     if sigma == 0.0:
         return _check_clip(values, clip)
@@ -115,7 +111,7 @@ def check_upload(
         return by_norm
     apart = (values[0 : values.size - 1 : 2] - values[1::2]) / math.sqrt(2.0)
     statistic = _squared_length(apart) / sigma**2
-    return _judge("differences", statistic, apart.size, roughness * shift, rate)
+    return _judge("differences", statistic, apart.size, shift, rate)
 
 
 def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: float) -> Evidence:
@@ -135,7 +131,7 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
     Raises:
         BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
-    _check_terms(sigma, reach, 1.0)
+    _check_terms(sigma, reach)
     values = _values(difference)
     if sigma == 0.0:
         return _check_clip(values, reach)
@@ -178,21 +174,6 @@ def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
         math.fsum(evidence.largest_shift for evidence in rounds),
         rate,
     )
-
-
-def smallest_found(
-    sigma: float, clip: float, dimension: int, rounds: int, rate: float, power: float = 0.9
-) -> float:
-    """The smallest relative excess of noise that the pooled test finds with this probability.
-
-    For the owner that is hardest to convict: one whose update is zero.
-    """
-    _check_terms(sigma, clip, 1.0)
-    if not (sigma > 0.0 and dimension >= 2 and rounds >= 1):
-        raise BadInput("sigma", sigma, "give noise, at least two parameters and one round.")
-    degrees = dimension * rounds
-    highest = _quantile(degrees, rounds * (clip / sigma) ** 2, _sigmas(rate))
-    return math.sqrt(highest / _quantile(degrees, 0.0, -_sigmas(1.0 - _rate(power)))) - 1.0
 
 
 def tail_score(statistic: float, degrees: int, shift: float) -> float:
@@ -295,10 +276,8 @@ def _rate(rate: float) -> float:
     return rate
 
 
-def _check_terms(sigma: float, clip: float, roughness: float) -> None:
+def _check_terms(sigma: float, clip: float) -> None:
     if not 0.0 <= sigma < math.inf:
         raise BadInput("sigma", sigma, "give a number that is not negative.")
     if not clip > 0.0:
         raise BadInput("clip", clip, "give a positive number.")
-    if not 0.0 <= roughness <= 1.0:
-        raise BadInput("roughness", roughness, "give a number from 0 to 1.")

@@ -151,23 +151,10 @@ def gaussian_sigma(sensitivity: float, rho: float) -> float:
     return sensitivity / math.sqrt(2.0 * rho)
 
 
-def gaussian_delta(rho: float, epsilon: float) -> float:
-    """The smallest delta at which Gaussian releases of total cost ``rho`` are (epsilon, delta)-DP.
-
-    With mu = sqrt(2 rho): Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-    """
-    _non_negative("rho", rho, infinity=True)
-    _non_negative("epsilon", epsilon, infinity=True)
-    if math.isinf(rho):
-        return 1.0
-    if rho == 0.0 or math.isinf(epsilon):
-        return 0.0
-    mu = _SQRT_2 * math.sqrt(rho)
-    return math.exp(_log_delta(epsilon / mu - mu / 2.0, mu))
-
-
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """The exact epsilon at ``delta`` of Gaussian releases of total cost ``rho``.
+
+    With mu = sqrt(2 rho): delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
     Args:
         rho: total zCDP cost; may be infinite.

@@ -27,11 +27,12 @@ def audit_table(result: AuditResult) -> Table:
     title = f"Audit of {result.protection}{fault}, {result.trials:,} trials an arm"
     table = Table(title=title, title_justify="left")
     table.add_column("canary")
-    for head in ("records", "sigma", "wrong guesses", "claimed mu", "proven mu"):
+    heads = ("records", "sigma", "wrong guesses", "claimed mu", "proven mu")
+    for head in (*heads, "claimed, proven epsilon"):
         table.add_column(head, justify="right")
-    table.add_column("claimed, proven epsilon", justify="right")
     table.add_column("verdict")
     for one in result.findings:
+        epsilon = f"{one.epsilon:.2f}" if math.isfinite(one.epsilon) else "none"
         table.add_row(
             one.name,
             f"{one.records}",
@@ -39,9 +40,7 @@ def audit_table(result: AuditResult) -> Table:
             f"{one.false_positives} + {one.false_negatives}",
             f"{one.mu:.3f}" if math.isfinite(one.mu) else "none",
             f"{one.mu_low:.3f}",
-            f"{one.epsilon:.2f}, {one.epsilon_low_gaussian:.2f}"
-            if math.isfinite(one.epsilon)
-            else f"none, {one.epsilon_low_gaussian:.2f}",
+            f"{epsilon}, {one.epsilon_low_gaussian:.2f}",
             _verdict(one.breach),
         )
     table.add_section()
@@ -54,9 +53,8 @@ def audit_table(result: AuditResult) -> Table:
 
 def controls_table(protection: str, found: Sequence[Control]) -> Table:
     """The right protection and every seeded bug: passed or caught, and by what."""
-    table = Table(title=f"Negative controls, {protection}", title_justify="left")
-    for head in ("bug", "what is wrong", "audit", "shown by"):
-        table.add_column(head)
+    heads = ("bug", "what is wrong", "audit", "shown by")
+    table = Table(*heads, title=f"Negative controls, {protection}", title_justify="left")
     for control in found:
         if control.bug is None:
             word = "passes" if control.as_hoped else "FALSE ALARM"

@@ -72,7 +72,7 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
             f"{row['curator_gain']:.3f}",
             f"{row['mean_quality']:.1f}",
             f"{100 * float(str(row['signed_share'])):.0f}",
-            _count(row["converged_at"]),
+            "-" if row["converged_at"] is None else f"{row['converged_at']:,}",
             "-" if row["exploitability"] is None else f"{row['exploitability']:.3f}",
         ]
         if changed:
@@ -99,10 +99,6 @@ def write_comparison(folder: RunFolder, rows: list[dict[str, object]]) -> list[P
         axis.grid(visible=False, axis="y")
         label(axis, title, "", "")
     return save(canvas, folder.path / "figures", "comparison")
-
-
-def _count(value: object, never: str = "-") -> str:
-    return never if value is None else f"{value:,}"
 
 
 def _cell(value: object) -> object:

@@ -27,9 +27,7 @@ def print_jobs(out: Console, jobs: Iterable[JobStanding], contracts: Iterable[Ro
             markup=False,
         )
         out.print(f"Curator's key: {job.curator_key}", markup=False)
-    table = Table(box=None, pad_edge=False)
-    for name in ("contract", "owner", "state"):
-        table.add_column(name)
+    table = Table("contract", "owner", "state", box=None, pad_edge=False)
     for name in ("sigma", "weight", "saving", "payment", "rounds", "paid"):
         table.add_column(name, justify="right")
     for row in contracts:

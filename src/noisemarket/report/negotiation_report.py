@@ -18,9 +18,17 @@ from noisemarket.negotiation import Negotiation
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.runfolder import RunFolder
 
-_Show = Callable[[Tally], str]
-
 _DRAWN_OWNERS = 5000
+
+_ROWS: tuple[tuple[str, Callable[[Tally], str]], ...] = (
+    ("saving", lambda one: f"{one.mean_saving:.3f}"),
+    ("payment", lambda one: f"{one.mean_payment:.2f}"),
+    ("owner's payoff", lambda one: f"{one.mean_owner_payoff:.3f}"),
+    ("curator's payoff", lambda one: f"{one.mean_curator_payoff:.3f}"),
+    ("curator's gain over no trade", lambda one: f"{one.curator_gain:.3f}"),
+    ("model quality (surface, %)", lambda one: f"{one.mean_quality:.1f}"),
+    ("owners with a signed contract", lambda one: f"{100 * one.signed_share:.0f} %"),
+)
 
 
 def summary_table(result: Negotiation) -> Table:
@@ -31,13 +39,11 @@ def summary_table(result: Negotiation) -> Table:
     for head in (name, "exact equilibrium", "first best"):
         table.add_column(head, justify="right")
     tallies = (result.learned, result.equilibrium, result.first_best)
-    for title, value in _rows():
+    for title, value in _ROWS:
         table.add_row(title, *(value(one) for one in tallies))
     if result.agreement.trace is not None:
-        at = result.converged_at
-        shown = (
-            f"{at:,}" if at is not None else f"not within {result.agreement.trace.iteration[-1]:,}"
-        )
+        at, last = result.converged_at, result.agreement.trace.iteration[-1]
+        shown = f"not within {last:,}" if at is None else f"{at:,}"
         table.add_row("iterations to converge", shown, "-", "-")
     owner = result.agreement.owner_exploitability
     curator = result.agreement.curator_exploitability
@@ -58,18 +64,6 @@ def recovered(recovery: Recovery) -> str:
     if before is None or after is None:
         return "not settled"
     return f"never ({100 * before:.0f} % to {100 * after:.0f} %)"
-
-
-def _rows() -> list[tuple[str, _Show]]:
-    return [
-        ("saving", lambda one: f"{one.mean_saving:.3f}"),
-        ("payment", lambda one: f"{one.mean_payment:.2f}"),
-        ("owner's payoff", lambda one: f"{one.mean_owner_payoff:.3f}"),
-        ("curator's payoff", lambda one: f"{one.mean_curator_payoff:.3f}"),
-        ("curator's gain over no trade", lambda one: f"{one.curator_gain:.3f}"),
-        ("model quality (surface, %)", lambda one: f"{one.mean_quality:.1f}"),
-        ("owners with a signed contract", lambda one: f"{100 * one.signed_share:.0f} %"),
-    ]
 
 
 def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
@@ -111,6 +105,7 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         ),
     )
     starts = [float(phase.start) for phase in result.environment.phases]
+    edges = [*starts, float(trace.iteration[-1])]
     exactly = {
         oracle: [result.exactly(oracle, phase) for phase in range(len(starts))]
         for oracle in ("equilibrium", "first_best")
@@ -119,14 +114,9 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
         axis.plot(trace.iteration, series, color=colour_of(mechanism), label=name_of(mechanism))
         for oracle, line in (("equilibrium", "--"), ("first_best", ":")):
             levels = [getattr(tally, exact) for tally in exactly[oracle]]
+            colour, name = colour_of(oracle), name_of(oracle)
             axis.stairs(
-                levels,
-                [*starts, float(trace.iteration[-1])],
-                baseline=None,
-                color=colour_of(oracle),
-                linestyle=line,
-                linewidth=1.5,
-                label=name_of(oracle),
+                levels, edges, baseline=None, color=colour, ls=line, linewidth=1.5, label=name
             )
         for start in starts[1:]:
             axis.axvline(start, color="#b0b0b0", linewidth=0.8)
@@ -140,41 +130,23 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
 def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Who signed what: saving and payment over the privacy cost, with the equilibrium."""
     environment, mechanism = result.environment, result.scenario.mechanism
+    levels, contracts = environment.levels, result.agreement.contracts
     cost = environment.phases[-1].privacy_cost
     some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
     exact = Contracts.of(equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS))))
     canvas, axes = figure(2)
-    for axis, title, values, pick in (
-        (axes[0][0], "Noise saving", environment.levels.savings, _saving),
-        (axes[0][1], "Payment", environment.levels.payments, _payment),
+    for axis, title, values, reached, equal in (
+        (axes[0][0], "Noise saving", levels.savings, contracts.saving, exact.saving),
+        (axes[0][1], "Payment", levels.payments, contracts.payment, exact.payment),
     ):
-        reached, equal = values[pick(result.agreement.contracts)], values[pick(exact)]
-        axis.plot(
-            cost[some],
-            equal[some],
-            "_",
-            color=colour_of("equilibrium"),
-            label=name_of("equilibrium"),
-        )
+        colour, name = colour_of("equilibrium"), name_of("equilibrium")
+        axis.plot(cost[some], values[equal[some]], "_", color=colour, label=name)
         for signed, marker, words in ((True, ".", "signed"), (False, "x", "nothing signed")):
-            those = some[result.agreement.contracts.signed[some] == signed]
+            those = some[contracts.signed[some] == signed]
             if len(those):
-                axis.plot(
-                    cost[those],
-                    reached[those],
-                    marker,
-                    color=colour_of(mechanism),
-                    alpha=0.7,
-                    label=f"{name_of(mechanism)}, {words}",
-                )
+                colour, name = colour_of(mechanism), f"{name_of(mechanism)}, {words}"
+                seen = values[reached[those]]
+                axis.plot(cost[those], seen, marker, color=colour, alpha=0.7, label=name)
         label(axis, title, "privacy cost of the owner", title.lower())
     axes[0][0].legend(frameon=False, fontsize=9)
     return save(canvas, folder.path / "figures", "contracts")
-
-
-def _saving(contracts: Contracts) -> np.ndarray:
-    return contracts.saving
-
-
-def _payment(contracts: Contracts) -> np.ndarray:
-    return contracts.payment

@@ -42,9 +42,9 @@ class Holdings:
     """The same of all images: what an IID owner has."""
 
 
-def holdings(partition: Partition, labels: ArrayLike, classes: int | None = None) -> Holdings:
+def holdings(partition: Partition, labels: ArrayLike) -> Holdings:
     """Who holds what, in drawing order."""
-    counts = partition.label_counts(labels, classes)
+    counts = partition.label_counts(labels)
     share = counts / counts.sum(axis=1, keepdims=True)
     order = np.lexsort((-share.max(axis=1), share.argmax(axis=1)))
     return Holdings(

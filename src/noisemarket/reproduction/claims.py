@@ -192,15 +192,10 @@ def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[ClaimVerdict]:
         by_learner = {one.learner: one for one in adaptations if one.change == change}
         wolf = by_learner["dypp"]
         seen = positive(wolf.after - RECOVERED * wolf.before)
-        out.append(
-            ClaimVerdict(
-                f"WoLF-PHC adapts when all privacy costs {change}",
-                "market",
-                NO if seen == OPPOSITE else seen,
-                "share of the equilibrium's gain before and after: "
-                + ", ".join(_adapted(one) for one in by_learner.values()),
-            )
-        )
+        claim = f"WoLF-PHC adapts when all privacy costs {change}"
+        shares = ", ".join(_adapted(one) for one in by_learner.values())
+        numbers = f"share of the equilibrium's gain before and after: {shares}"
+        out.append(ClaimVerdict(claim, "market", NO if seen == OPPOSITE else seen, numbers))
     return out
 
 

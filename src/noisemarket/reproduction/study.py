@@ -167,10 +167,8 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
 
 
 def _exploitability(result: Negotiation) -> float:
-    owner, curator = (
-        result.agreement.owner_exploitability,
-        result.agreement.curator_exploitability,
-    )
+    agreement = result.agreement
+    owner, curator = agreement.owner_exploitability, agreement.curator_exploitability
     assert owner is not None
     assert curator is not None
     return float(owner.mean() + curator.mean())

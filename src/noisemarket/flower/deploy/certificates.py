@@ -92,8 +92,9 @@ def make_certificates(
 
     private_folder(folder)
     files = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.key")
-    files.authority.write_bytes(signed(authority_name, authority_key.public_key(), issues=True))
-    files.certificate.write_bytes(signed(_named(hosts[0]), server_key.public_key(), issues=False))
+    write_atomic(files.authority, signed(authority_name, authority_key.public_key(), issues=True))
+    own = signed(_named(hosts[0]), server_key.public_key(), issues=False)
+    write_atomic(files.certificate, own)
     key = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write_atomic(files.key, key, private=True)
     return files
@@ -106,7 +107,8 @@ def make_node_key(folder: Path, name: str = "node") -> NodeKey:
     files = NodeKey(folder / name, folder / f"{name}.pub")
     text = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
     write_atomic(files.private, text, private=True)
-    files.public.write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    write_atomic(files.public, public)
     return files
 
 

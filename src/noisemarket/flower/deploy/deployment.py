@@ -23,12 +23,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import tomli_w
 
 from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
-from noisemarket.files import private_folder, write_atomic
+from noisemarket.files import Closing, private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import (
     Certificates,
     NodeKey,
@@ -77,7 +77,7 @@ class RunEnd:
         return self.status == "finished:completed"
 
 
-class Deployment:
+class Deployment(Closing):
     """A SuperLink and SuperNodes that run as long as the ``with`` block.
 
     ``folder`` (by default a temporary one, removed at the end) holds keys, logs and Flower's own
@@ -92,7 +92,6 @@ class Deployment:
         *,
         secure: bool = True,
         register: Sequence[str] | None = None,
-        environment: Mapping[str, str] | None = None,
         patience: float = 120.0,
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -106,7 +105,7 @@ class Deployment:
         self._temporary = folder is None
         self.folder = Path(tempfile.mkdtemp(prefix="noisemarket-")) if folder is None else folder
         private_folder(self.folder)
-        self._environment = {**os.environ, **_ENVIRONMENT, **(environment or {})}
+        self._environment = {**os.environ, **_ENVIRONMENT}
         self._environment["PATH"] = os.pathsep.join(
             [str(Path(sys.executable).parent), os.environ.get("PATH", "")]
         )
@@ -117,21 +116,13 @@ class Deployment:
         self.node_ids: dict[str, int] = {}
         """Flower's number of each node that was registered; it keeps it for good."""
 
-    def __enter__(self) -> Deployment:
+    def __enter__(self) -> Self:
         try:
             self._open()
         except BaseException:
             self.close()
             raise
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        problem: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Stop everything and remove the temporary folder."""
@@ -264,7 +255,7 @@ class Deployment:
         ``settings`` override the app's config, which must have these keys.
         """
         config = self.folder / f"run-{secrets.token_hex(4)}.toml"
-        config.write_text(tomli_w.dumps(settings or {}), encoding="utf-8")
+        write_atomic(config, tomli_w.dumps(settings or {}))
         command = [_command("flwr"), "run", str(app), CONNECTION, "--stream"]
         command += ["--run-config", str(config)] if settings else []
         run_id = 0
@@ -333,8 +324,7 @@ class Deployment:
         secured = {"root-certificates": str(own.authority)} if own else {"insecure": True}
         own_link = {"default": CONNECTION, CONNECTION: {"address": self.address, **secured}}
         private_folder(self._home("flwr"))
-        text = tomli_w.dumps({"superlink": own_link})
-        (self._home("flwr") / "config.toml").write_text(text, encoding="utf-8")
+        write_atomic(self._home("flwr") / "config.toml", tomli_w.dumps({"superlink": own_link}))
 
     def _home(self, name: str) -> Path:
         return self.folder / "homes" / name

@@ -39,12 +39,8 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def marked(token: str) -> list[int]:
+def marked(token: str) -> list[psutil.Process]:
     """The processes that carry a deployment's mark, but for this one."""
-    return [process.pid for process in _marked(token)]
-
-
-def _marked(token: str) -> list[psutil.Process]:
     found = psutil.process_iter(["environ"])  # None where another user's may not be read
     return [
         process
@@ -56,7 +52,7 @@ def _marked(token: str) -> list[psutil.Process]:
 def end_marked(token: str) -> None:
     """Kill every process with this mark, and those they may still have started meanwhile."""
     end = time.monotonic() + _PATIENCE
-    while (left := _marked(token)) and time.monotonic() < end:
+    while (left := marked(token)) and time.monotonic() < end:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()

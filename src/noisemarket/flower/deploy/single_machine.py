@@ -31,7 +31,7 @@ from noisemarket.market.events import Event, Negotiated, Opened, Signed
 from noisemarket.market.market_folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
 from noisemarket.market.outcome import Steps, closing_of
 from noisemarket.mechanisms.by_message import agreement_of
-from noisemarket.mechanisms.mechanism import Progress, same_for_all
+from noisemarket.mechanisms.mechanism import Progress, Stop, Watch, same_for_all
 from noisemarket.negotiation import Negotiation
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
@@ -77,10 +77,7 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[
                 "seed": seed,
             }
         )
-        config: dict[str, Value] = {
-            "owner": owner.name,
-            "owner-folder": str(folder.path.resolve()),
-        }
+        config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key
         if math.isfinite(cap := market.order.budgets[index].rho_cap):
@@ -98,8 +95,8 @@ def run_on_flower(
     folder: str | Path,
     *,
     tls: bool = True,
-    watch: Callable[[Progress], None] = lambda progress: None,
-    stop: Callable[[], bool] | None = None,
+    watch: Watch = lambda progress: None,
+    stop: Stop | None = None,
     show: Callable[[str], None] = lambda line: None,
 ) -> MarketRun:
     """Run a market over a Flower deployment on this machine; again, to resume it.
@@ -116,12 +113,8 @@ def run_on_flower(
         BadInput: the scenario cannot be played by messages.
     """
     RemoteOwners.check(market.scenario)
-    run = _SingleMachine(market, MarketFolder(Path(folder).resolve()), watch, stop or _never, show)
-    return MarketRun(run.steps(tls))
-
-
-def _never() -> bool:
-    return False
+    path, asked = MarketFolder(Path(folder).resolve()), stop or (lambda: False)
+    return MarketRun(_SingleMachine(market, path, watch, asked, show).steps(tls))
 
 
 class _SingleMachine:
@@ -131,8 +124,8 @@ class _SingleMachine:
         self,
         market: PreparedMarket,
         folder: MarketFolder,
-        watch: Callable[[Progress], None],
-        stop: Callable[[], bool],
+        watch: Watch,
+        stop: Stop,
         show: Callable[[str], None],
     ) -> None:
         self._market, self._folder = market, folder

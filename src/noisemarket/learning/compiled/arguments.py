@@ -55,7 +55,7 @@ class Batch(NamedTuple):
     ``counts`` are sums of level numbers over all pairs, a row per block of iterations: offers,
     quotes, then the savings, payments and number of the deals signed. ``payoffs`` are the sums of
     the owner's and the curator's rewards. Per pair: ``deals`` (usual saving and payment of late, 0
-    and 0 for none), ``last`` (saving and payment played last) and both final policies, if kept.
+    and 0 for none), ``last`` (saving and payment played last) and both final policies.
     """
 
     counts: IntArray

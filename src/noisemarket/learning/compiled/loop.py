@@ -234,9 +234,8 @@ def _build(stamp: int) -> Any:
             output.deals[n, 0], output.deals[n, 1] = _usual_deal(
                 seen, games.agreed[n, phase], (savings, payments), window
             )
-            if output.owner_policies.shape[0] > 0:
-                _read_policy(family, table, best_action, 0, 0, output.owner_policies[n])
-                _read_policy(family, table, best_action, rows_o, base_c, output.curator_policies[n])
+            _read_policy(family, table, best_action, 0, 0, output.owner_policies[n])
+            _read_policy(family, table, best_action, rows_o, base_c, output.curator_policies[n])
         return stamp
 
     return play_all

@@ -119,6 +119,15 @@ def _put(b: Any, table: Any, at: Any, part: int, action: Any, value: Any) -> Non
     _store(b, b.call(fence, [changed]), where)
 
 
+def _setter(part: int) -> Callable[..., Any]:
+    def generate(context: Any, b: Any, __: Any, args: Any) -> Any:
+        table, at, action, value = args
+        _put(b, table, at, part, action, value)
+        return context.get_dummy_value()
+
+    return generate
+
+
 @intrinsic
 def pointer(_context: Any, array: Any) -> Any:
     """The address of an array's data: indexing it costs no bounds, sign or reference counting.
@@ -241,20 +250,10 @@ def take_from_all(_context: Any, table: Any, at: Any, groups: Any, amount: Any) 
 @intrinsic
 def set_value(_context: Any, table: Any, at: Any, action: Any, value: Any) -> Any:
     """Sets the Q-value of an action."""
-
-    def generate(context: Any, b: Any, __: Any, args: Any) -> Any:
-        _put(b, args[0], args[1], Q, args[2], args[3])
-        return context.get_dummy_value()
-
-    return types.void(table, types.int64, types.int64, types.float64), generate
+    return types.void(table, types.int64, types.int64, types.float64), _setter(Q)
 
 
 @intrinsic
 def set_probability(_context: Any, table: Any, at: Any, action: Any, probability: Any) -> Any:
     """Sets the probability of an action."""
-
-    def generate(context: Any, b: Any, __: Any, args: Any) -> Any:
-        _put(b, args[0], args[1], POLICY, args[2], args[3])
-        return context.get_dummy_value()
-
-    return types.void(table, types.int64, types.int64, types.float64), generate
+    return types.void(table, types.int64, types.int64, types.float64), _setter(POLICY)
