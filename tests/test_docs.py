@@ -220,7 +220,7 @@ def test_the_worked_rule_plays() -> None:
     (text,) = (block for block in blocks(page, "python") if "class Boltzmann" in block)
     names: dict[str, type[Rule]] = {}
     exec(compile(text, "boltzmann.py", "exec"), names)
-    environment = Scenario.from_preset("market", owners=3, J=4, K=5).environment()
+    environment = Scenario.from_preset("market", owners=3, J=4, K=5, model="cnn").environment()
     config = PlayConfig(Settings(exploration=0.02), iterations=400, seed=1)
     batch = play_batch(
         names["Boltzmann"], config, [environment.games()], [0], environment.population.key
@@ -239,7 +239,7 @@ def test_the_readme_is_short() -> None:
 @pytest.mark.compiled
 def test_the_readme_shows_what_the_commands_print() -> None:
     readme, table = read(ROOT / "README.md"), rows(ROOT / "README.md")
-    scenario = Scenario.from_preset("market")
+    scenario = Scenario.from_preset("market", model="cnn")
     for name in MECHANISMS:
         if name in RULES and RULES[name] not in COMPILED:
             continue

@@ -5,7 +5,7 @@ differential-privacy noise to the curator, by contract.
     result = nm.negotiate(nm.Scenario.from_preset("market", owners=50), mechanism="dypp")
     print(result.summary())
 
-    trained = nm.train(nm.Scenario.from_preset("market"), sigma=0.1)  # needs the extra cnn
+    trained = nm.train(nm.Scenario.from_preset("market"), sigma=0.1)
     print(trained.accuracy, trained.statements[0].text())
 """
 

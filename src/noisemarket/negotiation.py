@@ -31,7 +31,8 @@ class Negotiation:
 
     Example:
         >>> import noisemarket as nm
-        >>> result = nm.negotiate(nm.Scenario.from_preset("market", owners=3))
+        >>> small = nm.Scenario.from_preset("market", owners=3, model="cnn")
+        >>> result = nm.negotiate(small, mechanism="dypp")
         >>> [contract.payment for contract in result.contracts if contract.signed]
         [15.5]
         >>> round(result.learned.curator_gain, 2), round(result.equilibrium.curator_gain, 2)
@@ -154,7 +155,8 @@ def negotiate(
 
     Example:
         >>> import noisemarket as nm
-        >>> result = nm.negotiate(nm.Scenario.from_preset("market", owners=3), mechanism="pain_fl")
+        >>> small = nm.Scenario.from_preset("market", owners=3, model="cnn")
+        >>> result = nm.negotiate(small, mechanism="pain_fl")
         >>> [(one.owner, one.saving, one.payment, one.signed) for one in result.contracts]
         [('0', 0.0, 0.0, False), ('1', 0.0, 0.0, False), ('2', 0.35, 16.0, True)]
     """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import random
 import shutil
@@ -27,6 +28,7 @@ from tests.market.common import settings, state, write_images
 
 from noisemarket.cli import engines, main
 from noisemarket.errors import Interrupted
+from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.privacy.journal import read_journal
@@ -68,7 +70,7 @@ def whole(images: Path, people: str, tmp_path_factory: pytest.TempPathFactory) -
     """A run from start to end, with its baselines."""
     parent = tmp_path_factory.mktemp("runs")
     given = words(images, file=people, quality_weight=WEIGHT)
-    done = call(*given, "--out", "whole", "--json", cwd=parent)
+    done = call(*given, "--out", "whole", "--draws", "2", "--json", cwd=parent)
     assert done.returncode == 0, done.stderr
     return parent / "whole", json.loads(done.stdout), done.stderr
 
@@ -77,7 +79,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
     folder, summary, _ = whole
     assert {path.name for path in folder.iterdir()} == {
         "scenario.toml", "owners.csv", "market.json", "ledger.sqlite", "curator", "owners",
-        "baselines", "summary.json", "status.json", "figures",
+        "baselines", "summary.json", "contracts.csv", "status.json", "figures",
     }  # fmt: skip
     assert {path.name for path in (folder / "curator").iterdir()} == {
         "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz",
@@ -104,17 +106,39 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
         journal = read_journal(folder / "baselines" / f"{name}.journal")
         sigma = {budget.sigma for budget in journal.budgets}
         assert sigma == {0.6 if name == "uniform_dp" else 0.0}
+    assert {path.stem for path in (folder / "baselines").glob("*.npz")} == {
+        "uniform_dp", "uniform_dp-2", "market-2", "no_dp",
+    }  # fmt: skip
+    assert [len(summary["accuracies"][name]) for name in ("market", "uniform_dp", "no_dp")] == [
+        2, 2, 1,
+    ]  # fmt: skip
     # The baselines are no part of the job.
     assert len(read_journal(folder / "owners" / "privacy.journal").charges) == OWNERS * ROUNDS
+
+
+def test_every_owner_has_its_weight_in_the_report_and_on_the_ledger(whole: Whole) -> None:
+    folder, summary, _ = whole
+    with (folder / "contracts.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["owner"] for row in rows] == ["o0", "o1", "o2"]
+    weights = [float(row["weight"]) for row in rows]
+    sigma = np.array([float(row["sigma"]) for row in rows])
+    expected = 1.0 / (sigma**2 + 1.0 / 40)  # records: 40 of each
+    assert weights == pytest.approx(expected / expected.sum())
+    with open_ledger(folder, create=False) as ledger:
+        assert [one.weight for one in contracts(ledger)] == pytest.approx(weights)
+    assert sum(float(row["paid"]) for row in rows) == pytest.approx(summary["total_paid"])
+    noise = np.sqrt(3 * (expected**2 * sigma**2).sum()) / expected.sum()
+    assert summary["effective_noise"] == pytest.approx(noise)
 
 
 def test_progress_goes_to_standard_error_and_tells_no_secret(whole: Whole) -> None:
     folder, _, said = whole
     lines = said.splitlines()
-    assert len(lines) == 3 * ROUNDS
+    assert len(lines) == 5 * ROUNDS
     assert lines[0].startswith("training, accuracy ")
     assert lines[0].endswith(f" %, round 1 of {ROUNDS}")
-    assert sum(line.startswith("for comparison, uniform DP") for line in lines) == ROUNDS
+    assert sum(line.startswith("for comparison, no trade") for line in lines) == 2 * ROUNDS
     told = said + (folder / "summary.json").read_text() + (folder / "status.json").read_text()
     for secret in (COST, MARKUP, WEIGHT):
         assert repr(secret)[2:] not in told

@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Literal
 
 import numpy as np
@@ -251,6 +252,7 @@ def _squared_length(values: NDArray[np.float64]) -> float:
         return float(np.square(values).sum())
 
 
+@lru_cache(maxsize=4096)  # contracts are few, uploads many
 def _quantile(degrees: int, shift: float, score: float) -> float:
     """The statistic with this ``tail_score``."""
     if math.isinf(shift):
