@@ -26,9 +26,8 @@ COMPILED = ("game", "learning")
 KEPT_CACHES = 8
 IN_CI = bool(os.environ.get("CI"))
 LONGEST = (
-    "flower/test_market_processes.py",
+    "flower/test_processes.py",
     "flower/test_deployment.py",
-    "flower/test_serverapp_killed.py",
     "market/test_crashes.py",
     "cli/test_train.py",
     "cli/test_run.py",

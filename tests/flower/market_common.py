@@ -33,7 +33,7 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
     write_pictures(folder.parent / "pictures")
     folder.mkdir(parents=True, exist_ok=True)
     settings = {
-        "owners": 3, "channels": [2, 3], "hidden": 8, "rounds": 2, "noise": "simulated",
+        "mechanism": "dypp", "owners": 3, "rounds": 2, "noise": "simulated",
         "shards": 4, "data": str(folder.parent / "pictures"), "iterations": 400,
         "interactions_per_message": 50,
         "window": 100, "saving_levels": 4, "payment_levels": 6, "privacy_cost": 0.61803,

@@ -1,146 +1,26 @@
-"""Real Flower processes on loopback, with TLS and authentication: parity, kills, no orphans.
-
-Slow only because Flower starts a process for every message: two minutes on two busy cores.
-"""
+"""A deployment of real Flower processes on loopback, with TLS and authentication: who may take
+part, what it says when it fails, and that no process outlives it."""
 
 from __future__ import annotations
 
-import json
 import os
 import runpy
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
-from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.deploy.certificates import make_node_key
 from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd
 from noisemarket.flower.deploy.guard import marked
-from noisemarket.flower.deploy.single_machine import deal_out
-from noisemarket.market import prepare, run_market
-from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.journal import read_journal
-from noisemarket.scenario import Scenario
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
-NAMES = ["0", "1", "2"]
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
-
-
-@dataclass(frozen=True)
-class Setting:
-    """A running deployment of three owners (and one stranger), and the job that they train."""
-
-    deployment: Deployment
-    scenario: Scenario
-    folder: Path
-
-    def settings(self, **more: float) -> dict[str, str | float]:
-        paths = {"scenario": str(self.folder / "scenario.toml"), "folder": str(self.folder)}
-        return paths | more
-
-    def metrics(self) -> list[dict[str, object]]:
-        text = (self.folder / "curator" / "metrics.jsonl").read_text()
-        return [json.loads(line) for line in text.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
-    folder = tmp_path_factory.mktemp("flower") / "run"
-    scenario = make_scenario(folder, rounds=3, interactions_per_message=400)
-    setups = deal_out(prepare(scenario), folder / "owners")
-    nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
-    with Deployment(nodes, folder.parent / "deployment", register=NAMES) as deployment:
-        token = deployment.processes.token
-        yield Setting(deployment, scenario, folder)
-    assert marked(token) == []
-
-
-def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
-    deployment = setting.deployment
-    assert sorted(deployment.online()) == NAMES
-    end = time.monotonic() + 60
-    while deployment.processes.alive("mallory"):
-        assert time.monotonic() < end
-        time.sleep(0.2)
-    assert "SuperNode ID" not in deployment.log("mallory").read_text()
-
-
-def test_one_job_through_kills_ends_with_the_embedded_engines_model(
-    setting: Setting, tmp_path: Path
-) -> None:
-    """The SuperLink is killed after the first round, a node after the second."""
-    deployment, said = setting.deployment, list[str]()
-
-    def kill_superlink(line: str) -> None:
-        said.append(line)
-        if line.startswith("Round 1 of 3"):
-            deployment.stop_superlink(kill=True)
-
-    first = deployment.run(APP, setting.settings(timeout=120.0), show=kill_superlink)
-    assert not first.completed
-    assert any("3 owners, 3 rounds" in line for line in said)
-    assert len(setting.metrics()) == 1
-
-    deployment.start_superlink()
-    deployment.wait_online(3)
-
-    def kill_node(line: str) -> None:
-        said.append(line)
-        if line.startswith("Round 2 of 3"):
-            deployment.stop_node("2", kill=True)
-
-    second = deployment.run(APP, setting.settings(timeout=120.0, grace=45.0), show=kill_node)
-    assert second.completed, "\n".join(said)
-    rounds = setting.metrics()
-    assert [one["number"] for one in rounds] == [1, 2, 3]
-    assert [one["delivered"] for one in rounds] == [[0, 1, 2], [0, 1, 2], [0, 1]]
-
-    here = tmp_path / "here"
-    fault = {"owner": "2", "kind": "absent", "first": 3}
-    scenario = make_scenario(here, rounds=3, interactions_per_message=400, faults=[fault])
-    done = run_market(scenario, here, workers=1).finish()
-    with (
-        np.load(setting.folder / "curator" / "model.npz") as model,
-        np.load(here / "curator" / "model.npz") as embedded,
-    ):
-        moved = embedded["weights"] - done.order.start().weights
-        assert np.abs(moved).max() > 1e-4  # something was learned
-        assert np.allclose(model["weights"], embedded["weights"], rtol=0, atol=1e-6)
-    job = json.loads((setting.folder / "market.json").read_text())["job"]
-    for name in NAMES:
-        folder = OwnerFolder(name, owner_folder(setting.folder / "owners", name))
-        rounds_charged = {charge.round for charge in read_journal(folder.journal(job)).charges}
-        assert rounds_charged >= ({1, 2, 3} if name != "2" else {1, 2})
-
-
-def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -> None:
-    deployment = setting.deployment
-    number = deployment.node_ids["1"]
-    deployment.stop_node("1")
-    assert "1" not in deployment.online()
-    deployment.restart_node("1")
-    assert "1" in deployment.online()
-    assert deployment.node_ids["1"] == number
-    assert deployment.log("1").read_text().count(f"SuperNode ID: {number}") >= 2
-
-
-def test_an_app_that_fails_or_cannot_run_says_so(setting: Setting, tmp_path: Path) -> None:
-    missing = setting.settings() | {"scenario": "missing.toml"}
-    said: list[str] = []
-    assert not setting.deployment.run(APP, missing, show=said.append).completed
-    assert any("missing.toml" in line for line in said)
-    with pytest.raises(NoisemarketError, match="flwr run failed"):
-        setting.deployment.run(tmp_path)
 
 
 HOLDER = """
@@ -263,9 +143,3 @@ def test_the_example_says_when_it_cannot_run_or_has_failed(
 def test_bad_names_are_refused(names: list[str], tmp_path: Path) -> None:
     with pytest.raises(BadInput):
         Deployment([NodeSetup(name) for name in names], tmp_path)
-
-
-def test_the_run_folder_is_the_embedded_ones(setting: Setting) -> None:
-    names = {path.name for path in (setting.folder / "curator").iterdir()}
-    assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
-    assert names >= {"events.jsonl", "traffic.json"}

@@ -1,0 +1,237 @@
+"""A market over real Flower processes, with TLS and authentication, through every kind of kill.
+
+One job: a node is killed in the game and comes back, the ServerApp is killed after the first round,
+the SuperLink after the second, a node for good after the third. Another one, begun elsewhere, goes
+on with new processes, keys and numbers. Both end as in one process that nobody disturbed.
+
+Slow only because Flower starts a process for every message, and lets a killed node in again only
+after a minute.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.flower.market_common import grid_of, make_scenario
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment, NodeSetup
+from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.single_machine import deal_out, run_on_flower
+from noisemarket.flower.line import Bounds
+from noisemarket.ledger.queries import account, contracts
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify
+from noisemarket.market import prepare, run_market
+from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
+from noisemarket.market.events import RoundTrained, Settled
+from noisemarket.market.summary import summary
+from noisemarket.owner.folder import OwnerFolder, owner_folder
+from noisemarket.privacy.journal import read_journal
+
+APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
+NAMES = ["0", "1"]
+ROUNDS = 4
+SETTINGS: dict[str, Any] = {"owners": 2, "rounds": ROUNDS, "interactions_per_message": 200}
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A running deployment of two owners (and one stranger), and the job that they train."""
+
+    deployment: Deployment
+    folder: Path
+
+    def settings(self, **more: float) -> dict[str, str | float]:
+        paths = {"scenario": str(self.folder / "scenario.toml"), "folder": str(self.folder)}
+        return paths | {"timeout": 120.0, "wait": 150.0} | more
+
+    def seen(self) -> list[object]:
+        """The events of the job so far."""
+        file = self.folder / "curator" / EVENTS
+        return [from_line(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+    def messages(self) -> int:
+        return sum(isinstance(one, dict) and one["kind"] == NEGOTIATING for one in self.seen())
+
+    def rounds(self) -> list[RoundTrained]:
+        return [one for one in self.seen() if isinstance(one, RoundTrained)]
+
+    def kill(self, program: str) -> None:
+        """As a crash would: the one process of the deployment that runs this program."""
+        found = []
+        for process in marked(self.deployment.processes.token):
+            words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
+            if any(Path(word).name == program for word in words[:2]):
+                found.append(process)
+        (process,) = found
+        process.kill()
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
+    folder = tmp_path_factory.mktemp("flower") / "run"
+    setups = deal_out(prepare(make_scenario(folder, **SETTINGS)), folder / "owners")
+    nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
+    with Deployment(nodes, folder.parent / "deployment", register=NAMES) as deployment:
+        token = deployment.processes.token
+        yield Setting(deployment, folder)
+    assert marked(token) == []
+
+
+def wait(until: Callable[[], object], seconds: float = 240.0) -> None:
+    end = time.monotonic() + seconds
+    while not until():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+def told(folder: Path) -> dict[str, Any]:
+    """All that a ledger says, but for names and times."""
+    out = {}
+    with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
+        verify(ledger)
+        for one in contracts(ledger):
+            terms = one.contract.sigma, one.contract.payment, one.contract.rho_cap
+            rounds = account(ledger, one.contract.id).rounds
+            out[one.contract.owner] = terms, one.state, one.paid, rounds
+    return out
+
+
+def same_model(folder: Path, other: Path) -> bool:
+    with (
+        np.load(folder / "curator" / "model.npz") as model,
+        np.load(other / "curator" / "model.npz") as expected,
+    ):
+        assert np.abs(expected["weights"]).max() > 1e-4  # something was learned
+        return np.allclose(model["weights"], expected["weights"], rtol=0, atol=1e-6)
+
+
+def charged(folder: Path, name: str) -> list[int]:
+    job = json.loads((folder / "market.json").read_text())["job"]
+    file = OwnerFolder(name, owner_folder(folder / "owners", name)).journal(job)
+    return [charge.round for charge in read_journal(file).charges]
+
+
+def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
+    deployment = setting.deployment
+    assert sorted(deployment.online()) == NAMES
+    wait(lambda: not deployment.processes.alive("mallory"), 60)
+    assert "SuperNode ID" not in deployment.log("mallory").read_text()
+
+
+def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -> None:
+    deployment = setting.deployment
+    number = deployment.node_ids["1"]
+    deployment.stop_node("1")
+    assert "1" not in deployment.online()
+    deployment.restart_node("1")
+    assert "1" in deployment.online()
+    assert deployment.node_ids["1"] == number
+    assert deployment.log("1").read_text().count(f"SuperNode ID: {number}") >= 2
+
+
+def test_an_app_that_fails_or_cannot_run_says_so(setting: Setting, tmp_path: Path) -> None:
+    missing = setting.settings() | {"scenario": "missing.toml"}
+    said: list[str] = []
+    assert not setting.deployment.run(APP, missing, show=said.append).completed
+    assert any("missing.toml" in line for line in said)
+    with pytest.raises(NoisemarketError, match="flwr run failed"):
+        setting.deployment.run(tmp_path)
+
+
+def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_path: Path) -> None:
+    deployment, folder = setting.deployment, setting.folder
+    superlink = deployment.processes.pid(SUPERLINK)
+
+    def kill_node_and_serverapp() -> None:
+        wait(lambda: setting.messages() >= 1)
+        deployment.stop_node("1", kill=True)
+        deployment.restart_node("1")
+        wait(lambda: len(setting.rounds()) >= 1)
+        setting.kill("flwr-serverapp")
+        setting.kill("flwr")  # it would wait for the SuperLink to notice
+
+    with ThreadPoolExecutor(1) as pool:
+        killer = pool.submit(kill_node_and_serverapp)
+        assert not deployment.run(APP, setting.settings()).completed
+        killer.result()
+    assert len(setting.rounds()) == 1
+    assert deployment.processes.pid(SUPERLINK) == superlink
+
+    def kill_superlink(line: str) -> None:
+        if line.startswith("Round 2 of"):
+            deployment.stop_superlink(kill=True)
+
+    assert not deployment.run(APP, setting.settings(), show=kill_superlink).completed
+    assert len(setting.rounds()) == 2
+    assert not any(isinstance(one, Settled) for one in setting.seen())
+    deployment.start_superlink()
+    deployment.wait_online(2)
+    said = []
+
+    def kill_node(line: str) -> None:
+        said.append(line)
+        if line.startswith("Round 3 of"):
+            deployment.stop_node("1", kill=True)
+
+    ended = deployment.run(APP, setting.settings(grace=30.0), show=kill_node)
+    assert ended.completed, "\n".join(said)
+    assert setting.messages() == 2  # none was sent again
+    assert [one.result.delivered for one in setting.rounds()] == [(0, 1)] * 3 + [(0,)]
+
+    here = tmp_path / "here"
+    fault = {"owner": "1", "kind": "absent", "first": ROUNDS}
+    run_market(make_scenario(here, **SETTINGS, faults=[fault]), here, workers=1).finish()
+    ours, theirs = told(folder), told(here)
+    assert ours["0"] == theirs["0"]
+    assert ours["1"][:3] == theirs["1"][:3]  # it may have been charged before it was killed
+    assert [one.outcome for one in ours["1"][3]] == ["delivered"] * 3 + ["missed"]
+    assert same_model(folder, here)
+    assert charged(folder, "0") == [1, 2, 3, 4]
+    assert charged(folder, "1")[:3] == [1, 2, 3]
+    names = {path.name for path in (folder / "curator").iterdir()}
+    assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
+    assert names >= {"events.jsonl", "traffic.json"}
+
+
+class Stopped(Exception):
+    pass
+
+
+def test_a_job_goes_on_where_all_is_new_but_its_folders(tmp_path: Path) -> None:
+    """SuperLink, SuperNodes, their keys and numbers; what came before was played in this process,
+    over Flower's own objects."""
+    here, folder = tmp_path / "here", tmp_path / "run"
+    expected = run_market(make_scenario(here, **SETTINGS), here, workers=1).finish()
+    scenario = make_scenario(folder, **SETTINGS)
+
+    def show(line: str) -> None:
+        if line.startswith("Round 3 of"):
+            raise Stopped
+
+    with pytest.raises(Stopped):
+        hold_market(grid_of(scenario, folder), scenario, folder, show, Bounds(5.0, wait=1.0))
+
+    market = run_on_flower(prepare(scenario), folder)
+    assert isinstance(list(market)[-1], Settled)
+    assert told(folder) == told(here)
+    ours, theirs = (
+        {k: v for k, v in summary(one).items() if k not in ("seconds", "ledger_head")}
+        for one in (market.outcome, expected)
+    )
+    assert ours == theirs
+    assert [one.owner for one in market.outcome.statements] == NAMES
+    assert same_model(folder, here)
+    assert all(charged(folder, name) == [1, 2, 3, 4] for name in NAMES)
