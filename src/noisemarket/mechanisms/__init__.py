@@ -59,8 +59,8 @@ MECHANISMS: Registry[Mechanism] = _Mechanisms(
         "uniform": UniformDP(),
         "no_dp": NoDP(),
         "equilibrium": Equilibrium(),
-        "first_best": FirstBest(),
         "best_portfolio": BestPortfolio(),
+        "first_best": FirstBest(),
     },
     subclass_of(Mechanism),
 )

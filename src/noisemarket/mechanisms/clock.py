@@ -96,10 +96,8 @@ class ClockAuction:
         self._level: IntArray = np.zeros(len(joint), dtype=np.int64)  # the last that was accepted
         self._waiting = self._order  # not yet asked about this price
         self.asked: IntArray = self._order
+        self.over = False
         self._check_target()
-        self.over = affordable(demand.budget, self._payment(self._prices[-1]), 1) == 0
-        if self.over:
-            self._sellers.leave(self._order)
 
     @classmethod
     def of(cls, environment: Environment, demand: Demand) -> ClockAuction:
@@ -123,6 +121,8 @@ class ClockAuction:
         self._waiting = self._waiting[len(self.asked) :]
         if self._step == 0:
             self._check_target()
+            if affordable(self._demand.budget, self._payment(self._prices[-1]), 1) == 0:
+                self._sellers.leave(np.flatnonzero(self.active))  # the lowest price is too high
         if not len(self._waiting):
             self._fall()
         if not self.over:
