@@ -22,6 +22,11 @@ _STATE = "state."
 _HEX = frozenset("0123456789abcdef")
 
 
+def is_key(text: object) -> bool:
+    """Whether this may be a public key."""
+    return isinstance(text, str) and len(text) == 64 and set(text) <= _HEX
+
+
 @dataclass(frozen=True)
 class Invitation:
     """What a curator says before the game: all of it public.
@@ -53,8 +58,7 @@ class Invitation:
             invitation = cls(**{**values, "table": GameRules.from_dict(values["table"])})
             job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
             sound = isinstance(job, str) and isinstance(work, dict)
-            sound = sound and isinstance(curator, str) and len(curator) == 64
-            sound = sound and set(curator) <= _HEX and type(key) is int and 0 <= key < 2**64
+            sound = sound and is_key(curator) and type(key) is int and 0 <= key < 2**64
         except (ValueError, TypeError, KeyError, BadInput):
             sound = False
         if not sound:
