@@ -56,7 +56,7 @@ LOTS = 8
 
 
 class Clock(Mechanism):
-    """The clock auction with all owners in this process."""
+    """A price that falls for all: who stays until it stops sells down to the same floor."""
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)

@@ -39,7 +39,7 @@ _ROUNDS, _CHANGES = 6, 40
 
 
 class BestPortfolio(Direct):
-    """The best portfolio, for comparison."""
+    """What a curator of one model would buy if it knew what each owner sells for."""
 
     knows = "everything"
 
