@@ -20,7 +20,7 @@ from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, Demand
 from noisemarket.mechanisms.portfolio import best_portfolio
 from noisemarket.negotiation import negotiate
-from noisemarket.scenario import Scenario
+from noisemarket.scenario import Scenario, load_scenario
 
 SMALL = {"owners": 4, "J": 6, "K": 8}
 CHEAP = {"distribution": "uniform", "low": 0.1, "high": 1.2}
@@ -179,10 +179,20 @@ def test_a_target_is_met_for_less_money_than_value_alone_would_spend(target: flo
 
 def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
     environment = Scenario.from_preset("market").environment()
-    with pytest.raises(BadInput, match=r"market.target_accuracy = 99.0: is out of reach: the 100 "):
+    with pytest.raises(
+        BadInput, match=r"market.target_accuracy = 99.0: is out of reach, all owners"
+    ):
         ClockAuction.of(environment, Demand(target=99.0))
-    with pytest.raises(BadInput, match=r"96.5: is out of reach: the 7 owners who would sell"):
+    with pytest.raises(BadInput, match=r"96.5: is out of reach, the 7 owners who would sell"):
         play(environment, Demand(target=96.5))
+
+
+@pytest.mark.parametrize(
+    "wrong", ["budget=-1", "budget=much", "floor=-0.1", "target_accuracy=101", "target_accuracy=x"]
+)
+def test_a_wrong_demand_is_refused_by_its_name(wrong: str) -> None:
+    with pytest.raises(BadInput, match=f"^market.{wrong.split('=')[0]} = "):
+        load_scenario(settings=[wrong])
 
 
 @pytest.mark.parametrize("floor", [0.6, 0.7, 1e9])

@@ -186,8 +186,9 @@ class ClockAuction:
         if target is None or (best := self._sellers.quality()) >= target:
             return
         floor = self._joint.levels.sigma_left(self.saving)
-        who = f"the {self._sellers.count} owners who would sell down to noise {floor:g}"
-        remedy = f"is out of reach: {who} bring {best:.2f} %; give less, or lower market.floor."
+        count, many = self._sellers.count, f"at most {best:.2f} % with noise {floor:g}"
+        who = "all owners" if count == len(self.active) else f"the {count} owners who would sell"
+        remedy = f"is out of reach, {who} bring {many}: give less, or lower market.floor."
         raise BadInput("market.target_accuracy", target, remedy)
 
     def _payment(self, level: int) -> float:
