@@ -177,6 +177,19 @@ def test_a_target_is_met_for_less_money_than_value_alone_would_spend(target: flo
     assert contracts.payment.sum() <= play(environment, Demand()).payment.sum()
 
 
+def test_a_target_that_needs_no_seller_buys_nothing() -> None:
+    environment = Scenario.from_preset("market").environment()
+    assert not play(environment, Demand(target=92.5)).signed.any()
+
+
+def test_owners_who_would_sell_for_nothing_sell_no_more_than_the_target_needs() -> None:
+    environment = market("alike", privacy_cost=0.0, owners=20)
+    contracts, joint = play(environment, Demand(target=94.0)), JointValue.of(environment)
+    assert set(contracts.payment[contracts.signed]) == {1}
+    assert joint.fitted_quality(contracts) >= 94.0
+    assert 0 < contracts.signed.sum() < 15
+
+
 def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
     environment = Scenario.from_preset("market").environment()
     with pytest.raises(

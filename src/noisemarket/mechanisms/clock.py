@@ -121,8 +121,8 @@ class ClockAuction:
         self._waiting = self._waiting[len(self.asked) :]
         if self._step == 0:
             self._check_target()
-            if affordable(self._demand.budget, self._payment(self._prices[-1]), 1) == 0:
-                self._sellers.leave(np.flatnonzero(self.active))  # the lowest price is too high
+            if self._needs_none():
+                self._sellers.leave(np.flatnonzero(self.active))
         if not len(self._waiting):
             self._fall()
         if not self.over:
@@ -137,16 +137,27 @@ class ClockAuction:
         return Contracts(saving, np.where(self.active, self._level, 0), self.active.copy())
 
     def _fall(self) -> None:
-        """One price lower, for all who are left; at the lowest, what the budget pays."""
+        """One price lower, for all who are left; at the lowest, as many as are paid and needed."""
         self._waiting = self._order[self.active[self._order]]
         if not len(self._waiting) or self._lot() == 0:
             self.over = True
         elif self._step == len(self._prices) - 1:
-            paid = affordable(self._demand.budget, self._payment(self.price), len(self._waiting))
-            self._sellers.leave(self._waiting[: len(self._waiting) - paid])
+            self._sellers.leave(self._waiting[: len(self._waiting) - self._most()])
             self.over = True
         else:
             self._step += 1
+
+    def _most(self) -> int:
+        """How many sellers are paid by the budget, and needed for the target, at this price."""
+        count, target = self._sellers.count, self._demand.target
+        needed = count if target is None else count - self._sellers.spare(target)
+        return min(needed, affordable(self._demand.budget, self._payment(self.price), count))
+
+    def _needs_none(self) -> bool:
+        """Whether even the lowest price is too high, or the target is met without any seller."""
+        target, lowest = self._demand.target, self._payment(self._prices[-1])
+        met = target is not None and self._sellers.spare(target) == self._sellers.count
+        return met or affordable(self._demand.budget, lowest, 1) == 0
 
     # The rules of stopping
 

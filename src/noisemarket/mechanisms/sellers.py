@@ -68,6 +68,8 @@ class Sellers:
             rest = _without_lightest(self._left[::-1], gone)[::-1]
             return self._quality(rest) < target
 
+        if not missed(self.count):
+            return self.count
         return max(0, _least(missed, self.count) - 1)
 
     def _quality(self, left: IntArray) -> float:
