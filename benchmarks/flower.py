@@ -28,7 +28,7 @@ from typing import Any
 
 from noisemarket.flower import wire
 from noisemarket.flower.deploy.single_machine import run_on_flower
-from noisemarket.flower.remote_owners import interactions
+from noisemarket.flower.remote_game import interactions
 from noisemarket.market import prepare, run_market
 from noisemarket.scenario import Scenario, dump_scenario
 

@@ -33,7 +33,7 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "game": {"errors"},
     "runfolder": {"errors", "files"},
     "learning": {"errors", "game", "registry"},
-    "mechanisms": {"errors", "game", "learning", "registry"},
+    "mechanisms": {"errors", "federated", "game", "learning", "registry"},
     "privacy": {"errors", "files", "plain"},
     "federated": {"cores", "errors", "files", "plain", "privacy", "registry"},
     "scenario": {"errors", "federated", "game", "learning", "registry"},

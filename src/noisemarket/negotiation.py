@@ -14,7 +14,14 @@ from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.mechanism import Agreement, Mechanism, RunOptions, Stop, Watch
+from noisemarket.mechanisms.mechanism import (
+    Agreement,
+    Demand,
+    Mechanism,
+    RunOptions,
+    Stop,
+    Watch,
+)
 from noisemarket.mechanisms.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.scenario import Scenario
@@ -193,7 +200,21 @@ def run_options(
         interactions_per_message=learning.interactions_per_message,
     )
     return RunOptions(
-        play, scenario.menu.types, threads or available_cores(), watch=watch, stop=stop
+        play,
+        scenario.menu.types,
+        threads or available_cores(),
+        demand=_demand(scenario),
+        watch=watch,
+        stop=stop,
+    )
+
+
+def _demand(scenario: Scenario) -> Demand:
+    market = scenario.market
+    return Demand(
+        floor=market.floor,
+        budget=None if market.budget == "none" else float(market.budget),
+        target=None if market.target_accuracy == "none" else float(market.target_accuracy),
     )
 
 

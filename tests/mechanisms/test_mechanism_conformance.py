@@ -17,12 +17,20 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import SLACK
 from noisemarket.mechanisms import MECHANISMS
-from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, same_for_all
+from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.mechanism import (
+    Contracts,
+    Direct,
+    Mechanism,
+    RunOptions,
+    same_for_all,
+)
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
 
 IMPOSED = {"no_dp"}
-VOLUNTARY = [name for name in MECHANISMS if name not in {*IMPOSED, "pain_fl"}]
+JOINT = ["clock", "best_portfolio"]
+VOLUNTARY = [name for name in MECHANISMS if name not in {*IMPOSED, *JOINT, "pain_fl"}]
 NO_MENU = {"worthless payments", "no privacy loss"}
 """Where a screening menu makes no sense, and is refused."""
 
@@ -47,6 +55,28 @@ class TestVoluntary(VoluntaryConformance):
             games, contracts = result.environment.games(), result.agreement.contracts
             at = np.arange(len(contracts)), contracts.saving, contracts.payment
             assert games.agreed[at].all()
+
+
+@pytest.mark.parametrize("mechanism", JOINT)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+class TestJoint(VoluntaryConformance):
+    """Those that buy for one model: what single owners would bring a model each says nothing."""
+
+    def test_nobody_signs_at_a_loss(self, mechanism: str | Mechanism, scenario: str) -> None:
+        result = negotiated(scenario, mechanism)
+        contracts, environment = result.agreement.contracts, result.environment
+        at = np.arange(len(contracts)), contracts.saving, contracts.payment
+        assert environment.owner_side().signs()[at].all()
+        assert JointValue.of(environment).gain(contracts) >= -SLACK
+
+    def test_is_bounded_by_first_best_and_no_dp(
+        self, mechanism: str | Mechanism, scenario: str
+    ) -> None:
+        """Nobody buys better together than the best portfolio."""
+        result = negotiated(scenario, mechanism)
+        joint = JointValue.of(result.environment)
+        best = joint.gain(negotiated(scenario, "best_portfolio").agreement.contracts)
+        assert joint.gain(result.agreement.contracts) <= best + 1e-9
 
 
 @pytest.mark.parametrize("mechanism", ["pain_fl"])

@@ -87,6 +87,11 @@ def owner_app(models: Modules | None = None) -> ClientApp:
         """Many interactions of the game."""
         return wire.offers(agent.answer(*wire.read_quotes(message)))
 
+    @answers(wire.PRICE)
+    def stay(agent: OwnerAgent, message: Message) -> RecordDict:
+        """Whether the owner stays in a clock auction."""
+        return wire.with_config(stay=agent.stay(*wire.read_price(message)))
+
     @answers(wire.CONTRACT)
     def sign(agent: OwnerAgent, message: Message) -> RecordDict:
         """The owner's signature, if that is what it agreed to."""

@@ -24,12 +24,13 @@ from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, Re
 from noisemarket.learning.messages import OfferBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.owner.clock_record import ClockInvitation
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.record import Invitation
 from noisemarket.owner.terms import Assignment
 
 HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
-SIGNED, TRAIN, SETTLED = "query.signed", "train", "query.settled"
+PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.settled"
 WEIGHTS = "weights"
 
 _LARGEST = 10_000_000  # numbers in a message of the game
@@ -79,6 +80,26 @@ def read_offers(message: Message | None) -> OfferBatch | None:
     if type(first) is not int or made is None or both is None or made.shape != both.shape:
         return None
     return OfferBatch(first, made, both.astype(bool))
+
+
+def price(invitation: ClockInvitation, payment: int) -> RecordDict:
+    """A price of a clock auction, as a payment level, and the clock that it belongs to."""
+    return with_config(invitation=invitation.to_json(), price=payment)
+
+
+def read_price(message: Message) -> tuple[ClockInvitation, int]:
+    """A price of a clock auction, and the clock that it belongs to."""
+    config = config_of(message)
+    invitation, payment = config.get("invitation"), config.get("price")
+    if not isinstance(invitation, str) or type(payment) is not int:
+        raise Declined("the price cannot be read")
+    return ClockInvitation.from_json(invitation), payment
+
+
+def read_stay(message: Message | None) -> bool | None:
+    """Whether an owner stays; None if it cannot be read."""
+    stay = config_of(message).get("stay")
+    return stay if isinstance(stay, bool) else None
 
 
 def contract(draft: Contract, assignment: Assignment) -> RecordDict:

@@ -39,8 +39,8 @@ class OwnerSide:
     privacy_cost: FloatArray
     markup: FloatArray
 
-    def _loss(self) -> FloatArray:
-        traded = self.levels.savings
+    def _loss(self, some: slice = slice(None)) -> FloatArray:
+        traded = self.levels.savings[some]
         if self.payoff == "printed":
             traded = self.levels.sigma_max - traded
         return self.privacy_weight * self.privacy_cost[:, None] * traded
@@ -57,10 +57,26 @@ class OwnerSide:
 
     def signs(self) -> BoolArray:
         """Where each owner signs: the income covers the privacy sold, markup included."""
-        loss = self._loss()
-        extra = (1.0 + self.markup)[:, None] * (loss - loss[:, :1])
-        income = self.payment_value * self.levels.payments
-        return np.asarray(income[None, None, :] >= extra[:, :, None] - SLACK * income[-1])
+        return np.asarray(self._income()[None, None, :] >= self._least()[:, :, None])
+
+    def accepts(self, saving: int, payment: int) -> BoolArray:
+        """Whether each owner signs one contract: the same answer, without the whole table."""
+        least = self._least(slice(saving, saving + 1))[:, 0]
+        return np.asarray(self._income()[payment] >= least)
+
+    def reserves(self) -> NDArray[np.int64]:
+        """The lowest payment level at which each owner signs each saving; K + 1 where there is
+        none."""
+        return np.searchsorted(self._income(), self._least()).astype(np.int64)
+
+    def _income(self) -> FloatArray:
+        return self.payment_value * self.levels.payments
+
+    def _least(self, some: slice = slice(None)) -> FloatArray:
+        """The least income for which each owner signs each of some savings."""
+        more = self._loss(some) - self._loss(slice(0, 1))
+        extra = (1.0 + self.markup)[:, None] * more
+        return np.asarray(extra - SLACK * self._income()[-1])
 
 
 @dataclass(frozen=True)

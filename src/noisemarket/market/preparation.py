@@ -10,6 +10,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.market.deals import Deals
 from noisemarket.mechanisms import find_mechanism
+from noisemarket.negotiation import run_options
 from noisemarket.owner.terms import privacy_cap
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order, order
@@ -46,8 +47,9 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     Raises:
         BadInput: it cannot be run: unknown names, too little data, a cap that allows no round.
     """
-    find_mechanism(scenario.mechanism)
+    mechanism = find_mechanism(scenario.mechanism)
     environment = scenario.environment(secrets=secrets)
+    mechanism.check(environment, run_options(scenario))
     names = set(map(str, environment.population.names))
     for fault in scenario.faults:
         if fault.owner not in names:

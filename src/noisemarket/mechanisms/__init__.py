@@ -8,11 +8,13 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import RULES
+from noisemarket.mechanisms.clock import Clock
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Mechanism
 from noisemarket.mechanisms.no_dp import NoDP
 from noisemarket.mechanisms.oracles import Equilibrium, FirstBest
 from noisemarket.mechanisms.pain_fl import PainFL
+from noisemarket.mechanisms.portfolio import BestPortfolio
 from noisemarket.mechanisms.uniform import UniformDP
 from noisemarket.registry import Registry, subclass_of
 
@@ -52,10 +54,12 @@ MECHANISMS: Registry[Mechanism] = _Mechanisms(
         "phc": Learned("phc"),
         "q_learning": Learned("q_learning"),
         "greedy": Learned("greedy"),
+        "clock": Clock(),
         "pain_fl": PainFL(),
         "uniform": UniformDP(),
         "no_dp": NoDP(),
         "equilibrium": Equilibrium(),
+        "best_portfolio": BestPortfolio(),
         "first_best": FirstBest(),
     },
     subclass_of(Mechanism),

@@ -99,12 +99,28 @@ Stop = Callable[[], bool]
 
 
 @dataclass(frozen=True)
+class Demand:
+    """What a curator of one model wants to buy, for mechanisms that buy from all owners together.
+
+    Args:
+        floor: the noise that sellers keep.
+        budget: the most that is paid in all; None: what it is worth to the curator decides.
+        target: the model quality to reach for the least money, in per cent; None: no target.
+    """
+
+    floor: float = 0.1
+    budget: float | None = None
+    target: float | None = None
+
+
+@dataclass(frozen=True)
 class RunOptions:
-    """How to run a mechanism: how to learn, how fine a menu, how many threads."""
+    """How to run a mechanism: how to learn, how fine a menu, how many threads, what to buy."""
 
     play: PlayConfig
     menu_types: int = 64
     threads: int = 1
+    demand: Demand = Demand()
     watch: Watch = field(default=lambda progress: None)
     stop: Stop = field(default=lambda: False)
 

@@ -12,12 +12,14 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.files import write_json
+from noisemarket.game.levels import Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
@@ -25,7 +27,8 @@ from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract, sealed
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
-from noisemarket.owner.folder import OFFER, PLAY, STATEMENT, Declined, OwnerFolder
+from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
+from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
 from noisemarket.owner.terms import Assignment, Deal, JobTerms, OwnerTerms, contract_of, terms_of
 from noisemarket.privacy.journal import read_journal
@@ -56,7 +59,8 @@ class OwnerAgent:
             is the most zCDP that it sells in one job. Without one it plays no game, unless it says
             ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
-            it the owner plays no game whose noise would come from a seed.
+            it the owner plays no game whose noise would come from a seed. ``floor`` is the least
+            noise that it keeps: it leaves a clock auction that would have it keep less.
     """
 
     def __init__(self, folder: OwnerFolder, config: Mapping[str, Any] | None = None) -> None:
@@ -92,7 +96,30 @@ class OwnerAgent:
             record.then(quotes, reply, player).save(path / PLAY)
             return reply
 
-    def _check_invitation(self, invitation: Invitation) -> None:
+    def stay(self, invitation: ClockInvitation, payment: int) -> bool:
+        """Whether the owner stays in a clock auction at this price; kept before it is said.
+
+        Raises:
+            Declined: the owner was not set up for this clock, or the price is not its next.
+        """
+        self._check_invitation(invitation)
+        with self.folder.locked(invitation.job) as path:
+            record = ClockRecord.load(path / CLOCK, invitation)
+            if (known := record.answered(payment)) is not None:
+                return known
+            side, saving = self._side(invitation.levels), invitation.saving
+            answer = stays(side, saving, payment, self._own_floor())
+            record.then(payment, answer).save(path / CLOCK)
+            return answer
+
+    def _own_floor(self) -> float:
+        """The least noise that the owner keeps, whatever it is paid; 0 where it names none."""
+        floor = self._private().get("floor", 0.0)
+        if type(floor) not in (int, float) or not floor >= 0.0:
+            raise BadInput("floor", floor, "give a number that is not negative.")
+        return float(floor)
+
+    def _check_invitation(self, invitation: Invitation | ClockInvitation) -> None:
         expected = self._config.get("curator-key")
         if expected is not None and invitation.curator_key != expected:
             raise Declined("that is not the curator's key")
@@ -101,22 +128,27 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         self.rho_cap()
 
-    def _player(self, record: GameRecord) -> OwnerPlayer:
-        private, invitation = self._private(), record.invitation
+    def _side(self, levels: Levels) -> OwnerSide:
+        """What the owner knows of itself, on the grids of a job."""
+        private = self._private()
         try:
             numbers = {name: float(private[name]) for name in PREFERENCES}
         except (KeyError, TypeError, ValueError):
             needed = ", ".join(PREFERENCES)
             raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.") from None
-        side = OwnerSide(
-            levels=invitation.table.levels,
+        return OwnerSide(
+            levels=levels,
             payoff=private.get("payoff", "privacy_loss"),
             payment_value=numbers["payment_value"],
             privacy_weight=numbers["privacy_weight"],
             privacy_cost=np.array([numbers["privacy_cost"]]),
             markup=np.array([numbers["markup"]]),
         )
-        seed = int(private.get("seed", secrets.randbits(64)))
+
+    def _player(self, record: GameRecord) -> OwnerPlayer:
+        invitation = record.invitation
+        side = self._side(invitation.table.levels)
+        seed = int(self._private().get("seed", secrets.randbits(64)))
         player = owner_player(invitation.table, side, seed, invitation.key)
         if record.state:
             player.restore(record.state)
@@ -124,7 +156,7 @@ class OwnerAgent:
 
     def _private(self) -> dict[str, Any]:
         """The owner's own numbers: of its file, and of its node's config over it."""
-        names = (*PREFERENCES, "payoff", "rho_cap", "allow_unbounded")
+        names = (*PREFERENCES, "payoff", "floor", "rho_cap", "allow_unbounded")
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
@@ -179,21 +211,20 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            try:
-                record = GameRecord.read(path / PLAY)
-            except FileNotFoundError:
-                raise Declined("nothing was negotiated in this job") from None
-            if record.played < record.invitation.table.iterations:
-                raise Declined("the negotiation is not over")
-            signature = self.sign(contract, self._negotiated(contract, record, assignment, models))
+            expected = self._negotiated(contract, _record(path), assignment, models)
+            signature = self.sign(contract, expected)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
 
     def _negotiated(
-        self, contract: Contract, record: GameRecord, assignment: Assignment, models: Models
+        self,
+        contract: Contract,
+        record: GameRecord | ClockRecord,
+        assignment: Assignment,
+        models: Models,
     ) -> list[Contract]:
-        """What the owner agreed to in a game: its deal, or no trade. Of the contract at hand are
-        only its times, and a cap below the owner's own."""
+        """What the owner agreed to: its deal, or no trade. Of the contract at hand are only its
+        times, and a cap below the owner's own."""
         from noisemarket.owner.round import OwnRound
 
         invitation, cap = record.invitation, self.rho_cap()
@@ -215,10 +246,14 @@ class OwnerAgent:
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
 
-    def _deals(self, record: GameRecord) -> list[Deal]:
-        levels = record.invitation.table.levels
+    def _deals(self, record: GameRecord | ClockRecord) -> list[Deal]:
+        if isinstance(record, ClockRecord):
+            levels, agreed = record.invitation.levels, record.deals()
+        else:
+            levels = record.invitation.table.levels
+            agreed = [self._player(record).deals.usual(), (0, 0)]
         out = []
-        for saving, payment in (self._player(record).deals.usual(), (0, 0)):
+        for saving, payment in agreed:
             paid = to_micro(float(levels.payments[payment]), "payment")
             given = float(levels.savings[saving])
             out.append(Deal(self.folder.name, given, levels.sigma_left(saving), paid))
@@ -278,9 +313,9 @@ class OwnerAgent:
         with self.folder.locked(contract.job) as path:
             try:
                 offer = json.loads((path / OFFER).read_text(encoding="utf-8"))
-                record = GameRecord.read(path / PLAY)
             except FileNotFoundError:
                 raise Declined("nothing was signed in this job") from None
+            record = _record(path)
             same = json.loads(json.dumps(contract.to_dict())) == offer["contract"]
             if not same or signed.owner_signature != offer["signature"]:
                 raise Declined("that is not the contract that was signed")
@@ -305,6 +340,19 @@ class OwnerAgent:
             if journal.exists():
                 statement = read_journal(journal).statement(self.folder.name)
             self.folder.keep_statement(job, statement, paid, ledger_head=head)
+
+
+def _record(path: Path) -> GameRecord | ClockRecord:
+    """What the owner has agreed to in a job, by the game or by the clock."""
+    if (path / CLOCK).exists():
+        return ClockRecord.read(path / CLOCK)
+    try:
+        record = GameRecord.read(path / PLAY)
+    except FileNotFoundError:
+        raise Declined("nothing was negotiated in this job") from None
+    if record.played < record.invitation.table.iterations:
+        raise Declined("the negotiation is not over")
+    return record
 
 
 def _differences(contract: Contract, expected: Contract) -> list[str]:

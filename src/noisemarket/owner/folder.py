@@ -5,6 +5,7 @@
       private.json                what its privacy is worth to it, and its limits; never leaves
       records.npz                 its data: images, labels; never leaves
       jobs/<job>/play.npz         its player, and every answer that it has given
+      jobs/<job>/clock.json       in a clock auction: the lowest price at which it stayed
       jobs/<job>/offer.json       what it has signed
       jobs/<job>/contract.json    the contract with both signatures
       jobs/<job>/terms.json       what it trains under
@@ -39,7 +40,8 @@ from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.statement import PrivacyStatement
 
-RECORDS, PLAY, OFFER, CONTRACT = "records.npz", "play.npz", "offer.json", "contract.json"
+RECORDS, PLAY, CLOCK = "records.npz", "play.npz", "clock.json"
+OFFER, CONTRACT = "offer.json", "contract.json"
 TERMS, RELEASE, JOURNAL, STATEMENT = (
     "terms.json", "release.npz", "privacy.journal", "statement.json",
 )  # fmt: skip

@@ -17,20 +17,24 @@ COLOURS = {
     "q_learning": "#c8641b",
     "greedy": "#5b8f3a",
     "phc": "#8a5aa8",
+    "clock": "#0f8a80",
     "pain_fl": "#b03a5b",
     "equilibrium": "#222222",
     "first_best": "#8a8a8a",
+    "best_portfolio": "#a98a2b",
 }
 NAMES = {
     "dypp": "DyPP (WoLF-PHC)",
     "q_learning": "Q-learning",
     "greedy": "greedy",
     "phc": "hill-climbing",
+    "clock": "clock auction",
     "pain_fl": "Pain-FL menu",
     "uniform": "uniform DP",
     "no_dp": "no DP",
     "equilibrium": "exact equilibrium",
     "first_best": "first best",
+    "best_portfolio": "best portfolio",
 }
 
 

@@ -218,4 +218,5 @@ def _sentence(problem: ValidationError) -> BadInput:
 
 def _is_kind(part: object) -> bool:
     """Pydantic adds the branch of a union to the location: not a name that users know."""
-    return isinstance(part, str) and (part in ("float", "int", "str") or part.startswith("dict["))
+    kinds = ("float", "int", "str", "constrained-float")
+    return isinstance(part, str) and (part in kinds or part.startswith("dict["))

@@ -8,6 +8,7 @@ PRESETS: dict[str, dict[str, object]] = {
     # As printed, for reproduction: both sides move at once, first Q-values of 0. The model is a
     # network of the widths that such papers use, and nothing helps it against the noise.
     "paper": {
+        "mechanism": "dypp",
         "payoff": "printed",
         "surface": "printed",
         "protocol": "simultaneous",

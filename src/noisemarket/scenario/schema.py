@@ -158,6 +158,14 @@ class MarketSection(Section):
     budget: NotNegative | Literal["none"] = Field(
         "none", description="most that the curator pays in all, or none for no limit"
     )
+    floor: NotNegative = Field(
+        0.1,
+        description="clock: noise that sellers keep, rounded to the nearest saving level that "
+        "leaves some",
+    )
+    target_accuracy: Annotated[float, Field(ge=0, le=100)] | Literal["none"] = Field(
+        "none", description="clock: accuracy to reach for the least money, in per cent, or none"
+    )
     missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
         "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
     )
@@ -224,7 +232,7 @@ class Scenario(Section):
     preset: Literal["market", "paper"] = Field(
         "market", description="what the settings change: market or paper"
     )
-    mechanism: str = Field("dypp", description="how contracts are agreed")
+    mechanism: str = Field("clock", description="how contracts are agreed")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()

@@ -1,0 +1,227 @@
+"""A descending clock auction: one floor, one price that falls, and owners who stay or leave.
+
+The curator announces the noise that sellers keep (the floor) and a price, the highest payment. The
+price falls level by level. An owner stays while the price pays for what it sells, and is out for
+good once it says no. Whoever is left when the clock stops sells down to the floor at the last price
+at which it stayed. All that an owner can do about its price is to refuse it. So staying exactly
+while it pays is best for it, whatever others do and whatever the rule of stopping is.
+
+The clock stops by what the curator may know: public figures, and who is still there.
+
+- Budget: never before what all who are left cost fits it.
+- Value: as soon as an owner is worth its price, that is, if the least weighty of those left went
+  away, quality would lose more than the price. If costs below the price are spread evenly, a step
+  down by ``d`` from the price ``p`` saves ``d`` on each of ``n`` owners and loses ``n d / p`` of
+  them: it pays exactly while an owner is worth less than ``p``.
+- Target: instead of value, as soon as the target could be missed if one more owner left.
+
+Owners are asked about a new price in lots, lightest first: only as many as would have to leave for
+the clock to stop, or, with a target, as may leave without missing it. So a step on which many leave
+does not go too far. Whoever was not yet asked when the clock stops keeps the price before, one
+level higher.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache, partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import Levels
+from noisemarket.game.outcomes import IntArray
+from noisemarket.game.sides import BoolArray
+from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.mechanism import (
+    Agreement,
+    Contracts,
+    Demand,
+    Mechanism,
+    Progress,
+    RunOptions,
+    same_for_all,
+)
+from noisemarket.mechanisms.purse import affordable, micro_down, micro_up
+from noisemarket.mechanisms.sellers import Sellers
+
+MOST_STEPS = 40
+"""Prices that an owner is asked about at most: a finer grid is passed in larger steps."""
+
+
+LOTS = 8
+"""Lots in a step at most, where no target is to be kept; 100 where one is."""
+
+
+class Clock(Mechanism):
+    """A price that falls for all: who stays until it stops sells down to the same floor."""
+
+    def check(self, environment: Environment, options: RunOptions) -> None:
+        super().check(environment, options)
+        ClockAuction.of(environment, options.demand)
+
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        owners, count = environment.owner_side(), len(environment)
+        auction = ClockAuction.of(environment, options.demand)
+        stays = cache(partial(owners.accepts, auction.saving))
+        while not auction.over:
+            if options.stop():
+                return Agreement(same_for_all(count, 0, 0), np.zeros(count, dtype=bool))
+            auction.hear(stays(auction.price)[auction.asked])
+        contracts = auction.contracts()
+        options.watch(Progress(slice(0, count), contracts, count, count))
+        return Agreement(contracts, np.ones(count, dtype=bool))
+
+
+class ClockAuction:
+    """The curator's side: it holds nothing private of any owner.
+
+    Ask the owners in ``asked`` whether they stay at ``price`` for ``saving`` (level numbers),
+    ``hear`` their answers, and go on until it is ``over``.
+
+    Args:
+        joint: what contracts are worth together.
+        keys: an order of the owners that does not depend on how they are listed.
+        demand: floor, budget and target.
+    """
+
+    def __init__(self, joint: JointValue, keys: NDArray[np.uint64], demand: Demand) -> None:
+        self._joint, self._demand = joint, demand
+        self.saving = floor_level(joint.levels, demand.floor)
+        self._prices, self._step = price_levels(joint.levels.payment_levels), 0
+        self._order = np.lexsort((keys, joint.records))  # lightest first
+        self._sellers = Sellers(joint, self.saving)
+        self._level: IntArray = np.zeros(len(joint), dtype=np.int64)  # the last that was accepted
+        self._waiting = self._order  # not yet asked about this price
+        self.asked: IntArray = self._order
+        self.over = False
+        self._check_target()
+
+    @classmethod
+    def of(cls, environment: Environment, demand: Demand) -> ClockAuction:
+        """The auction of an environment's last phase."""
+        return cls(JointValue.of(environment), environment.population.key, demand)
+
+    @property
+    def price(self) -> int:
+        """The payment level that is asked about now."""
+        return self._prices[self._step]
+
+    @property
+    def active(self) -> BoolArray:
+        """Who has not left."""
+        return self._sellers.active
+
+    def hear(self, stay: BoolArray) -> None:
+        """Take in who of the asked stays at this price, and decide whom to ask next, or to stop."""
+        self._level[self.asked[stay]] = self.price
+        self._sellers.leave(self.asked[~stay])
+        self._waiting = self._waiting[len(self.asked) :]
+        if self._step == 0:
+            self._check_target()
+            if self._needs_none():
+                self._sellers.leave(np.flatnonzero(self.active))
+        if not len(self._waiting):
+            self._fall()
+        if not self.over:
+            lot = self._lot()
+            self.over, self.asked = lot == 0, self._waiting[:lot]
+        if self.over and self._demand.target is None and not self._pays():
+            self._sellers.leave(np.flatnonzero(self.active))
+
+    def contracts(self) -> Contracts:
+        """The floor for all who are left, each at the last price that it accepted."""
+        saving = np.where(self.active, self.saving, 0)
+        return Contracts(saving, np.where(self.active, self._level, 0), self.active.copy())
+
+    def _fall(self) -> None:
+        """One price lower, for all who are left; at the lowest, as many as are paid and needed."""
+        self._waiting = self._order[self.active[self._order]]
+        if not len(self._waiting) or self._lot() == 0:
+            self.over = True
+        elif self._step == len(self._prices) - 1:
+            self._sellers.leave(self._waiting[: len(self._waiting) - self._most()])
+            self.over = True
+        else:
+            self._step += 1
+
+    def _most(self) -> int:
+        """How many sellers are paid by the budget, and needed for the target, at this price."""
+        count, target = self._sellers.count, self._demand.target
+        needed = count if target is None else count - self._sellers.spare(target)
+        return min(needed, affordable(self._demand.budget, self._payment(self.price), count))
+
+    def _needs_none(self) -> bool:
+        """Whether even the lowest price is too high, or the target is met without any seller."""
+        target, lowest = self._demand.target, self._payment(self._prices[-1])
+        met = target is not None and self._sellers.spare(target) == self._sellers.count
+        return met or affordable(self._demand.budget, lowest, 1) == 0
+
+    # The rules of stopping
+
+    def _lot(self) -> int:
+        """How many to ask next of those who wait; 0: the clock stops."""
+        count, waiting = self._sellers.count, len(self._waiting)
+        too_many = self._over_budget()
+        if self._demand.target is None:
+            need = max(too_many, self._sellers.not_worth(self._waiting_price()))
+            return 0 if need == 0 else min(max(need, math.ceil(count / LOTS)), waiting)
+        spare = self._sellers.spare(self._demand.target)
+        if max(too_many, spare) == 0:
+            return 0
+        return min(max(too_many, spare, math.ceil(count / 100)), waiting)
+
+    def _over_budget(self) -> int:
+        """How many of those who wait would have to leave for the budget to pay the rest."""
+        if self._demand.budget is None:
+            return 0
+        levels, counts = np.unique(self._level[self.active], return_counts=True)
+        prices = [micro_up(self._payment(level)) for level in levels]
+        cost = sum(price * int(count) for price, count in zip(prices, counts, strict=True))
+        excess = cost - micro_down(self._demand.budget)
+        return max(0, -(-excess // micro_up(self._waiting_price())))
+
+    def _waiting_price(self) -> float:
+        """What those who wait have accepted."""
+        return self._payment(int(self._level[self._waiting[0]]))
+
+    def _pays(self) -> bool:
+        """Whether what is left is worth its money, over no trade."""
+        money = math.fsum(self._joint.levels.payments[self._level[self.active]])
+        return self._sellers.worth() >= self._joint.money_price * money
+
+    def _check_target(self) -> None:
+        target = self._demand.target
+        if target is None or (best := self._sellers.quality()) >= target:
+            return
+        floor = self._joint.levels.sigma_left(self.saving)
+        count, many = self._sellers.count, f"at most {best:.2f} % with noise {floor:g}"
+        who = "all owners" if count == len(self.active) else f"the {count} owners who would sell"
+        remedy = f"is out of reach, {who} bring {many}: give less, or lower market.floor."
+        raise BadInput("market.target_accuracy", target, remedy)
+
+    def _payment(self, level: int) -> float:
+        return float(self._joint.levels.payments[level])
+
+
+def floor_level(levels: Levels, floor: float) -> int:
+    """The saving level nearest to a floor, of those that leave some noise; all noise for floor 0.
+
+    Raises:
+        BadInput: whoever keeps that much noise sells nothing.
+    """
+    if floor >= levels.sigma_max:
+        remedy = f"sellers keep less than sigma_max: give a number below {levels.sigma_max:g}."
+        raise BadInput("market.floor", floor, remedy)
+    steps = levels.saving_levels
+    nearest = round((levels.sigma_max - floor) * steps / levels.sigma_max)
+    most = steps if floor == 0.0 else max(1, steps - 1)
+    return min(max(1, nearest), most)
+
+
+def price_levels(payment_levels: int) -> list[int]:
+    """The payment levels that the clock passes, highest first; none is 0."""
+    stride = math.ceil(payment_levels / MOST_STEPS)
+    return list(range(payment_levels, 0, -stride))

@@ -1,0 +1,254 @@
+"""The best portfolio: what a curator of one model would buy if it knew every owner's reserve.
+
+Each seller is paid exactly its reserve, rounded up to the payment grid, and may sell any saving
+down to the floor. It is the bound that ``clock`` is measured by.
+
+Quality depends on the contracts through three sums over owners (``joint.py``), so no owner can be
+judged alone. Three steps:
+
+1. *Greedy*: where the sums are now, what each contract adds to the mean's exactness is linear in
+   them. Take steps up in saving by exactness per money, keep the best beginning of that list, and
+   do it again from there.
+2. *Single changes*: give any one owner any other contract while that helps.
+3. *Exact search*, where few enough combinations can still beat that: all portfolios, owner by
+   owner, dropping those that cannot become the best whatever the rest sell. Then the answer is
+   proven (``Portfolio.exact``); otherwise ``Portfolio.bound`` says what is possible at the most.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
+from noisemarket.mechanisms.clock import floor_level
+from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.mechanism import Contracts, Demand, Direct, RunOptions
+from noisemarket.mechanisms.purse import affordable
+from noisemarket.mechanisms.ranked_steps import RankedSteps, steps_by_worth
+
+MOST_STATES = 200_000
+"""Portfolios under way in the exact search, before it gives up."""
+
+_ROUNDS, _CHANGES = 6, 40
+
+
+class BestPortfolio(Direct):
+    """What a curator of one model would buy if it knew what each owner sells for."""
+
+    knows = "everything"
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        return best_portfolio(environment, options.demand).contracts
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Contracts with their value over no trade, and the most that any portfolio could have.
+
+    With a target, ``value`` and ``bound`` are still values; ``exact`` then says that no other
+    portfolio reaches the target for less.
+    """
+
+    contracts: Contracts
+    value: float
+    bound: float
+    exact: bool
+
+
+def best_portfolio(
+    environment: Environment, demand: Demand, most_states: int = MOST_STATES
+) -> Portfolio:
+    """The best portfolio under a demand: nobody sells below its floor, but some may keep more.
+
+    Raises:
+        BadInput: the target is out of reach, even for all that may be spent.
+    """
+    market = _ForSale(environment, demand)
+    found = market.changed(market.greedy())
+    if market.score_of(found) == -np.inf:
+        best = float(market.quality(market.most()))
+        remedy = f"is out of reach: all that is for sale brings {best:.2f} %; give less."
+        raise BadInput("market.target_accuracy", demand.target, remedy)
+    searched = market.search(found, most_states)
+    exact = searched is not None
+    saving = found if searched is None else searched
+    rows = np.arange(len(saving))
+    payment = market.reserves[rows, saving]
+    contracts = Contracts(saving, payment, (saving > 0) | (payment > 0))
+    value = market.joint.gain(contracts)
+    return Portfolio(contracts, value, value if exact else max(value, market.bound()), exact)
+
+
+class _ForSale:
+    """All that is for sale. A portfolio is an array of saving levels, one for each owner."""
+
+    def __init__(self, environment: Environment, demand: Demand) -> None:
+        self.joint, self._target = JointValue.of(environment), demand.target
+        levels, owners = environment.levels, len(environment)
+        parts = [environment.owner_side(-1, some).reserves() for some in environment.slices()]
+        self.reserves: IntArray = np.concatenate(parts)
+        self.reserves[:, 0] = 0  # who sells nothing is paid nothing
+        self._keys = environment.population.key
+        self._for_sale = self.reserves <= levels.payment_levels
+        self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
+        step = float(levels.payments[1])
+        self._unit = step
+        self.room = affordable(demand.budget, step, owners * levels.payment_levels)
+        self._terms = self.joint.terms(self.joint.sigmas()[None, :], self.joint.records[:, None])
+        self._rows = np.arange(owners)
+
+    def most(self) -> IntArray:
+        """Of every owner the largest saving that it sells at all."""
+        last = self._for_sale.shape[1] - 1
+        return np.asarray(last - np.argmax(self._for_sale[:, ::-1], axis=1))
+
+    def quality(self, portfolio: IntArray) -> FloatArray:
+        """The quality that a portfolio brings."""
+        return self.joint.quality(self._sums(portfolio))
+
+    def score_of(self, portfolio: IntArray) -> float:
+        """What is made as large as possible; minus infinity for what is not allowed."""
+        paid = np.asarray(self.reserves[self._rows, portfolio].sum())
+        return float(self._score(self.quality(portfolio), paid))
+
+    def _score(self, quality: FloatArray, paid: IntArray) -> FloatArray:
+        money = self.joint.money_price * self._unit * paid
+        if self._target is None:
+            worth = self.joint.quality_price * quality - money
+        else:
+            worth = np.where(quality >= self._target, -self._unit * paid, -np.inf)
+        return np.where(paid <= self.room, worth, -np.inf)
+
+    def _sums(self, portfolio: IntArray) -> FloatArray:
+        return np.asarray(self._terms[self._rows, portfolio].sum(axis=0))
+
+    # Greedy, and single changes
+
+    def greedy(self) -> IntArray:
+        """The best beginning of a list of steps by exactness per money, found again from there."""
+        best = now = np.zeros(len(self._rows), dtype=np.int64)
+        for _ in range(_ROUNDS):
+            now = self._beginning(steps_by_worth(self._exactness(now), self._sale, self._keys))
+            if self.score_of(now) <= self.score_of(best):
+                break
+            best = now
+        return best
+
+    @cached_property
+    def _sale(self) -> FloatArray:
+        return np.where(self._for_sale, self.reserves, np.inf)
+
+    def _exactness(self, portfolio: IntArray) -> FloatArray:
+        """What each contract adds to W^2 / C, the exactness of the mean, to first order."""
+        weight, noise = self._variance(self._sums(portfolio))
+        own_weight, own_noise = self._variance(self._terms)
+        return np.asarray(2.0 * weight / noise * own_weight - (weight / noise) ** 2 * own_noise)
+
+    def _variance(self, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weight W, and noise with spread C: quality falls in C / W^2."""
+        noise = sums[..., 1] + self.joint.surface.spread * sums[..., 2]
+        return sums[..., 0], np.maximum(noise, 1e-30)
+
+    def _beginning(self, steps: RankedSteps) -> IntArray:
+        first = self._terms[self._rows, steps.start].sum(axis=0)
+        before, after = self._terms[steps.owner, steps.old], self._terms[steps.owner, steps.new]
+        sums = np.concatenate([first[None], first + np.cumsum(after - before, axis=0)])
+        paid = np.concatenate([[0], np.cumsum(steps.price)]).astype(np.int64)
+        taken = int(np.argmax(self._score(self.joint.quality(sums), paid)))
+        portfolio = steps.start.copy()
+        portfolio[steps.owner[:taken]] = steps.new[:taken]  # later steps of an owner come later
+        return portfolio
+
+    def changed(self, portfolio: IntArray) -> IntArray:
+        """The portfolio after the best change of one contract, and again, while that helps."""
+        portfolio, score = portfolio.copy(), self.score_of(portfolio)
+        for _ in range(_CHANGES):
+            sums, now = self._sums(portfolio), self.reserves[self._rows, portfolio]
+            own = self._terms[self._rows, portfolio]
+            quality = self.joint.quality(sums + self._terms - own[:, None])
+            paid = now.sum() + self.reserves - now[:, None]
+            scores = np.where(self._for_sale, self._score(quality, paid), -np.inf)
+            owner, level = np.unravel_index(np.argmax(scores), scores.shape)
+            changed = portfolio.copy()
+            changed[owner] = level
+            better = self.score_of(changed)
+            if not better > score:
+                break
+            portfolio, score = changed, better
+        return portfolio
+
+    # What is possible at the most
+
+    def bound(self) -> float:
+        """The most value over no trade of any portfolio, by two facts.
+
+        Weighed in any way, the mean is at most as exact as the sum of 1 / (sigma^2 + spread) over
+        the owners (Cauchy and Schwarz). And of that sum no portfolio buys more for its money than
+        the best steps in their order, the last one in part.
+        """
+        information = self._information
+        if not np.isfinite(information).all():
+            sums = np.array([np.inf])
+            paid = np.array([0.0])
+        else:
+            steps = steps_by_worth(information, self._sale, self._keys)
+            start = information[self._rows, steps.start].sum()
+            more = information[steps.owner, steps.new] - information[steps.owner, steps.old]
+            corners = np.concatenate([[0.0], np.cumsum(steps.price)])
+            reached = np.concatenate([[start], start + np.cumsum(more)])
+            fine = np.linspace(0.0, min(corners[-1], self.room), 1 + 16 * len(corners))
+            sums = np.interp(np.append(fine[1:], fine[-1]), corners, reached)
+            paid = fine  # each stretch at the money of its beginning, the exactness of its end
+        worth = self.joint.quality_price * self._quality_of(sums)
+        money = self.joint.money_price * self._unit * paid
+        none = np.zeros(len(self._rows), dtype=np.int64)
+        return float(np.max(worth - money)) - self.joint.quality_price * float(self.quality(none))
+
+    @cached_property
+    def _information(self) -> FloatArray:
+        variance = self.joint.sigmas() ** 2 + self.joint.surface.spread
+        with np.errstate(divide="ignore"):
+            return np.broadcast_to(1.0 / variance, self.reserves.shape)
+
+    def _quality_of(self, exactness: FloatArray) -> FloatArray:
+        """The quality of a mean of this exactness, W^2 / C."""
+        spread = self.joint.surface.spread
+        noise = np.sqrt(np.maximum(len(self._rows) / exactness - spread, 0.0))
+        return self.joint.surface.quality(noise, self.joint.beta)
+
+    def search(self, known: IntArray, most_states: int) -> IntArray | None:
+        """The best of all portfolios; None if there are too many that might be it."""
+        information = np.where(self._for_sale, self._information, -np.inf).max(axis=1)
+        order = np.argsort(-information, kind="stable")
+        rest = np.append(np.cumsum(information[order][::-1])[::-1][1:], 0.0)
+        to_beat = self.score_of(known)
+        paid, sums = np.zeros(1, np.int64), np.zeros((1, 3))
+        chosen = np.zeros((1, 0), dtype=np.int16)
+        for owner, more in zip(order, rest, strict=True):
+            options = np.flatnonzero(self._for_sale[owner])
+            if len(paid) * len(options) > most_states:
+                return None
+            paid = (paid[:, None] + self.reserves[owner, options]).reshape(-1)
+            sums = (sums[:, None] + self._terms[owner, options]).reshape(-1, 3)
+            chosen = np.column_stack(
+                [np.repeat(chosen, len(options), axis=0), np.tile(options, len(chosen))]
+            )
+            weight, noise = self._variance(sums)
+            hope = self._score(self._quality_of(weight**2 / noise + more), paid)
+            keep = hope >= to_beat - 1e-9 * abs(to_beat)
+            paid, sums, chosen = paid[keep], sums[keep], chosen[keep]
+        if not len(paid):
+            return known
+        scores = self._score(self.joint.quality(sums), paid)
+        best = int(np.argmax(scores))
+        if not scores[best] > to_beat:
+            return known
+        portfolio = np.zeros(len(self._rows), dtype=np.int64)
+        portfolio[order] = chosen[best]
+        return portfolio

@@ -1,0 +1,97 @@
+"""Who would still sell in a clock auction, and what that is worth: public figures only.
+
+Owners of one size weigh alike. So all sums are taken over sizes, and depend neither on the order of
+the owners nor, where all have one size, on their number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
+from noisemarket.game.sides import BoolArray
+from noisemarket.mechanisms.joint import JointValue
+
+
+class Sellers:
+    """All owners at first; some leave.
+
+    Args:
+        joint: what contracts are worth together.
+        saving: the level down to which they would sell.
+    """
+
+    def __init__(self, joint: JointValue, saving: int) -> None:
+        self._joint = joint
+        sizes, self._size_of = np.unique(joint.records, return_inverse=True)
+        self._in = joint.terms(joint.levels.sigma_left(saving), sizes)
+        self._out = joint.terms(joint.levels.sigma_left(0), sizes)
+        self._all = self._left = np.bincount(self._size_of, minlength=len(sizes))
+        self.active: BoolArray = np.ones(len(joint), dtype=bool)
+
+    @property
+    def count(self) -> int:
+        """How many are left."""
+        return int(self._left.sum())
+
+    def leave(self, owners: IntArray) -> None:
+        """These leave, by their index."""
+        self.active[owners] = False
+        self._left = self._left - np.bincount(self._size_of[owners], minlength=len(self._all))
+
+    def quality(self) -> float:
+        """The fitted quality if all who are left sell."""
+        return self._quality(self._left)
+
+    def worth(self) -> float:
+        """The quality that they bring over no trade, as the curator values it."""
+        return self._joint.quality_price * (self.quality() - self._quality(0 * self._left))
+
+    def not_worth(self, price: float) -> int:
+        """How many of the lightest would have to leave for the lightest of the rest to be worth a
+        price; all of them if none ever is."""
+
+        def worth_it(gone: int) -> bool:
+            rest = _without_lightest(self._left, gone)
+            last = self._quality(rest) - self._quality(_without_lightest(rest, 1))
+            return self._joint.quality_price * last >= self._joint.money_price * price
+
+        return _least(worth_it, self.count)
+
+    def spare(self, target: float) -> int:
+        """How many may leave, whoever they are, with the quality still at a target."""
+
+        def missed(gone: int) -> bool:
+            rest = _without_lightest(self._left[::-1], gone)[::-1]
+            return self._quality(rest) < target
+
+        if not missed(self.count):
+            return self.count
+        return max(0, _least(missed, self.count) - 1)
+
+    def _quality(self, left: IntArray) -> float:
+        parts = left[:, None] * self._in + (self._all - left)[:, None] * self._out
+        sums: FloatArray = parts.sum(axis=0)
+        return float(self._joint.quality(sums))
+
+
+def _least(holds: Callable[[int], bool], most: int) -> int:
+    """The least number from 0 to ``most`` for which something holds that holds for all above it;
+    ``most`` if it holds for none."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def _without_lightest(left: IntArray, count: int) -> IntArray:
+    """So many of the lightest owners fewer, the sizes in ascending order."""
+    lighter = np.cumsum(left) - left
+    return np.asarray(left - np.clip(count - lighter, 0, left))

@@ -1,0 +1,268 @@
+"""The clock auction: nobody gains by another answer, nobody loses, and budgets hold."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from tests.mechanisms.test_portfolio import reordered
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import Levels
+from noisemarket.game.sides import BoolArray
+from noisemarket.market.deals import strike
+from noisemarket.mechanisms.clock import ClockAuction, floor_level, price_levels
+from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.mechanism import Contracts, Demand
+from noisemarket.mechanisms.portfolio import best_portfolio
+from noisemarket.negotiation import negotiate
+from noisemarket.scenario import Scenario, load_scenario
+
+SMALL = {"owners": 4, "J": 6, "K": 8}
+CHEAP = {"distribution": "uniform", "low": 0.1, "high": 1.2}
+KINDS = {
+    "alike": {"privacy_cost": CHEAP},
+    "sizes": {
+        "privacy_cost": CHEAP,
+        "data_size": {"distribution": "uniform", "low": 20, "high": 900},
+    },
+    "equal costs": {"privacy_cost": 0.5},
+    "a few who sell": {"privacy_cost": {"distribution": "choice", "values": [0.3, 3]}},
+}
+DEMANDS = {
+    "value": Demand(),
+    "budget": Demand(budget=14.0),
+    "large budget": Demand(budget=40.0),
+    "target": Demand(target=94.0),
+    "target and budget": Demand(target=93.0, budget=25.0),
+}
+Answers = Callable[[int, int], BoolArray]
+
+
+def market(kind: str, seed: int = 1, **more: object) -> Environment:
+    return Scenario.from_preset(
+        "market", seed=seed, **{**SMALL, **KINDS[kind], **more}
+    ).environment()
+
+
+def play(environment: Environment, demand: Demand, answers: Answers | None = None) -> Contracts:
+    """The contracts if owners answer like this; by default as it pays for them."""
+    auction = ClockAuction.of(environment, demand)
+    answers = answers or environment.owner_side().accepts
+    while not auction.over:
+        auction.hear(answers(auction.saving, auction.price)[auction.asked])
+    return auction.contracts()
+
+
+def leaving_at(environment: Environment, last_stay: dict[int, int]) -> Answers:
+    """Truthful answers, but for owners that stay down to a given payment level and no longer."""
+
+    def answers(saving: int, price: int) -> BoolArray:
+        stay = environment.owner_side().accepts(saving, price)
+        for owner, lowest in last_stay.items():
+            stay[owner] = price >= lowest
+        return stay
+
+    return answers
+
+
+def surplus(environment: Environment, contracts: Contracts) -> np.ndarray:
+    """What each owner has over no trade, its markup counted as cost: what it answers by."""
+    now, levels = environment.phases[-1], environment.levels
+    cost = environment.privacy_weight * now.privacy_cost * (1.0 + now.markup)
+    income = environment.payment_value * levels.payments[contracts.payment]
+    return np.asarray(income - cost * levels.savings[contracts.saving])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("demand", DEMANDS)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_no_owner_gains_by_staying_longer_or_leaving_earlier(
+    kind: str, demand: str, seed: int
+) -> None:
+    """Every owner, every way of answering, against every deviation of one other owner."""
+    environment = market(kind, seed)
+    owners, payments = len(environment), environment.levels.payment_levels
+    others = [{}, *({1: level} for level in (1, payments + 1))]
+    for other in others:
+        try:
+            honest = surplus(
+                environment, play(environment, DEMANDS[demand], leaving_at(environment, other))
+            )
+        except BadInput:
+            continue  # the target is out of reach: nothing is sold
+        assert (np.delete(honest, list(other)) >= -1e-9).all(), "nobody loses"
+        for owner, lowest in itertools.product(range(owners), range(1, payments + 2)):
+            if owner in other:
+                continue
+            answers = leaving_at(environment, {**other, owner: lowest})
+            try:
+                lied = surplus(environment, play(environment, DEMANDS[demand], answers))
+            except BadInput:
+                continue
+            assert lied[owner] <= honest[owner] + 1e-9
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("budget", [0.0, 3.0, 14.0, 40.0, 1e30])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_budget_is_never_exceeded_and_nothing_is_cut_after(
+    kind: str, budget: float, seed: int
+) -> None:
+    environment = market(kind, seed)
+    contracts = play(environment, Demand(budget=budget))
+    paid = environment.levels.payments[contracts.payment].sum()
+    assert paid <= budget
+    micro = round(min(budget, 1e9) * 1_000_000)
+    deals = strike(environment, contracts, micro)
+    assert deals.over_budget == 0
+    assert deals.agreed == contracts.signed.sum()
+
+
+@pytest.mark.parametrize("kind", ["alike", "sizes"])
+@pytest.mark.parametrize("demand", ["value", "budget", "large budget"])
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_who_stays_is_not_worse_off_when_another_leaves(kind: str, demand: str, seed: int) -> None:
+    environment = market(kind, seed)
+    before = play(environment, DEMANDS[demand])
+    for owner in range(len(environment)):
+        never = leaving_at(environment, {owner: environment.levels.payment_levels + 1})
+        after = play(environment, DEMANDS[demand], never)
+        rest = np.arange(len(environment)) != owner
+        held = surplus(environment, after) >= surplus(environment, before) - 1e-9
+        assert held[rest].all()
+
+
+@pytest.mark.parametrize("demand", [Demand(), Demand(budget=100.0), Demand(target=94.0)])
+def test_all_winners_sell_the_same_for_prices_one_level_apart_at_most(demand: Demand) -> None:
+    environment = Scenario.from_preset("market").environment()
+    contracts = play(environment, demand)
+    won = contracts.signed
+    assert won.sum() >= 3
+    assert set(contracts.saving[won]) == {10}
+    assert np.ptp(contracts.payment[won]) <= 1
+    assert not contracts.saving[~won].any()
+    assert not contracts.payment[~won].any()
+
+
+@pytest.mark.parametrize("demand", [Demand(), Demand(budget=60.0), Demand(target=93.5)])
+def test_the_order_of_owners_does_not_matter(demand: Demand) -> None:
+    sizes = {"distribution": "uniform", "low": 20, "high": 900}
+    environment = Scenario.from_preset("market", data_size=sizes, privacy_cost=CHEAP).environment()
+    contracts, turned = play(environment, demand), play(reordered(environment), demand)
+    np.testing.assert_array_equal(turned.saving[::-1], contracts.saving)
+    np.testing.assert_array_equal(turned.payment[::-1], contracts.payment)
+
+
+def test_an_owner_with_an_absurd_cost_changes_nobody_else() -> None:
+    environment = market("alike", owners=8)
+    costs = environment.phases[-1].privacy_cost
+    costs[0] = 3.0
+    before = play(environment, Demand(budget=20.0))
+    costs[0] = 1e9
+    after = play(environment, Demand(budget=20.0))
+    np.testing.assert_array_equal(after.payment, before.payment)
+
+
+@pytest.mark.parametrize("target", [93.0, 94.0, 94.5])
+def test_a_target_is_met_for_less_money_than_value_alone_would_spend(target: float) -> None:
+    environment = Scenario.from_preset("market", seed=2).environment()
+    joint = JointValue.of(environment)
+    contracts = play(environment, Demand(target=target))
+    assert joint.fitted_quality(contracts) >= target
+    assert contracts.payment.sum() <= play(environment, Demand()).payment.sum()
+
+
+def test_a_target_that_needs_no_seller_buys_nothing() -> None:
+    environment = Scenario.from_preset("market").environment()
+    assert not play(environment, Demand(target=92.5)).signed.any()
+
+
+def test_owners_who_would_sell_for_nothing_sell_no_more_than_the_target_needs() -> None:
+    environment = market("alike", privacy_cost=0.0, owners=20)
+    contracts, joint = play(environment, Demand(target=94.0)), JointValue.of(environment)
+    assert set(contracts.payment[contracts.signed]) == {1}
+    assert joint.fitted_quality(contracts) >= 94.0
+    assert 0 < contracts.signed.sum() < 15
+
+
+def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
+    environment = Scenario.from_preset("market").environment()
+    with pytest.raises(
+        BadInput, match=r"market.target_accuracy = 99.0: is out of reach, all owners"
+    ):
+        ClockAuction.of(environment, Demand(target=99.0))
+    with pytest.raises(BadInput, match=r"96.5: is out of reach, the 7 owners who would sell"):
+        play(environment, Demand(target=96.5))
+
+
+@pytest.mark.parametrize(
+    "wrong", ["budget=-1", "budget=much", "floor=-0.1", "target_accuracy=101", "target_accuracy=x"]
+)
+def test_a_wrong_demand_is_refused_by_its_name(wrong: str) -> None:
+    with pytest.raises(BadInput, match=f"^market.{wrong.split('=')[0]} = "):
+        load_scenario(settings=[wrong])
+
+
+@pytest.mark.parametrize("floor", [0.6, 0.7, 1e9])
+def test_a_floor_that_leaves_nothing_to_sell_is_refused(floor: float) -> None:
+    with pytest.raises(BadInput, match=r"market.floor = .* below 0.6"):
+        negotiate(Scenario.from_preset("market", floor=floor), mechanism="clock")
+
+
+@pytest.mark.parametrize(
+    ("floor", "steps", "level"),
+    [(0.1, 12, 10), (0.11, 12, 10), (0.05, 12, 11), (0.01, 12, 11), (0.0, 12, 12), (0.59, 12, 1),
+     (0.1, 2, 1), (0.1, 1, 1), (0.3, 4, 2)],
+)  # fmt: skip
+def test_a_floor_is_rounded_to_a_level_that_leaves_some_noise(
+    floor: float, steps: int, level: int
+) -> None:
+    assert floor_level(Levels(saving_levels=steps), floor) == level
+
+
+@pytest.mark.parametrize("levels", [1, 2, 32, 40, 41, 100, 999, 10_000])
+def test_an_owner_is_asked_forty_times_at_most(levels: int) -> None:
+    prices = price_levels(levels)
+    assert len(prices) <= 40
+    assert prices[0] == levels
+    assert prices[-1] >= 1
+    assert levels > 40 or prices == list(range(levels, 0, -1))
+
+
+def test_owners_who_would_sell_for_nothing_are_paid_the_lowest_price_within_the_budget() -> None:
+    environment = market("alike", privacy_cost=0.0, owners=9)
+    contracts = play(environment, Demand(budget=5.0))
+    lowest = environment.levels.payments[1]
+    assert contracts.signed.sum() == int(5.0 / lowest)
+    assert set(contracts.payment[contracts.signed]) == {1}
+
+
+def test_nobody_sells_to_a_curator_to_whom_it_is_not_worth_it() -> None:
+    environment = market("alike", quality_value=1e-6)
+    assert not play(environment, Demand()).signed.any()
+
+
+def test_it_earns_most_of_what_full_knowledge_could() -> None:
+    """Over 20 populations; the rest is what owners keep because nobody knows their costs."""
+    for budget, least in ((None, 0.85), (100.0, 0.75)):
+        parts = []
+        for seed in range(1, 21):
+            environment = Scenario.from_preset("market", seed=seed).environment()
+            demand, joint = Demand(budget=budget), JointValue.of(environment)
+            best = best_portfolio(environment, demand, most_states=0).value
+            parts.append(joint.gain(play(environment, demand)) / best)
+        assert np.mean(parts) > least
+        assert max(parts) <= 1.0 + 1e-9
+
+
+def test_a_million_owners_take_seconds() -> None:
+    environment = Scenario.from_preset("market", owners=1_000_000).environment()
+    start = time.process_time()
+    contracts = play(environment, Demand(budget=10_000.0))
+    assert time.process_time() - start < 10.0
+    assert contracts.signed.any()

@@ -1,0 +1,128 @@
+"""An owner in a clock auction: truthful answers, kept; no way back, no price that rises."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.files import private_folder
+from noisemarket.game.levels import Levels
+from noisemarket.game.sides import OwnerSide
+from noisemarket.mechanisms.clock import Clock
+from noisemarket.negotiation import run_options
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
+from noisemarket.owner.folder import CLOCK, Declined, OwnerFolder
+from noisemarket.scenario import Scenario
+
+LEVELS, WORK = Levels(), {"simulated": False}
+CLOCKS = ClockInvitation("job", "ab" * 32, LEVELS, 10, WORK)
+OWN = {"privacy_cost": 0.6, "markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
+LOWEST = 23  # 0.08 times 11.5 is the first payment that covers 2.5 times 0.6 times 0.5 times 1.2
+
+
+def side(**more: float) -> OwnerSide:
+    own = OWN | more
+    cost, markup = np.array([own["privacy_cost"]]), np.array([own["markup"]])
+    return OwnerSide(
+        LEVELS, "privacy_loss", own["payment_value"], own["privacy_weight"], cost, markup
+    )
+
+
+def agent(folder: Path, **more: object) -> OwnerAgent:
+    made = OwnerFolder("anna", private_folder(folder / "anna"))
+    made.keep_private(OWN | {"rho_cap": 100.0} | more)
+    return OwnerAgent(made)
+
+
+def test_it_stays_exactly_while_it_pays() -> None:
+    answers = [stays(side(), 10, level) for level in range(33)]
+    assert answers == [level >= LOWEST for level in range(33)]
+
+
+@pytest.mark.parametrize("floor", [0.0, 0.1])
+def test_a_floor_of_its_own_that_is_kept_changes_nothing(floor: float) -> None:
+    assert stays(side(), 10, 32, floor)
+
+
+@pytest.mark.parametrize("floor", [0.11, 0.6, 9.0])
+def test_it_never_sells_below_its_own_floor(floor: float) -> None:
+    assert not stays(side(), 10, 32, floor)
+
+
+def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:
+    """What the embedded market computes is what an agent says, to the bit."""
+    scenario = Scenario.from_preset("market", owners=50, privacy_cost={"distribution": "uniform",
+                                    "low": 0.2, "high": 1.2})  # fmt: skip
+    environment = scenario.environment()
+    for level in range(1, 33):
+        together = environment.owner_side().accepts(10, level)
+        alone = [
+            stays(environment.owner_side(-1, slice(one, one + 1)), 10, level) for one in range(50)
+        ]
+        assert together.tolist() == alone
+    assert Clock().run(environment, run_options(scenario)).contracts.signed.any()
+
+
+def test_an_agent_keeps_its_answers_and_gives_them_again(tmp_path: Path) -> None:
+    anna = agent(tmp_path)
+    assert [anna.stay(CLOCKS, level) for level in (32, 30, 30, 23)] == [True] * 4
+    again = agent(tmp_path)
+    kept = ClockRecord.read(again.folder.job("job") / CLOCK)
+    assert kept.deals() == [(10, 23), (0, 0)]
+    with pytest.raises(Declined, match="the price has risen"):
+        again.stay(CLOCKS, 24)
+    assert again.stay(CLOCKS, 23)
+    assert [again.stay(CLOCKS, 22) for _ in range(2)] == [False, False]
+    assert ClockRecord.read(again.folder.job("job") / CLOCK).deals() == [(0, 0)]
+    for level in (32, 23, 21, 1):
+        with pytest.raises(Declined, match="the owner has left"):
+            again.stay(CLOCKS, level)
+
+
+@pytest.mark.parametrize("level", [0, -1, 33])
+def test_a_price_off_the_grid_is_declined(tmp_path: Path, level: int) -> None:
+    with pytest.raises(Declined, match="no such price"):
+        agent(tmp_path).stay(CLOCKS, level)
+
+
+@pytest.mark.parametrize(
+    "change", [{"saving": 11}, {"levels": Levels(payment_max=32.0)}, {"curator_key": "cd" * 32}]
+)
+def test_the_rules_of_a_clock_do_not_change(tmp_path: Path, change: dict[str, object]) -> None:
+    anna = agent(tmp_path)
+    anna.stay(CLOCKS, 32)
+    with pytest.raises(Declined, match="another one"):
+        anna.stay(replace(CLOCKS, **change), 31)
+
+
+def test_an_agent_leaves_below_its_own_floor(tmp_path: Path) -> None:
+    assert not agent(tmp_path, floor=0.2).stay(CLOCKS, 32)
+
+
+@pytest.mark.parametrize("floor", [-0.1, "low", True])
+def test_a_floor_that_is_none_is_refused(tmp_path: Path, floor: object) -> None:
+    with pytest.raises(BadInput, match=r"floor = .*give a number that is not negative"):
+        agent(tmp_path, floor=floor).stay(CLOCKS, 32)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"saving": 0}, {"saving": 13}, {"saving": True}, {"saving": 1.0}, {"job": 3},
+        {"curator_key": "x"}, {"work": []}, {"levels": {"sigma_max": -1}},
+        {"levels": {"payment_levels": 10**9}}, {"levels": {"payment_max": "1"}}, {"more": 1},
+    ],
+)  # fmt: skip
+def test_an_invitation_that_is_none_is_declined(change: dict[str, object]) -> None:
+    values = json.loads(CLOCKS.to_json())
+    if isinstance(change.get("levels"), dict) and change["levels"]:
+        change = {"levels": values["levels"] | change["levels"]}
+    with pytest.raises(Declined, match="cannot be read"):
+        ClockInvitation.from_json(json.dumps(values | change))
+    assert ClockInvitation.from_json(CLOCKS.to_json()) == CLOCKS
