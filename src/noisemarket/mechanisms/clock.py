@@ -58,6 +58,8 @@ LOTS = 8
 class Clock(Mechanism):
     """A price that falls for all: who stays until it stops sells down to the same floor."""
 
+    joint = True
+
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
         ClockAuction.of(environment, options.demand)

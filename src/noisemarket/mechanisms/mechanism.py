@@ -132,6 +132,7 @@ class Mechanism(ABC):
 
     Attributes:
         knows: what the mechanism must know about the owners, in words.
+        joint: whether it buys for the one model that all train, rather than owner by owner.
 
     Example:
         >>> import noisemarket as nm
@@ -144,6 +145,7 @@ class Mechanism(ABC):
     """
 
     knows: str = "nothing private"
+    joint: bool = False
 
     @property
     def name(self) -> str:

@@ -42,6 +42,7 @@ class BestPortfolio(Direct):
     """What a curator of one model would buy if it knew what each owner sells for."""
 
     knows = "everything"
+    joint = True
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return best_portfolio(environment, options.demand).contracts
@@ -151,9 +152,8 @@ class _ForSale:
         return np.asarray(2.0 * weight / noise * own_weight - (weight / noise) ** 2 * own_noise)
 
     def _variance(self, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Weight W, and noise with spread C: quality falls in C / W^2."""
-        noise = sums[..., 1] + self.joint.surface.spread * sums[..., 2]
-        return sums[..., 0], np.maximum(noise, 1e-30)
+        """Weight W, and noise C: but for the share of the owners, quality falls in C / W^2."""
+        return sums[..., 0], np.maximum(sums[..., 1], 1e-30)
 
     def _beginning(self, steps: RankedSteps) -> IntArray:
         first = self._terms[self._rows, steps.start].sum(axis=0)
@@ -186,25 +186,22 @@ class _ForSale:
     # What is possible at the most
 
     def bound(self) -> float:
-        """The most value over no trade of any portfolio, by two facts.
+        """The most value over no trade of any portfolio, by three facts.
 
-        Weighed in any way, the mean is at most as exact as the sum of 1 / (sigma^2 + spread) over
-        the owners (Cauchy and Schwarz). And of that sum no portfolio buys more for its money than
-        the best steps in their order, the last one in part.
+        A mean that rests on few owners brings no more quality than one of all owners. Weighed in
+        any way, a mean is at most as exact as the sum of 1 / sigma^2 over the owners (Cauchy and
+        Schwarz). And of that sum no portfolio buys more for its money than the best steps in their
+        order, the last one in part.
         """
         information = self._information
-        if not np.isfinite(information).all():
-            sums = np.array([np.inf])
-            paid = np.array([0.0])
-        else:
-            steps = steps_by_worth(information, self._sale, self._keys)
-            start = information[self._rows, steps.start].sum()
-            more = information[steps.owner, steps.new] - information[steps.owner, steps.old]
-            corners = np.concatenate([[0.0], np.cumsum(steps.price)])
-            reached = np.concatenate([[start], start + np.cumsum(more)])
-            fine = np.linspace(0.0, min(corners[-1], self.room), 1 + 16 * len(corners))
-            sums = np.interp(np.append(fine[1:], fine[-1]), corners, reached)
-            paid = fine  # each stretch at the money of its beginning, the exactness of its end
+        steps = steps_by_worth(information, self._sale, self._keys)
+        start = information[self._rows, steps.start].sum()
+        more = information[steps.owner, steps.new] - information[steps.owner, steps.old]
+        corners = np.concatenate([[0.0], np.cumsum(steps.price)])
+        reached = np.concatenate([[start], start + np.cumsum(more)])
+        fine = np.linspace(0.0, min(corners[-1], self.room), 1 + 16 * len(corners))
+        sums = np.interp(np.append(fine[1:], fine[-1]), corners, reached)
+        paid = fine  # each stretch at the money of its beginning, the exactness of its end
         worth = self.joint.quality_price * self._quality_of(sums)
         money = self.joint.money_price * self._unit * paid
         none = np.zeros(len(self._rows), dtype=np.int64)
@@ -212,14 +209,12 @@ class _ForSale:
 
     @cached_property
     def _information(self) -> FloatArray:
-        variance = self.joint.sigmas() ** 2 + self.joint.surface.spread
-        with np.errstate(divide="ignore"):
-            return np.broadcast_to(1.0 / variance, self.reserves.shape)
+        variance = np.maximum(self.joint.sigmas() ** 2, 1e-30)  # all noise is never for sale
+        return np.broadcast_to(1.0 / variance, self.reserves.shape)
 
     def _quality_of(self, exactness: FloatArray) -> FloatArray:
         """The quality of a mean of this exactness, W^2 / C."""
-        spread = self.joint.surface.spread
-        noise = np.sqrt(np.maximum(len(self._rows) / exactness - spread, 0.0))
+        noise = np.sqrt(len(self._rows) / exactness)
         return self.joint.surface.quality(noise, self.joint.beta)
 
     def search(self, known: IntArray, most_states: int) -> IntArray | None:

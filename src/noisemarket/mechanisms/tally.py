@@ -8,13 +8,16 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import BoolArray
+from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts
 
 
 @dataclass(frozen=True)
 class Tally:
     """Means over the owners. ``curator_gain`` is per owner, over no trade; ``mean_quality`` the
-    model quality of the loss surface, in per cent."""
+    model quality of the loss surface, in per cent: both as if each owner trained a model of its
+    own, which is the paper's game. ``model_quality`` is that of the one model that all train, and
+    ``joint_gain`` what all contracts together are worth to its curator, over no trade."""
 
     mean_saving: float
     mean_payment: float
@@ -24,6 +27,8 @@ class Tally:
     mean_quality: float
     signed_share: float
     total_payment: float
+    model_quality: float
+    joint_gain: float
 
     def as_dict(self) -> dict[str, float]:
         """All figures by name."""
@@ -49,6 +54,7 @@ def tally(environment: Environment, contracts: Contracts, done: BoolArray | None
         sums += [float(value[keep].sum()) for value in values]
     count = max(int(counted.sum()), 1)
     owner, payoff, gain, quality = sums / count
+    joint = JointValue.of(environment)
     paid = environment.levels.payments[contracts.payment[counted]]
     return Tally(
         mean_saving=float(environment.levels.savings[contracts.saving[counted]].sum()) / count,
@@ -59,4 +65,6 @@ def tally(environment: Environment, contracts: Contracts, done: BoolArray | None
         mean_quality=float(quality),
         signed_share=float(contracts.signed[counted].sum()) / count,
         total_payment=float(paid.sum()),
+        model_quality=joint.fitted_quality(contracts),
+        joint_gain=joint.gain(contracts),
     )

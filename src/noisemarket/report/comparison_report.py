@@ -25,6 +25,9 @@ COLUMNS = (
     "mean_curator_payoff",
     "curator_gain",
     "mean_quality",
+    "total_payment",
+    "model_quality",
+    "joint_gain",
     "signed_share",
     "converged_at",
     "exploitability",
@@ -37,7 +40,8 @@ _PANELS = (
     ("mean_payment", "payment"),
     ("mean_owner_payoff", "owner's payoff"),
     ("curator_gain", "curator's gain"),
-    ("mean_quality", "quality, %"),
+    ("model_quality", "quality of the model, %"),
+    ("joint_gain", "value of the model, gain"),
 )
 
 
@@ -54,14 +58,16 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
 
 
 def comparison_table(rows: list[dict[str, object]]) -> Table:
-    """The same for the screen: owner's payoff, curator's gain, quality and signed share in %."""
+    """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
+    the one model in %, what it is worth to its curator over no trade, and signed share in %."""
     changed = any(row["recovery"] for row in rows)
     title = "Mechanisms on one population, means per owner"
     table = Table(
         title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
     )
     table.add_column("mechanism", no_wrap=True)
-    heads = ["saving", "payment", "owner", "curator", "quality", "signed", "settled", "exploit."]
+    heads = ["saving", "payment", "owner", "curator", "model %", "value", "signed", "settled",
+             "exploit."]  # fmt: skip
     for head in heads + (["recovers in"] if changed else []):
         table.add_column(head, justify="right", no_wrap=head != "recovers in")
     for row in rows:
@@ -70,7 +76,8 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
             f"{row['mean_payment']:.2f}",
             f"{row['mean_owner_payoff']:.3f}",
             f"{row['curator_gain']:.3f}",
-            f"{row['mean_quality']:.1f}",
+            f"{row['model_quality']:.1f}",
+            f"{row['joint_gain']:.1f}",
             f"{100 * float(str(row['signed_share'])):.0f}",
             "-" if row["converged_at"] is None else f"{row['converged_at']:,}",
             "-" if row["exploitability"] is None else f"{row['exploitability']:.3f}",

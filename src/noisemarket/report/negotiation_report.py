@@ -10,6 +10,7 @@ from rich.table import Table
 
 from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
+from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.mechanism import Contracts
 from noisemarket.mechanisms.tables import trace_csv
@@ -31,7 +32,36 @@ _ROWS: tuple[tuple[str, Callable[[Tally], str]], ...] = (
 )
 
 
+_JOINT_ROWS: tuple[tuple[str, Callable[[Tally, int], str]], ...] = (
+    ("owners that sell", lambda one, owners: f"{round(one.signed_share * owners):,}"),
+    ("paid in all", lambda one, owners: f"{one.total_payment:,.2f}"),
+    ("owners' surplus", lambda one, owners: f"{one.mean_owner_payoff * owners:,.2f}"),
+    ("quality of the model (surface, %)", lambda one, owners: f"{one.model_quality:.1f}"),
+    ("curator's value over no trade", lambda one, owners: f"{one.joint_gain:,.2f}"),
+)
+
+
 def summary_table(result: Negotiation) -> Table:
+    """What was reached, beside the exact answers of its kind."""
+    mechanism = result.scenario.mechanism
+    joint = mechanism in MECHANISMS and find_mechanism(mechanism).joint
+    return _joint_table(result) if joint else _bilateral_table(result)
+
+
+def _joint_table(result: Negotiation) -> Table:
+    """What a curator of one model bought, beside no trade and what full knowledge could buy."""
+    name, owners = name_of(result.scenario.mechanism), len(result.environment)
+    table = Table(title=f"{name} on the {result.scenario.preset} preset", title_justify="left")
+    table.add_column("all owners together")
+    for head in ("no trade", name, "with full knowledge"):
+        table.add_column(head, justify="right")
+    tallies = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
+    for title, value in _JOINT_ROWS:
+        table.add_row(title, *(value(one, owners) for one in tallies))
+    return table
+
+
+def _bilateral_table(result: Negotiation) -> Table:
     """What was reached, beside the exact equilibrium and the first best."""
     name = name_of(result.scenario.mechanism)
     table = Table(title=f"{name} on the {result.scenario.preset} preset", title_justify="left")
