@@ -15,7 +15,7 @@ from tests.commands import PATIENCE, assert_sentence, call, call_here, command, 
 
 from noisemarket.scenario import load_scenario
 
-SMALL = ["--set", "owners=6", "--set", "iterations=400"]
+SMALL = ["--mechanism", "dypp", "--set", "owners=6", "--set", "iterations=400"]
 REQUIRED = {
     "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",
     "mean_owner_payoff", "curator_gain", "signed_share", "converged_at", "equilibrium",
@@ -188,7 +188,8 @@ def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Signals) -> None:
-    words = ["negotiate", "--set", "owners=20000", "--set", "iterations=20000", "--out", "r"]
+    words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]
+    words += ["--set", "iterations=20000", "--out", "r"]
     with subprocess.Popen(
         command(*words),
         cwd=tmp_path,
@@ -209,7 +210,7 @@ def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Si
     assert state["state"] == "incomplete"
     assert 0 < len(rows) == state["owners_done"] < 20000
     assert not status.exists()
-    whole = call_here("negotiate", "--set", "owners=200", "--set", "iterations=20000",
+    whole = call_here("negotiate", "--mechanism", "dypp", "--set", "owners=200", "--set", "iterations=20000",
                       "--out", "whole", cwd=tmp_path)  # fmt: skip
     assert whole.returncode == 0
     finished = {row["owner"]: row for row in rows}
@@ -220,7 +221,8 @@ def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Si
 
 
 def test_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
-    words = ["negotiate", "--set", "owners=20000", "--set", "iterations=20000", "--out", "r"]
+    words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]
+    words += ["--set", "iterations=20000", "--out", "r"]
     run = subprocess.Popen(command(*words), cwd=tmp_path)
     partial = tmp_path / "r" / "contracts.partial.csv"
     wait_until(partial.exists, run)
@@ -243,12 +245,12 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["mechanisms"]
     assert [len(row["recovery"]) for row in rows] == [2, 2]
-    single = call_here("negotiate", "s.toml", "--out", "n", cwd=tmp_path)
+    single = call_here("negotiate", "s.toml", "--mechanism", "dypp", "--out", "n", cwd=tmp_path)
     assert "iterations to recover from the change at 2,000" in single.stdout
 
 
 def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
-    done = call_here("compare", *SMALL, "--out", "r", "--json", cwd=tmp_path)
+    done = call_here("compare", *SMALL[2:], "--out", "r", "--json", cwd=tmp_path)
     names = {row["mechanism"] for row in json.loads(done.stdout)["mechanisms"]}
     assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
     assert (tmp_path / "r" / "figures" / "comparison.png").exists()

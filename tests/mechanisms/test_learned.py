@@ -159,7 +159,8 @@ class TestChangingPreferences:
         assert result.environment.phases[-1].privacy_cost[0] == 3.0
 
     def test_before_the_change_it_is_as_if_there_were_none(self) -> None:
-        settings = {"owners": 6, "iterations": 1_000, "trace_every": 50, "model": "cnn"}
+        settings: dict[str, Any] = {"owners": 6, "iterations": 1_000, "trace_every": 50}
+        settings |= {"model": "cnn", "mechanism": "dypp"}
         change = [{"at": 500, "scale": {"privacy_cost": 3.0}}]
         with_, without = (
             negotiate(Scenario.from_preset("market", changes=changes, **settings)).agreement.trace

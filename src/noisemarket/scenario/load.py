@@ -92,7 +92,7 @@ def dump_scenario(scenario: Scenario) -> str:
         >>> import noisemarket as nm
         >>> print(nm.dump_scenario(nm.Scenario.from_preset("market", seed=7)))  # doctest: +ELLIPSIS
         preset = "market"
-        mechanism = "dypp"
+        mechanism = "clock"
         seed = 7
         ...
     """
