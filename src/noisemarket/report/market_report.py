@@ -27,36 +27,48 @@ MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
 
 
+_HEADS = {UNIFORM: "no trade", MARKET: "the market", NO_DP: "no noise"}
+
+
 def market_table(summary: Mapping[str, Any]) -> Table:
-    """No trade, the market and no noise side by side, and what the market cost."""
+    """What the market cost and brought; beside no trade and no noise, where these were trained."""
+    seen = summary["accuracies"]
+    known = [name for name in (UNIFORM, MARKET, NO_DP) if name in seen]
     table = Table(title="What the market bought", title_justify="left")
     table.add_column("")
-    for name in ("no trade", "the market", "no noise"):
-        table.add_column(name, justify="right")
-    seen = summary["accuracies"]
+    for name in known:
+        table.add_column(_HEADS[name], justify="right")
+
+    def row(title: str, market: str, no_trade: str = "", no_noise: str = "") -> None:
+        cells = {UNIFORM: no_trade, MARKET: market, NO_DP: no_noise}
+        table.add_row(title, *(cells[name] for name in known))
+
     draws = max(map(len, seen.values()))
-    named = "test accuracy" if draws < 2 else f"test accuracy, mean of {draws} draws of the noise"
-    shown = [seen.get(name, []) for name in (UNIFORM, MARKET, NO_DP)]
-    table.add_row(named, *(_per_cent(mean(values)) for values in shown))
     if draws > 1:
-        table.add_row("the draws", *map(_range, shown))
-    table.add_row("this job", "", _per_cent(summary["deployed_accuracy"]), "")
-    noise = f"{summary['sigma_max']:g}", f"{summary['effective_noise']:.3g}", "0"
-    table.add_row("effective noise", *noise)
-    table.add_row("paid in all", "0", f"{summary['total_paid']:,.2f}", "")
+        means = {name: _per_cent(mean(seen.get(name, []))) for name in _HEADS}
+        ranges = {name: _range(seen.get(name, [])) for name in _HEADS}
+        row(f"test accuracy, mean of {draws} draws of the noise", means[MARKET], means[UNIFORM],
+            means[NO_DP])  # fmt: skip
+        row("the draws", ranges[MARKET], ranges[UNIFORM], ranges[NO_DP])
+        row("this job", _per_cent(summary["deployed_accuracy"]))
+    else:
+        ends = (mean(seen.get(name, [])) for name in (MARKET, UNIFORM, NO_DP))
+        row("test accuracy", *map(_per_cent, ends))
+    noise = f"{summary['effective_noise']:.3g}", f"{summary['sigma_max']:g}", "0"
+    row("effective noise", *noise)
+    row("paid in all", f"{summary['total_paid']:,.2f}", "0")
     if summary["rho"]["max"] is None:
-        table.add_row("privacy", "", "nothing is guaranteed for at least one owner", "")
+        row("privacy", "nothing is guaranteed for at least one owner")
     else:
         named = f"epsilon at delta {summary['delta']:g} (least, median, most)"
-        table.add_row(named, "", _three(summary["epsilon"]), "")
-    sold = f"{summary['trades']:,} of {summary['owners']:,}"
-    table.add_row("owners that sold noise", "", sold, "")
+        row(named, _three(summary["epsilon"]))
+    row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
     if summary["over_budget"]:
-        table.add_row("deals beyond the budget", "", f"{summary['over_budget']:,}", "")
+        row("deals beyond the budget", f"{summary['over_budget']:,}")
     kept, broken = summary["contracts_kept"], summary["contracts_broken"]
-    table.add_row("contracts kept, broken", "", f"{kept:,}, {broken:,}", "")
+    row("contracts kept, broken", f"{kept:,}, {broken:,}")
     if not summary["secure_noise"]:
-        table.add_row("NOT PRIVATE", "", "noise from a fixed seed", "")
+        row("NOT PRIVATE", "noise from a fixed seed")
     return table
 
 
