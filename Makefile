@@ -69,7 +69,7 @@ $(PEERS)/.installed: pyproject.toml
 	@$(PEERS_PIP) install '$(TORCH)' --editable '.[cnn,bench-fl]'
 	@touch $@
 
-demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (under a minute)
+demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (about a minute)
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
 # Compiled Python is kept, also where the environment says otherwise: every process would compile anew.

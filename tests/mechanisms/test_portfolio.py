@@ -130,3 +130,19 @@ def reordered(environment: Environment) -> Environment:
     own = ("privacy_cost", "markup", "beta")
     phases = tuple(replace(one, **turned(one, own)) for one in environment.phases)
     return replace(environment, population=population, phases=phases)
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_more_money_never_buys_less(seed: int) -> None:
+    """Many who sell little may know more than few who sell much."""
+    environment = Scenario.from_preset("market", seed=seed).environment()
+    budgets = [None, *map(float, range(100, 0, -10))]
+    values = [best_portfolio(environment, Demand(budget=budget)).value for budget in budgets]
+    for more, less in itertools.pairwise(values):
+        assert more >= 0.98 * less
+
+
+def test_a_budget_that_does_not_pay_for_the_target_holds() -> None:
+    environment = Scenario.from_preset("market").environment()
+    found = best_portfolio(environment, Demand(budget=50.0, target=94.0))
+    assert 0.0 < environment.levels.payments[found.contracts.payment].sum() <= 50.0

@@ -57,6 +57,7 @@ def fingerprint(scenario: Scenario, data: str) -> str:
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
         "privacy": simulated(scenario).privacy.model_dump(mode="json"),
         "owners": people["owners"],
+        "sigma_max": scenario.game.sigma_max,
         "data_size": sizes,
         "data": data,
         "rule": RULE_VERSION,

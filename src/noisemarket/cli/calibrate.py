@@ -204,10 +204,12 @@ def _usual(scenario: Scenario) -> Grid:
 def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
     """Find bad input before anything is written or measured."""
     sigma_max = scenario.game.sigma_max
-    for sigma in (*plan.grid.sigmas, *(sigma for _, sigma in plan.grid.mixed)):
+    for sigma in plan.grid.sigmas:
         one_sigma(sigma, 1, sigma_max)
-    for share, _ in plan.grid.mixed:
+    for share, sigma in plan.grid.mixed:
         some_of(share, scenario.population.owners)
+        if sigma > sigma_max:
+            raise BadInput("--mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
     point_order(scenario, next(plan.grid.settings(scenario.seed)))
 
 

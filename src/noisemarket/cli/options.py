@@ -19,8 +19,8 @@ Mechanism = Annotated[
     typer.Option(
         "--mechanism",
         "--learner",
-        help="How contracts are agreed: dypp (default), clock, q_learning, phc, greedy, pain_fl, "
-        "uniform, no_dp, equilibrium, best_portfolio, first_best.",
+        help="How contracts are agreed: clock (default), dypp (default of paper), q_learning, phc, "
+        "greedy, pain_fl, uniform, no_dp, equilibrium, best_portfolio, first_best.",
     ),
 ]
 Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]

@@ -82,7 +82,7 @@ def run(
 
             RemoteOwners.check(scenario)
         folder = request.folder(scenario, f"{scenario.preset}-run")
-        folder.note(engine=engine)
+        folder.note(engine=engine, draws=draws)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
         compared: Compared = {}
@@ -90,7 +90,7 @@ def run(
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
             if baselines:
-                draws = draws or DRAWS[scenario.training.model]
+                draws = draws or _noted_draws(folder.path) or DRAWS[scenario.training.model]
                 compared = _baselines(folder, scenario, outcome, draws, stop, bar, workers)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
@@ -127,7 +127,13 @@ def _reopen(
     if engine not in (None, before) and (path / JOB).exists():
         raise BadInput("--engine", engine, f"the job started with {before}: continue with that.")
     engine = engine or before
-    return RunFolder.reopen(path, engine=engine), scenario, engine
+    return RunFolder.reopen(path, engine=engine, draws=_noted_draws(path)), scenario, engine
+
+
+def _noted_draws(folder: Path) -> int | None:
+    """How many draws the run began with, if it said."""
+    noted = read_status(folder).get("draws")
+    return noted if isinstance(noted, int) else None
 
 
 def _market(

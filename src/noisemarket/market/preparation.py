@@ -48,6 +48,9 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
         BadInput: it cannot be run: unknown names, too little data, a cap that allows no round.
     """
     mechanism = find_mechanism(scenario.mechanism)
+    if mechanism.joint and scenario.training.weighting != "noise":
+        remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
+        raise BadInput("training.weighting", scenario.training.weighting, remedy)
     environment = scenario.environment(secrets=secrets)
     mechanism.check(environment, run_options(scenario))
     names = set(map(str, environment.population.names))

@@ -152,7 +152,10 @@ class ClockAuction:
     def _most(self) -> int:
         """How many sellers are paid by the budget, and needed for the target, at this price."""
         count, target = self._sellers.count, self._demand.target
-        needed = count if target is None else count - self._sellers.spare(target)
+        if target is None:
+            needed = count - self._sellers.not_worth(self._payment(self.price))
+        else:
+            needed = count - self._sellers.spare(target)
         return min(needed, affordable(self._demand.budget, self._payment(self.price), count))
 
     def _needs_none(self) -> bool:
@@ -218,8 +221,11 @@ def floor_level(levels: Levels, floor: float) -> int:
         remedy = f"sellers keep less than sigma_max: give a number below {levels.sigma_max:g}."
         raise BadInput("market.floor", floor, remedy)
     steps = levels.saving_levels
+    if floor > 0.0 and steps == 1:
+        remedy = "the only level gives up all noise: give at least 2, or market.floor = 0."
+        raise BadInput("game.saving_levels", steps, remedy)
     nearest = round((levels.sigma_max - floor) * steps / levels.sigma_max)
-    most = steps if floor == 0.0 else max(1, steps - 1)
+    most = steps if floor == 0.0 else steps - 1
     return min(max(1, nearest), most)
 
 

@@ -17,7 +17,7 @@ judged alone. Three steps:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,14 +67,20 @@ def best_portfolio(
 ) -> Portfolio:
     """The best portfolio under a demand: nobody sells below its floor, but some may keep more.
 
+    A budget that does not pay for the target holds, and the target is missed.
+
     Raises:
         BadInput: the target is out of reach, even for all that may be spent.
     """
     market = _ForSale(environment, demand)
-    found = market.changed(market.greedy())
+    starts = [market.greedy(most) for most in range(1, environment.levels.saving_levels + 1)]
+    best = max(starts, key=market.score_of)
+    found = max(map(market.changed, (best, starts[-1])), key=market.score_of)
+    if market.score_of(found) == -np.inf and demand.budget is not None:
+        return best_portfolio(environment, replace(demand, target=None), most_states)
     if market.score_of(found) == -np.inf:
-        best = float(market.quality(market.most()))
-        remedy = f"is out of reach: all that is for sale brings {best:.2f} %; give less."
+        most = float(market.quality(market.most()))
+        remedy = f"is out of reach: all that is for sale brings {most:.2f} %; give less."
         raise BadInput("market.target_accuracy", demand.target, remedy)
     searched = market.search(found, most_states)
     exact = searched is not None
@@ -131,11 +137,17 @@ class _ForSale:
 
     # Greedy, and single changes
 
-    def greedy(self) -> IntArray:
-        """The best beginning of a list of steps by exactness per money, found again from there."""
+    def greedy(self, most: int) -> IntArray:
+        """The best beginning of a list of steps by exactness per money, found again from there.
+
+        Nobody sells beyond the level ``most``: many who sell little know more than few who sell
+        much, which exactness does not count.
+        """
         best = now = np.zeros(len(self._rows), dtype=np.int64)
+        sale = self._sale.copy()
+        sale[:, most + 1 :] = np.inf
         for _ in range(_ROUNDS):
-            now = self._beginning(steps_by_worth(self._exactness(now), self._sale, self._keys))
+            now = self._beginning(steps_by_worth(self._exactness(now), sale, self._keys))
             if self.score_of(now) <= self.score_of(best):
                 break
             best = now

@@ -10,7 +10,7 @@ _ROUNDING = 1e-4  # micro-units by which a float may miss the amount that it is 
 
 def micro_up(amount: float) -> int:
     """An amount in micro-units, rounded up: never less than the ledger would book."""
-    return math.ceil(amount * MICRO - _ROUNDING)
+    return max(int(amount > 0.0), math.ceil(amount * MICRO - _ROUNDING))
 
 
 def micro_down(amount: float) -> int:

@@ -59,6 +59,8 @@ class Sellers:
             last = self._quality(rest) - self._quality(_without_lightest(rest, 1))
             return self._joint.quality_price * last >= self._joint.money_price * price
 
+        if self.count and worth_it(0):  # fewer sellers need not be worth more: few know little
+            return 0
         return _least(worth_it, self.count)
 
     def spare(self, target: float) -> int:

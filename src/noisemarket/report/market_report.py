@@ -17,12 +17,13 @@ from noisemarket.market import MarketOutcome
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.summary import Compared, deployed, mean, owner_rows
 from noisemarket.report.partition_report import draw_partition, holdings
-from noisemarket.report.style import COLOURS, figure, label, save
+from noisemarket.report.style import figure, label, save
 from noisemarket.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_BLUE = "#1f5fa8"
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
 
@@ -132,7 +133,7 @@ def _draw_accuracy(axis: Axes, outcome: MarketOutcome, compared: Compared) -> No
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     drawn = {
         "no noise": (compared.get(NO_DP, []), "#222222"),
-        "the market": ([outcome.results, *compared.get(MARKET, [])], COLOURS["dypp"]),
+        "the market": ([outcome.results, *compared.get(MARKET, [])], _BLUE),
         "no trade": (compared.get(UNIFORM, []), "#c8641b"),
     }
     draws = 0
@@ -165,7 +166,7 @@ def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
     counts = Counter((round(row["epsilon"], 3), round(row["paid"], 2)) for row in rows)
     epsilon, paid = zip(*counts, strict=True)
     size = [30.0 + 250.0 * math.sqrt(count / len(rows)) for count in counts.values()]
-    axis.scatter(epsilon, paid, s=size, color=COLOURS["dypp"], alpha=0.45, linewidth=0)
+    axis.scatter(epsilon, paid, s=size, color=_BLUE, alpha=0.45, linewidth=0)
     for (x, y), count in counts.most_common(MOST_GROUPS):
         if count >= max(2, len(rows) // 20):
             axis.annotate(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -56,8 +57,10 @@ def _joint_table(result: Negotiation) -> Table:
     for head in ("no trade", name, "with full knowledge"):
         table.add_column(head, justify="right")
     tallies = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
+    nothing = tallies[0].mean_owner_payoff
+    over = [replace(one, mean_owner_payoff=one.mean_owner_payoff - nothing) for one in tallies]
     for title, value in _JOINT_ROWS:
-        table.add_row(title, *(value(one, owners) for one in tallies))
+        table.add_row(title, *(value(one, owners) for one in over))
     return table
 
 
