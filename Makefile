@@ -69,7 +69,7 @@ $(PEERS)/.installed: pyproject.toml
 	@$(PEERS_PIP) install '$(TORCH)' --editable '.[cnn,bench-fl]'
 	@touch $@
 
-demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (about a minute)
+demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (under a minute)
 	$(BIN)/noisemarket run --out runs/demo --overwrite $(ARGS)
 
 # Compiled Python is kept, also where the environment says otherwise: every process would compile anew.
@@ -78,7 +78,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto -
 quick: $(VENV)/.installed ## run the tests that need no process, no training and no compiled code (a minute)
 	$(PYTEST) --quick --durations 10 $(ARGS)
 
-test: $(VENV)/.installed ## run all tests (seven minutes on two cores)
+test: $(VENV)/.installed ## run all tests (some 13 minutes on two cores)
 	$(PYTEST) $(ARGS)
 
 coverage: $(VENV)/.installed ## run all tests and fail if they reach too little of the code
