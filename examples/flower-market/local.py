@@ -30,8 +30,8 @@ def main() -> None:
     if folder.exists():
         options.error(f"{given.folder} exists already: name another with --folder.")
     nodes = make_job(folder, given.owners, given.rounds)
-    config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
-    with Deployment(nodes) as deployment:
+    config = {"scenario": "scenario.toml", "folder": "."}
+    with Deployment(nodes, curator=folder) as deployment:
         print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
         end = deployment.run(HERE, config, show=print)
     if not end.completed:

@@ -21,6 +21,7 @@ from noisemarket.scenario import dump_scenario, load_scenario
 
 COMMANDS = """\
 # The curator's SuperLink, in a terminal of its own
+export NOISEMARKET_CURATOR={folder}
 FLWR_HOME={folder}/homes/superlink flower-superlink --host 127.0.0.1 --port {port} \\
     --database {folder}/superlink.db --enable-supernode-auth \\
     --ssl-certfile {folder}/certificates/server.pem \\
@@ -87,8 +88,8 @@ def main() -> None:
     }
     text = '[superlink]\ndefault = "market"\n\n[superlink.market]\n' + tomli_w.dumps(connection)
     (folder / "flwr" / "config.toml").write_text(text, encoding="utf-8")
-    paths = {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
-    (folder / "run.toml").write_text(tomli_w.dumps(paths), encoding="utf-8")
+    names_inside = {"scenario": "scenario.toml", "folder": "."}
+    (folder / "run.toml").write_text(tomli_w.dumps(names_inside), encoding="utf-8")
     names = " ".join(node.name for node in nodes)
     here = Path(__file__).resolve().parent
     fleet, more = given.port, ""

@@ -79,9 +79,9 @@ def main() -> None:
         options.error(f"{given.folder} exists already: name another with --folder.")
     folder.mkdir(parents=True)
     nodes = agree(folder, deals(given.owners), given.rounds)
-    with Deployment(nodes) as deployment:
+    with Deployment(nodes, curator=folder) as deployment:
         print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
-        end = deployment.run(HERE, {"folder": str(folder), "job": JOB}, show=print)
+        end = deployment.run(HERE, {"folder": ".", "job": JOB}, show=print)
     if not end.completed:
         sys.exit(f"Run {end.run_id} ended early: {end.status}.")
     print(f"Read the ledger: noisemarket ledger ls {folder}")

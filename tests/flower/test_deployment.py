@@ -15,8 +15,9 @@ import pytest
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.deploy.certificates import make_node_key
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
 from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.superlink import RunEnd
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 
@@ -63,7 +64,9 @@ def fake(path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "") -> Deplo
     command = path / "flwr"
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o700)
-    monkeypatch.setattr("noisemarket.flower.deploy.deployment._command", lambda name: str(command))
+    for module in ("superlink", "deployment"):
+        place = f"noisemarket.flower.deploy.{module}.flower_command"
+        monkeypatch.setattr(place, lambda name: str(command))
     nothing = SimpleNamespace(start=lambda *given: None, environment=lambda home: {})
     monkeypatch.setattr(Deployment, "processes", nothing)
     monkeypatch.setattr(Deployment, "_wait_port", lambda *given: None)
@@ -116,7 +119,7 @@ def test_the_example_says_when_it_cannot_run_or_has_failed(
     class Failing:
         address = "nowhere"
 
-        def __init__(self, nodes: object) -> None: ...
+        def __init__(self, nodes: object, curator: Path) -> None: ...
         def __enter__(self) -> Failing:
             return self
 

@@ -59,7 +59,8 @@ def test_the_example_prepares_a_market_to_be_started_by_hand(tmp_path: Path) -> 
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "market"
     run = tomllib.loads((folder / "run.toml").read_text())
-    assert run == {"scenario": str(folder / "scenario.toml"), "folder": str(folder)}
+    assert run == {"scenario": "scenario.toml", "folder": "."}  # owners see it: no paths
+    assert f"NOISEMARKET_CURATOR={folder}" in done.stdout
     connection = tomllib.loads((folder / "flwr" / "config.toml").read_text())
     assert connection["superlink"]["market"]["address"] == "127.0.0.1:8000"
     for name in ("0", "1"):

@@ -18,6 +18,7 @@ from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.curator_app import hold_market, market_over_flower
+from noisemarket.flower.curator_place import CURATOR
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
@@ -299,7 +300,8 @@ def test_a_node_without_a_name_takes_nobodys_place(tmp_path: Path) -> None:
     assert not any(message.metadata.dst_node_id == 101 for message in grid.sent)
 
 
-def test_one_curators_key_for_all_its_jobs(tmp_path: Path) -> None:
+def test_one_curators_key_for_all_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CURATOR, str(tmp_path))
     folder, desk = tmp_path / "run", tmp_path / "desk"
     key = KeyPair.create(desk).public_hex
     scenario = make_scenario(folder, rounds=1)
@@ -307,10 +309,10 @@ def test_one_curators_key_for_all_its_jobs(tmp_path: Path) -> None:
     for node in grid.nodes.values():
         node.config["curator-key"] = key
     (folder / "scenario.toml").write_text(dump_scenario(scenario))
-    config = {"scenario": str(folder / "scenario.toml"), "folder": str(folder), **BOUNDS}
+    config = {"scenario": "run/scenario.toml", "folder": "run", **BOUNDS}
     with pytest.raises(NoisemarketError, match="No owner"):
-        market_over_flower(grid, config | {"folder": str(tmp_path / "other")}, lambda line: None)
-    outcome = market_over_flower(grid, config | {"curator-folder": str(desk)}, lambda line: None)
+        market_over_flower(grid, config | {"folder": "other"}, lambda line: None)
+    outcome = market_over_flower(grid, config | {"curator-folder": "desk"}, lambda line: None)
     assert outcome.left_out == {}
     assert not (folder / "curator" / "signing-key.pem").exists()
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
@@ -405,9 +407,12 @@ def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("value", [-1, 2.5, "many", True])
-def test_a_wrong_number_at_once_is_refused(value: object, tmp_path: Path) -> None:
+def test_a_wrong_number_at_once_is_refused(
+    value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CURATOR, str(tmp_path))
     make_scenario(tmp_path / "run")
-    config = {"scenario": str(tmp_path / "run" / "scenario.toml"), "folder": str(tmp_path / "out")}
+    config = {"scenario": "run/scenario.toml", "folder": "out"}
     with pytest.raises(BadInput, match="give a whole number of owners"):
         market_over_flower(None, config | {"at-once": value})  # type: ignore[arg-type]
     assert not (tmp_path / "out").exists()
@@ -491,3 +496,18 @@ def test_what_cannot_be_played_by_messages_is_refused_first(tmp_path: Path) -> N
     with pytest.raises(BadInput, match="not played by messages"):
         hold(grid, scenario, folder)
     assert grid.sent == []
+
+
+@pytest.mark.parametrize("setting", ["scenario", "folder", "curator-folder"])
+@pytest.mark.parametrize("path", ["/data/market", "../market", "jobs/../../market"])
+def test_a_path_in_the_settings_is_refused_because_owners_see_them(
+    setting: str, path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_scenario(tmp_path / "run")
+    config = {"scenario": "run/scenario.toml", "folder": "run", setting: path}
+    monkeypatch.delenv(CURATOR, raising=False)
+    with pytest.raises(BadInput, match=r"in the environment of the SuperLink|owners see"):
+        market_over_flower(None, config)  # type: ignore[arg-type]
+    monkeypatch.setenv(CURATOR, str(tmp_path))
+    with pytest.raises(BadInput, match=f"{setting}.*{path}.*owners see the settings"):
+        market_over_flower(None, config)  # type: ignore[arg-type]

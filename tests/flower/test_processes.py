@@ -54,8 +54,8 @@ class Setting:
     folder: Path
 
     def settings(self, **more: float) -> dict[str, str | float]:
-        paths = {"scenario": str(self.folder / "scenario.toml"), "folder": str(self.folder)}
-        return paths | {"timeout": 120.0, "wait": 150.0} | more
+        names = {"scenario": "scenario.toml", "folder": "."}
+        return names | {"timeout": 120.0, "wait": 150.0} | more
 
     def seen(self) -> list[object]:
         """The events of the job so far."""
@@ -84,7 +84,8 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp("flower") / "run"
     setups = deal_out(prepare(make_scenario(folder, **SETTINGS)), folder / "owners")
     nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
-    with Deployment(nodes, folder.parent / "deployment", register=NAMES) as deployment:
+    place = folder.parent / "deployment"
+    with Deployment(nodes, place, register=NAMES, curator=folder) as deployment:
         token = deployment.processes.token
         yield Setting(deployment, folder)
     assert marked(token) == []

@@ -17,6 +17,7 @@ from scipy.stats import chi2
 from tests.flower.conftest import Node, ProcessGrid
 from torch.nn.utils import parameters_to_vector
 
+from noisemarket.flower.curator_place import CURATOR
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
@@ -39,14 +40,15 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 @pytest.mark.parametrize("sigma", [0.02, 5.0])
 def test_it_learns_under_its_noise_is_checked_and_paid(
-    local: dict[str, Any], tmp_path: Path, sigma: float
+    local: dict[str, Any], tmp_path: Path, sigma: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
     deals = [Deal(f"owner-{number}", 0.1, sigma, 1_000_000 * number) for number in range(1, 5)]
     setups = local["agree"](tmp_path, deals, ROUNDS)
     nodes = {n: Node(client.app, dict(s.config), s.name) for n, s in enumerate(setups, start=1)}
     grid = ProcessGrid(nodes)
-    config = {"folder": str(tmp_path), "job": local["JOB"], "wait": 1.0}
+    monkeypatch.setenv(CURATOR, str(tmp_path))
+    config = {"folder": ".", "job": local["JOB"], "wait": 1.0}
     server.app(grid, Context(1, 1, {}, RecordDict(), config))
 
     task = import_module("moons_app.task")
@@ -77,7 +79,7 @@ def test_it_learns_under_its_noise_is_checked_and_paid(
 
 
 def test_an_owner_without_the_mod_is_found_and_not_paid(
-    local: dict[str, Any], tmp_path: Path
+    local: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
     setups = local["agree"](tmp_path, local["deals"](4), 2)
@@ -85,7 +87,8 @@ def test_an_owner_without_the_mod_is_found_and_not_paid(
     bare = type(client.app)()
     bare.train()(client.train)
     nodes[2].app = bare
-    config = {"folder": str(tmp_path), "job": local["JOB"], "wait": 1.0}
+    monkeypatch.setenv(CURATOR, str(tmp_path))
+    config = {"folder": ".", "job": local["JOB"], "wait": 1.0}
     server.app(ProcessGrid(nodes), Context(1, 1, {}, RecordDict(), config))
     with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
         states = {one.contract.owner: one.state for one in contracts(ledger)}

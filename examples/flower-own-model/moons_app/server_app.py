@@ -1,12 +1,11 @@
 """The curator's side: an ordinary Flower ServerApp with the strategy of contracts."""
 
-from pathlib import Path
-
 import torch
 from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from moons_app import task
+from noisemarket.flower.curator_place import place_of
 from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.store import open_ledger
 
@@ -17,7 +16,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train under the contracts on the ledger, check what comes, and pay."""
     config = context.run_config
-    folder = Path(str(config["folder"]))
+    folder = place_of("folder", str(config["folder"]))
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
         strategy = ContractedFedAvg(
             ledger, str(config["job"]), folder / "curator", wait=float(config["wait"])

@@ -15,6 +15,7 @@ from noisemarket.cli.options import (
     Overwrite,
     Preset,
     Resume,
+    Runtime,
     ScenarioFile,
     Seed,
     Settings,
@@ -78,6 +79,7 @@ def run(
         typer.Option(help="embedded (default), or flower: Flower processes on this machine."),
     ] = None,
     tls: Tls = True,
+    runtime: Runtime = None,
     workers: Workers = None,
     threads: Threads = None,
     json: Json = False,
@@ -87,7 +89,7 @@ def run(
     from noisemarket.cli.run import run as market
 
     request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
-    market(request, resume, workers, full, baselines, draws, engine, tls)
+    market(request, resume, workers, full, baselines, draws, engine, tls, runtime)
 
 
 @app.command()

@@ -30,6 +30,7 @@ class RunSettings:
     workers: int | None = None
     threads: int | None = None
     tls: bool = True
+    runtime: str | None = None
 
 
 Starter = Callable[[PreparedMarket, Path, RunSettings], MarketRun]
@@ -41,12 +42,12 @@ def embedded(market: PreparedMarket, folder: Path, settings: RunSettings) -> Mar
 
 
 def flower(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
-    """Every owner a SuperNode of a Flower deployment on this machine."""
+    """All owners over Flower on this machine: each a SuperNode, or simulated."""
     from noisemarket.flower.deploy.single_machine import run_on_flower
 
     return run_on_flower(
-        market, folder, tls=settings.tls, watch=settings.watch, stop=settings.stop,
-        show=settings.show,
+        market, folder, tls=settings.tls, runtime=settings.runtime, watch=settings.watch,
+        stop=settings.stop, show=settings.show,
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from noisemarket.cli.options import Json, Out, Overwrite, ScenarioFile, Seed, Settings, Tls
+from noisemarket.cli.options import Json, Out, Overwrite, Runtime, ScenarioFile, Seed, Settings, Tls
 
 flower_app = typer.Typer(
     help="Run the market over Flower, with a SuperLink and SuperNodes.",
@@ -26,12 +26,13 @@ def up(
     ] = None,
     settings: Settings = None,
     tls: Tls = True,
+    runtime: Runtime = None,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
 ) -> None:
-    """Start a deployment on this machine, run a market on it, and stop it."""
+    """Start Flower on this machine, run a market on it, and stop it."""
     from noisemarket.cli.common import Request
     from noisemarket.cli.engines import FLOWER
     from noisemarket.cli.run import run
@@ -40,7 +41,7 @@ def up(
         owners = 5
     given = [*([] if owners is None else [f"owners={owners}"]), *(settings or [])]
     request = Request(scenario, None, given, seed, None, None, out, overwrite, as_json)
-    run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls)
+    run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls, runtime=runtime)
 
 
 @flower_app.command("app")

@@ -35,3 +35,10 @@ Resume = Annotated[
 Tls = Annotated[
     bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
 ]
+Runtime = Annotated[
+    str | None,
+    typer.Option(
+        help="flower: simulation (many owners in one place) or deployment (a SuperNode for each); "
+        "by default a deployment for up to 10 owners."
+    ),
+]

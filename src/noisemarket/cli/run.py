@@ -46,8 +46,8 @@ CONTRACTS = "contracts.csv"
 _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
 """The files that a run can leave if it is killed before its job is opened."""
 
-Given = tuple[int | None, int | None, bool]
-"""Workers, threads, and whether to use TLS."""
+Given = tuple[int | None, int | None, bool, str | None]
+"""Workers, threads, whether to use TLS, and Flower's runtime."""
 
 _DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
@@ -61,6 +61,7 @@ def run(
     draws: int | None = None,
     engine: str | None = None,
     tls: bool = True,
+    runtime: str | None = None,
 ) -> None:
     """Run the command."""
     at_least_one("--workers", workers)
@@ -78,15 +79,17 @@ def run(
         scenario = request.scenario()
         market = prepare(scenario)  # before anything is written
         if engine == FLOWER:
+            from noisemarket.flower.deploy.single_machine import runtime_of
             from noisemarket.flower.remote_owners import RemoteOwners
 
             RemoteOwners.check(scenario)
+            runtime_of(runtime, 0)
         folder = request.folder(scenario, f"{scenario.preset}-run")
         folder.note(engine=engine, draws=draws)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
         compared: Compared = {}
-        given = workers, request.threads, tls
+        given = workers, request.threads, tls, runtime
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
             if baselines:
@@ -116,7 +119,9 @@ def run(
 def _reopen(
     resume: str, request: Request, full: bool, engine: str | None
 ) -> tuple[RunFolder, Scenario, str]:
-    allowed = "--engine, --no-tls, --no-baselines, --draws, --workers, --threads and --json"
+    allowed = (
+        "--engine, --runtime, --no-tls, --no-baselines, --draws, --workers, --threads and --json"
+    )
     files = (SCENARIO, STATUS)
     path = request.resumed(resume, "a run folder", files, allowed, full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES

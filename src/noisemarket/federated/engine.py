@@ -8,10 +8,10 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.metadata import version
 from typing import Any, Literal
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 
 from noisemarket import __version__
@@ -66,7 +66,7 @@ class Job:
 
         Of the code and of the machine, what could change its bits: after an upgrade noise is new.
         """
-        made_by = __version__, np.__version__, scipy.__version__
+        made_by = __version__, np.__version__, version("scipy")
         return digest(
             repr((made_by, self.seed, self.data.sha256)).encode(),
             self.model.identity(),

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.flower.api import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 from noisemarket.flower.owner_app import Task, arrays_of, public_errors
+from noisemarket.flower.simulated_node import config_of_node
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.release import released
 from noisemarket.privacy.noise import NoiseSource, round_noise
@@ -47,7 +48,8 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         @public_errors
         def protected(message: Message, context: Context) -> Message:
-            task, folder = Task.of(message), OwnerFolder.of(context.node_config)
+            task = Task.of(message)
+            folder = OwnerFolder.of(config_of_node(context.node_config))
             terms = task.terms(folder)
             protection = terms.build_protection()
             start = _numbers(arrays_of(message))

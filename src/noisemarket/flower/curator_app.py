@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.line import Bounds
+from noisemarket.flower.curator_place import place_of
+from noisemarket.flower.line import Bounds, WorkersDied
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import MarketOutcome, prepare, run_market
@@ -43,9 +44,10 @@ def market_over_flower(
 
     Args:
         grid: Flower's, of the ServerApp.
-        config: ``scenario`` is a file, ``folder`` where the job is kept, ``curator-folder`` where
-            the curator's key is, if it has one for all its jobs; ``timeout``, ``grace``, ``wait``,
-            ``at-once`` and ``insecure`` are those of ``line.Bounds``.
+        config: names in the curator's folder (``curator_place``): ``scenario`` is a file,
+            ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
+            has one for all its jobs. ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure``
+            are those of ``line.Bounds``.
         show: is told what happens, in words.
 
     Returns:
@@ -62,15 +64,16 @@ def market_over_flower(
     for name in ("scenario", "folder"):
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
-    scenario = load_scenario(Path(str(config["scenario"])))
+    scenario = load_scenario(place_of("scenario", str(config["scenario"])))
     if scenario.training.model == "cnn":
         import_module("torch")  # first and here, so that nothing imports it from two threads
     given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
     insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
     bounds = Bounds(**given, insecure=insecure, at_once=at_once)
     key = str(config.get("curator-folder", ""))
-    folder = Path(str(config["folder"]))
-    return hold_market(grid, scenario, folder, show, bounds, Path(key) if key else None)
+    own = place_of("curator-folder", key) if key else None
+    folder = place_of("folder", str(config["folder"]))
+    return hold_market(grid, scenario, folder, show, bounds, own)
 
 
 def hold_market(
@@ -108,7 +111,8 @@ def hold_market(
                 if words := in_words(event):
                     show(words)
         except NoisemarketError as problem:
-            file.write(note(FAILED, problem=str(problem)))
+            again = isinstance(problem, WorkersDied)
+            file.write(note(FAILED, problem=str(problem), again=again))
             raise
         file.write(note(ENDED, seconds=run.outcome.seconds))
     return run.outcome

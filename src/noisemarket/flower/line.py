@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower import wire
 from noisemarket.flower.api import Message, RecordDict
 
@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 _POLL = 0.25
+_DEAD_WORKER = ("ActorDiedError", "ActorUnavailableError", "RayActorError", "WorkerCrashedError")
+
+
+class WorkersDied(NoisemarketError):
+    """A worker of Flower's simulation died. Flower would go on asking it, in vain."""
 
 
 @dataclass(frozen=True)
@@ -161,6 +166,8 @@ class Line:
         return {name: (number, sent) for name, number in zip(pushed, numbers, strict=False) if name}
 
     def _note_error(self, kind: str, number: int, reason: str) -> None:
+        if any(name in reason for name in _DEAD_WORKER):
+            raise WorkersDied("A worker of Flower's simulation died: run again to go on.")
         getLogger(__name__).warning("%s: node %s: %s", kind, number, reason)
         for name, its in self.known.items():
             if its == number:

@@ -28,6 +28,7 @@ from noisemarket.flower.api import (
     Message,
     RecordDict,
 )
+from noisemarket.flower.simulated_node import config_of_node
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
@@ -63,7 +64,7 @@ def owner_app(models: Modules | None = None) -> ClientApp:
         def register(answer: Callable[[OwnerAgent, Message], RecordDict]) -> None:
             @public_errors
             def handle(message: Message, context: Context) -> Message:
-                config = context.node_config
+                config = config_of_node(context.node_config)
                 agent = OwnerAgent(OwnerFolder.of(config), config)
                 return Message(answer(agent, message), reply_to=message)
 

@@ -24,7 +24,6 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from noisemarket.errors import BadInput
 
@@ -253,6 +252,8 @@ def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
     bits leave fewer than the 53 a double holds (one value in a thousand), 64 further bits are
     appended: also in the tails every double is within reach, out to 13 standard deviations.
     """
+    from scipy.special import ndtri  # slow to import, and who trains nothing never needs it
+
     out = np.empty(count)
     for start in range(0, count, _CHUNK):
         part = out[start : start + _CHUNK]

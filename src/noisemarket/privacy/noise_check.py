@@ -24,7 +24,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from noisemarket.errors import BadInput
 from noisemarket.privacy.noise import rounding_reach
@@ -269,6 +268,8 @@ def _quantile(degrees: int, shift: float, score: float) -> float:
 
 
 def _sigmas(rate: float) -> float:
+    from scipy.special import ndtri  # slow to import, and owners never need it
+
     return -float(ndtri(_rate(rate)))
 
 

@@ -19,8 +19,6 @@ import math
 from collections.abc import Callable
 from enum import StrEnum
 
-from scipy.special import erfcx, ndtr, ndtri
-
 from noisemarket.errors import BadInput
 
 MOST = 10**12
@@ -253,6 +251,8 @@ def _solve_for_a(function: Callable[[float], float], delta: float, lowest: float
 
     As the delta of ``a`` is below Phi(-a), one above the quantile is too high; search from there.
     """
+    from scipy.special import ndtri  # slow to import, and a message that does no sums needs none
+
     highest, below = 1.0 - float(ndtri(delta)), 2.0
     while highest - below > lowest and function(highest - below) <= 0.0:
         below *= 2.0
@@ -265,6 +265,8 @@ def _log_delta(a: float, mu: float) -> float:
     As e^epsilon phi(a + mu) = phi(a), both terms carry phi(a); what is left is a drop of erfcx.
     So nothing overflows, and nothing cancels that a double could have kept.
     """
+    from scipy.special import erfcx, ndtr
+
     x, width = a / _SQRT_2, mu / _SQRT_2
     if x < -1.0:
         return math.log(float(ndtr(-a)) - math.exp(-x * x) * float(erfcx(x + width)) / 2.0)
@@ -274,6 +276,8 @@ def _log_delta(a: float, mu: float) -> float:
 
 def _erfcx_drop(x: float, width: float) -> float:
     """erfcx(x) - erfcx(x + width), also where the two are almost equal."""
+    from scipy.special import erfcx
+
     if width > 1e-5 * max(1.0, abs(x)):
         return float(erfcx(x)) - float(erfcx(x + width))
     middle = x + width / 2.0

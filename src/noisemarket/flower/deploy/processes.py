@@ -46,8 +46,10 @@ class Processes:
         """The log of a process."""
         return self._logs / f"{name}.log"
 
-    def start(self, name: str, command: Sequence[str], home: Path) -> None:
-        """Start a process; what it prints is added to its log."""
+    def start(
+        self, name: str, command: Sequence[str], home: Path, more: Mapping[str, str] | None = None
+    ) -> None:
+        """Start a process, with these variables of its own; what it prints is added to its log."""
         if self.alive(name):
             raise NoisemarketError(f"{name} is running already.")
         home.mkdir(parents=True, exist_ok=True)
@@ -57,7 +59,7 @@ class Processes:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=self.environment(home),
+                env={**self.environment(home), **(more or {})},
                 start_new_session=True,
             )
         self._running[name] = process

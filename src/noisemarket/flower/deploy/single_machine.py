@@ -15,11 +15,13 @@ from pathlib import Path
 import numpy as np
 
 from noisemarket.cores import available_cores
-from noisemarket.errors import Interrupted, NoisemarketError
+from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.files import private_folder
 from noisemarket.flower.deploy.app_folder import write_app
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, RunEnd, Value
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
+from noisemarket.flower.deploy.simulation import Simulation
+from noisemarket.flower.deploy.superlink import RunEnd, SuperLink, Value
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair
@@ -37,9 +39,32 @@ from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
 from noisemarket.privacy.journal import read_journal
 
+DEPLOYMENT, SIMULATION = "deployment", "simulation"
+RUNTIMES = (DEPLOYMENT, SIMULATION)
+"""How Flower runs owners on this machine: each a SuperNode, or simulated."""
+
+MOST_DEPLOYED = 10
+"""Up to so many owners are SuperNodes by default; more are simulated."""
+
 _LOOK = 0.2
 _AT_ONCE = 4
-"""Owners at work at a time, for each core: every one of them is a process with torch in it."""
+"""Owners at work at a time, for each core: every one of them is a process of its own."""
+
+_RESTARTS = 3
+"""How often a job goes on by itself after a worker of the simulation has died."""
+
+
+def runtime_of(asked: str | None, owners: int) -> str:
+    """The runtime that fits: the one that is asked for, or by the number of owners.
+
+    Raises:
+        BadInput: there is no such runtime.
+    """
+    if asked is None:
+        return DEPLOYMENT if owners <= MOST_DEPLOYED else SIMULATION
+    if asked not in RUNTIMES:
+        raise BadInput("--runtime", asked, f"choose {' or '.join(RUNTIMES)}.")
+    return asked
 
 
 def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[NodeSetup]:
@@ -95,6 +120,7 @@ def run_on_flower(
     folder: str | Path,
     *,
     tls: bool = True,
+    runtime: str | None = None,
     watch: Watch = lambda progress: None,
     stop: Stop | None = None,
     show: Callable[[str], None] = lambda line: None,
@@ -105,6 +131,8 @@ def run_on_flower(
         market: what to run.
         folder: holds the scenario, and what the job leaves, as that of an embedded market.
         tls: whether the deployment has certificates and keys.
+        runtime: ``deployment`` (a SuperNode for each owner) or ``simulation`` (Flower's own, on
+            Ray); by default a deployment for up to ten owners.
         watch: is told how negotiation goes.
         stop: when it returns True the job stops, and can be resumed.
         show: is told what Flower prints, line by line.
@@ -114,7 +142,8 @@ def run_on_flower(
     """
     RemoteOwners.check(market.scenario)
     path, asked = MarketFolder(Path(folder).resolve()), stop or (lambda: False)
-    return MarketRun(_SingleMachine(market, path, watch, asked, show).steps(tls))
+    chosen = runtime_of(runtime, len(market.environment))
+    return MarketRun(_SingleMachine(market, path, watch, asked, show).steps(chosen, tls))
 
 
 class _SingleMachine:
@@ -133,31 +162,45 @@ class _SingleMachine:
         self._events: list[Event] = []
         self._seconds: dict[str, float] = {}
 
-    def steps(self, tls: bool) -> Steps:
-        """Deal out, start a deployment, run the app on it, and follow its events."""
+    def steps(self, runtime: str, tls: bool) -> Steps:
+        """Deal out, start Flower, run the app on it, and follow its events."""
         self._folder.prepare()
         key = KeyPair.obtain(self._folder.curator).public_hex
         nodes = deal_out(self._market, self._folder.owners, key)
+        simulated = runtime == SIMULATION
         settings: dict[str, Value] = {
-            "scenario": str(self._folder.path / SCENARIO),
-            "folder": str(self._folder.path),
-            "insecure": not tls,
-            "at-once": _AT_ONCE * available_cores(),
+            "scenario": SCENARIO,
+            "folder": ".",
+            "insecure": simulated or not tls,
+            "at-once": 0 if simulated else _AT_ONCE * available_cores(),
         }
-        tail = Tail(self._folder.curator / EVENTS)
-        with Deployment(nodes, secure=tls) as deployment, ThreadPoolExecutor(1) as pool:
-            self._show(f"{len(nodes)} SuperNodes at {deployment.address}")
-            app = write_app(deployment.folder / "app")
-            running = pool.submit(deployment.run, app, settings, show=self._show)
-            try:
-                yield from self._follow(running, tail)
-            except BaseException:
-                deployment.stop_superlink(kill=True)  # ends ``flwr run``, and the wait for it
-                raise
+        kind: type[Simulation | Deployment] = Simulation if simulated else Deployment
+        with kind(nodes, secure=tls, curator=self._folder.path) as running:
+            self._show(f"{len(nodes)} SuperNodes ({runtime}) at {running.address}")
+            app = write_app(running.folder / "app")
+            left = _RESTARTS
+            while (yield from self._run(running, app, settings, restart=left > 0)):
+                left -= 1
+                self._show("A worker of the simulation died; the job goes on.")
         return self._outcome()
 
-    def _follow(self, running: Future[RunEnd], tail: Tail) -> Generator[Event, None, None]:
-        problem = ""
+    def _run(
+        self, flower: SuperLink, app: Path, settings: dict[str, Value], *, restart: bool
+    ) -> Generator[Event, None, bool]:
+        """Run the app to its end; whether it is to be run again."""
+        tail = Tail(self._folder.curator / EVENTS)
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(flower.run, app, settings, show=self._show)
+            try:
+                return (yield from self._follow(running, tail, restart))
+            except BaseException:
+                flower.stop_superlink(kill=True)  # ends ``flwr run``, and the wait for it
+                raise
+
+    def _follow(
+        self, running: Future[RunEnd], tail: Tail, restart: bool
+    ) -> Generator[Event, None, bool]:
+        problem, again = "", False
         while True:
             over = running.done()
             for line in tail.lines():
@@ -169,7 +212,7 @@ class _SingleMachine:
                     nobody = same_for_all(0, 0, 0)
                     self._watch(Progress(slice(0, 0), nobody, seen["done"], seen["total"]))
                 elif seen["kind"] == FAILED:
-                    problem = str(seen["problem"])
+                    problem, again = str(seen["problem"]), seen.get("again") is True
                 elif seen["kind"] == ENDED:
                     self._seconds = dict(seen["seconds"])
             if over:
@@ -178,10 +221,13 @@ class _SingleMachine:
                 raise Interrupted("stopped; what was finished is kept.")
             time.sleep(_LOOK)
         end = running.result()
-        if not end.completed and self._stop():  # Ctrl-C ends ``flwr run``, too
+        if end.completed:
+            return False
+        if self._stop():  # Ctrl-C ends ``flwr run``, too
             raise Interrupted("stopped; what was finished is kept.")
-        if not end.completed:
-            raise NoisemarketError(problem or f"The ServerApp ended early: {end.status}.")
+        if again and restart:
+            return True
+        raise NoisemarketError(problem or f"The ServerApp ended early: {end.status}.")
 
     def _outcome(self) -> MarketOutcome:
         """What the job came to, from its events and from what it left in its folder."""
