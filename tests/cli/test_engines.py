@@ -14,9 +14,11 @@ from noisemarket.cli.app import app
 from noisemarket.errors import BadInput
 
 PACKAGE = """
-from tests.market.common import HereEngine, here
+from tests.market.common import here
 
-class Mine(HereEngine):
+from noisemarket.training.serial_engine import SerialEngine
+
+class Mine(SerialEngine):
     made = []
 
     def __init__(self, job):

@@ -106,14 +106,48 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
         journal = read_journal(folder / "baselines" / f"{name}.journal")
         sigma = {budget.sigma for budget in journal.budgets}
         assert sigma == {0.6 if name == "uniform_dp" else 0.0}
-    assert {path.stem for path in (folder / "baselines").glob("*.npz")} == {
-        "uniform_dp", "uniform_dp-2", "market-2", "no_dp",
-    }  # fmt: skip
+    others = {one["name"]: one for one in summary["alternatives"]}
+    trained = {"uniform_dp", "uniform_dp-2", "market-2", "no_dp"}
+    for name in {"dypp", "best_portfolio"} & others.keys():
+        if others[name]["same_as"] is None:
+            trained |= {name, f"{name}-2"}
+    assert {path.stem for path in (folder / "baselines").glob("*.npz")} == trained
     assert [len(summary["accuracies"][name]) for name in ("market", "uniform_dp", "no_dp")] == [
         2, 2, 1,
     ]  # fmt: skip
     # The baselines are no part of the job.
     assert len(read_journal(folder / "owners" / "privacy.journal").charges) == OWNERS * ROUNDS
+
+
+def test_the_market_stands_beside_what_else_could_have_been_bought(whole: Whole) -> None:
+    """The figures of the comparison, from the files of the run and the owners' secrets."""
+    folder, summary, _ = whole
+    rows = {one["name"]: one for one in summary["alternatives"]}
+    assert list(rows) == ["uniform_dp", "dypp", "market", "best_portfolio", "no_dp"]
+    own, nothing, best = rows["market"], rows["uniform_dp"], rows["best_portfolio"]
+    with (folder / "contracts.csv").open() as file:
+        sold = list(csv.DictReader(file))
+    cost = [i + COST for i in range(OWNERS)]
+    surplus = sum(
+        0.08 * float(one["paid"]) - 2.5 * c * float(one["saving"])
+        for c, one in zip(cost, sold, strict=True)
+    )
+    assert own["owners_surplus"] == pytest.approx(surplus)
+    assert own["paid"] == pytest.approx(summary["total_paid"])
+    assert own["sellers"] == OWNERS
+    assert own["accuracies"] == summary["accuracies"]["market"]
+    assert own["effective_noise"] == pytest.approx(summary["effective_noise"])
+    before = max(budget_epsilon for budget_epsilon in (float(row["epsilon"]) for row in sold))
+    assert 0 < own["epsilon_sold"] < OWNERS * before
+    assert (nothing["paid"], nothing["curator_value"], nothing["owners_surplus"]) == (0, 0, 0)
+    assert nothing["epsilon_sold"] == nothing["sellers"] == 0
+    assert best["curator_value"] >= max(own["curator_value"], 0)
+    assert best["owners_surplus"] >= -1e-9
+    assert rows["no_dp"]["epsilon_sold"] is rows["no_dp"]["curator_value"] is None
+    for one in rows.values():
+        assert one["mean_accuracy"] == pytest.approx(np.mean(one["accuracies"]))
+        twin = one["same_as"]
+        assert twin is None or rows[twin]["accuracies"] == one["accuracies"]
 
 
 def test_every_owner_has_its_weight_in_the_report_and_on_the_ledger(whole: Whole) -> None:
@@ -135,7 +169,8 @@ def test_every_owner_has_its_weight_in_the_report_and_on_the_ledger(whole: Whole
 def test_progress_goes_to_standard_error_and_tells_no_secret(whole: Whole) -> None:
     folder, _, said = whole
     lines = said.splitlines()
-    assert len(lines) == 5 * ROUNDS
+    baselines = len(list((folder / "baselines").glob("*.npz")))
+    assert len(lines) == (1 + baselines) * ROUNDS
     assert lines[0].startswith("training, accuracy ")
     assert lines[0].endswith(f" %, round 1 of {ROUNDS}")
     assert sum(line.startswith("for comparison, no trade") for line in lines) == 2 * ROUNDS
@@ -244,6 +279,23 @@ def here(
     return int(end.value.code or 0), out, said
 
 
+def test_a_budget_is_kept(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    given = [*words(images, rounds=1), "--json"]
+    paid = {}
+    for budget in ("0", "20", "none"):
+        more = ["--budget", budget, "--out", f"r{budget}"]
+        code, out, said = here(monkeypatch, capsys, *given, *more)
+        assert code == 0, said
+        summary = json.loads(out)
+        paid[budget] = summary["total_paid"]
+        assert summary["alternatives"] == [], "without baselines nothing is compared"
+    assert paid["0"] == 0 < paid["20"] <= 20 < paid["none"]
+
+
 def test_names_are_shown_as_they_are(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -345,6 +397,11 @@ def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 
         (["--set", "market.colour=red"], "colour"),
         (["--set", "market.budget=-1"], "market.budget"),
         (["--set", "market.budget=lots"], "market.budget"),
+        (["--budget", "-1"], "market.budget = -1"),
+        (["--budget", "nan"], "market.budget = nan"),
+        (["--budget", "lots"], "market.budget = lots"),
+        (["--target-accuracy", "101"], "market.target_accuracy = 101"),
+        (["--target-accuracy", "90"], "--target-accuracy = 90: equilibrium buys from each owner"),
         (["--set", "missed_rounds=never"], "market.missed_rounds"),
         (["--set", "minimum_share=2"], "market.minimum_share"),
         (["--set", "false_alarm=0"], "market.false_alarm"),
@@ -413,6 +470,8 @@ def test_what_is_found_later_is_one_sentence_too(
         (["--resume", "run", "--preset", "paper"], "with it, give only --engine"),
         (["--resume", "run", "--out", "x"], "with it, give only --engine"),
         (["--resume", "run", "--full"], "with it, give only --engine"),
+        (["--resume", "run", "--budget", "3"], "with it, give only --engine"),
+        (["--resume", "run", "--target-accuracy", "90"], "with it, give only --engine"),
         (["--resume", "run", "--workers", "0"], "--workers"),
     ],
 )

@@ -1,4 +1,4 @@
-"""The embedded engine against the suite for all engines: the same bits however many workers."""
+"""The engines of one machine against the suite: the same bits however many workers, or none."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+
+from noisemarket.training.serial_engine import SerialEngine
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -19,3 +21,9 @@ class TestEmbedded(EngineConformance):
     @pytest.fixture
     def open_engine(self, workers: int) -> Open:
         return lambda order: EMBEDDED.open(order, workers)
+
+
+class TestSerial(EngineConformance):
+    @pytest.fixture
+    def open_engine(self) -> Open:
+        return lambda order: SerialEngine(order.job)

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from tests import tiny_images
 
-from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
-from noisemarket.federated.models.model import Records
-from noisemarket.federated.protections import Upload
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket, run_market
 from noisemarket.market.events import Event
-from noisemarket.owner.round import OwnerTrainer
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
+from noisemarket.training.serial_engine import SerialEngine
 
 OWNERS, ROUNDS = 4, 3
 
@@ -57,48 +53,9 @@ def words(images: Path, **more: Any) -> list[str]:
     return ["run", "--no-baselines", *(word for pair in pairs for word in ("--set", pair))]
 
 
-class HereEngine(Engine):
-    """What the embedded engine's workers do, in this process: no start, so a test may run many."""
-
-    def __init__(self, job: Job) -> None:
-        self._job, self._model = job, job.model(job.seed)
-        self._first = job.first_weights()
-        self._trainer = OwnerTrainer(self._model, job.protection, job.seed)
-        self._train = job.data.ready(job.data.train_images)
-
-    @property
-    def dimension(self) -> int:
-        return len(self._model)
-
-    def first_weights(self) -> Weights:
-        return self._first.copy()
-
-    def train(
-        self, round_number: int, weights: Weights, owners: Sequence[int]
-    ) -> dict[int, Upload | None]:
-        job, noise = self._job, self._job.noise_source()
-        return {
-            owner: self._trainer.upload(
-                round_number, weights, owner, self._records(owner), float(job.sigma[owner]),
-                noise,
-            )
-            for owner in owners
-        }  # fmt: skip
-
-    def _records(self, owner: int) -> Records:
-        held = self._job.partition.indices[owner]
-        return self._model.records(self._train[held], self._job.data.train_labels[held])
-
-    def score(self, weights: Weights) -> Score:
-        return score_of(self._model, weights, self._job.data)
-
-    def close(self) -> None:
-        pass
-
-
 def here(market: Scenario | PreparedMarket, folder: Path, **more: Any) -> MarketRun:
     """``run_market``, trained in this process."""
-    return run_market(market, folder, **{"engine": HereEngine, **_given(more)})
+    return run_market(market, folder, **{"engine": SerialEngine, **_given(more)})
 
 
 def _given(more: dict[str, Any]) -> dict[str, Any]:

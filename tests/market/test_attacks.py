@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.market.common import OWNERS, ROUNDS, HereEngine, events, played, scenario, state
+from tests.market.common import OWNERS, ROUNDS, events, played, scenario, state
 
 from noisemarket.federated.engine import Job
 from noisemarket.ledger.queries import Account, account, contracts
@@ -22,6 +22,7 @@ from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.privacy.noise import SimulatedNoise, add_noise
+from noisemarket.training.serial_engine import SerialEngine
 
 BAD = "2"  # the owner at fault
 
@@ -174,7 +175,7 @@ def test_an_accused_owner_stays_accused_after_a_crash(images: Path, tmp_path: Pa
     assert state(tmp_path / "cut") == whole
 
 
-class FarEngine(HereEngine):
+class FarEngine(SerialEngine):
     """One owner sends an update that is far too long, and another one that is only long."""
 
     def train(self, round_number: int, weights: np.ndarray, owners: Any) -> Any:
@@ -339,9 +340,9 @@ def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> Non
         Fault(2, "noise", 1.5),
         Fault(3, "short", first=3),
     ]
-    plain = HereEngine(job)
+    plain = SerialEngine(job)
     weights = plain.first_weights()
-    with FaultyEngine(HereEngine(job), faults, dict(enumerate(job.sigma)), 1) as engine:
+    with FaultyEngine(SerialEngine(job), faults, dict(enumerate(job.sigma)), 1) as engine:
         assert engine.dimension == plain.dimension
         assert engine.score(weights) == plain.score(weights)
         for number in (1, 2, 3):

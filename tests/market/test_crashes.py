@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 from tests.ledger.processes import ROOT
-from tests.market.common import OWNERS, ROUNDS, HereEngine, played, scenario, state
+from tests.market.common import OWNERS, ROUNDS, played, scenario, state
 from tests.market.killed import begun
 
 from noisemarket import files, runfolder
@@ -28,6 +28,7 @@ from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.privacy.journal import read_journal
+from noisemarket.training.serial_engine import SerialEngine
 
 KEY = bytes(range(32))
 TIMES_AND_NAMES = ("seconds", "ledger_head")
@@ -45,7 +46,7 @@ STEPS: list[tuple[Any, str]] = [
     (files, "open_atomic"),
     (runfolder.RunFolder, "append"),
     (MarketFolder, "noise_key"),
-    (HereEngine, "train"),
+    (SerialEngine, "train"),
 ]
 """All that leaves a trace, and the training between."""
 

@@ -19,7 +19,6 @@ from tests.ledger.tampering import tamper
 from tests.market.common import (
     OWNERS,
     ROUNDS,
-    HereEngine,
     events,
     here,
     job_name,
@@ -63,6 +62,7 @@ from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.scenario import Scenario
+from noisemarket.training.serial_engine import SerialEngine
 
 Done = tuple[Path, list[object], MarketOutcome]
 SECURE = {"noise": "secure", "false_alarm": 1e-9}
@@ -644,10 +644,10 @@ def test_a_curator_may_have_one_key_for_all_its_jobs(images: Path, tmp_path: Pat
 
 
 def test_the_engine_of_these_tests_is_used(images: Path, tmp_path: Path) -> None:
-    made: list[HereEngine] = []
+    made: list[SerialEngine] = []
 
     def engine(job):  # type: ignore[no-untyped-def]
-        made.append(HereEngine(job))
+        made.append(SerialEngine(job))
         return made[-1]
 
     stream = run_market(scenario(images), tmp_path, engine=engine)

@@ -9,6 +9,7 @@ import typer
 from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
 from noisemarket.cli.options import (
+    Budget,
     Json,
     Mechanism,
     Out,
@@ -19,6 +20,7 @@ from noisemarket.cli.options import (
     ScenarioFile,
     Seed,
     Settings,
+    TargetAccuracy,
     Threads,
     Tls,
     Workers,
@@ -57,6 +59,8 @@ def run(
     preset: Preset = None,
     settings: Settings = None,
     mechanism: Mechanism = None,
+    budget: Budget = None,
+    target_accuracy: TargetAccuracy = None,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
@@ -66,7 +70,10 @@ def run(
     ] = False,
     baselines: Annotated[
         bool,
-        typer.Option(help="Also train with all the noise and without noise, for comparison."),
+        typer.Option(
+            help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
+            "buy, and no noise."
+        ),
     ] = True,
     draws: Annotated[
         int | None,
@@ -88,7 +95,10 @@ def run(
     from noisemarket.cli.common import Request
     from noisemarket.cli.run import run as market
 
-    request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
+    request = Request(
+        scenario, preset, settings, seed, mechanism, threads, out, overwrite, json, budget,
+        target_accuracy,
+    )  # fmt: skip
     market(request, resume, workers, full, baselines, draws, engine, tls, runtime)
 
 
@@ -98,6 +108,8 @@ def negotiate(
     preset: Preset = None,
     settings: Settings = None,
     mechanism: Mechanism = None,
+    budget: Budget = None,
+    target_accuracy: TargetAccuracy = None,
     seed: Seed = None,
     contracts: Annotated[
         str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV file.")
@@ -111,7 +123,10 @@ def negotiate(
     from noisemarket.cli.common import Request
     from noisemarket.cli.negotiate import run
 
-    request = Request(scenario, preset, settings, seed, mechanism, threads, out, overwrite, json)
+    request = Request(
+        scenario, preset, settings, seed, mechanism, threads, out, overwrite, json, budget,
+        target_accuracy,
+    )  # fmt: skip
     run(request, contracts)
 
 

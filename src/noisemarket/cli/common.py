@@ -41,6 +41,8 @@ class Request:
     out: str | None
     overwrite: bool
     json: bool
+    budget: str | None = None
+    target: str | None = None
 
     def scenario(self) -> Scenario:
         """The scenario with all options applied."""
@@ -50,7 +52,22 @@ class Request:
             settings.append(f"seed={self.seed}")
         if self.mechanism is not None:
             settings.append(f'mechanism="{self.mechanism}"')
-        return load_scenario(self.file, preset=self.preset, settings=settings)
+        for name, value in (("budget", self.budget), ("target_accuracy", self.target)):
+            if value is not None:
+                settings.append(f"market.{name}={value}")
+        made = load_scenario(self.file, preset=self.preset, settings=settings)
+        if self.target is not None and made.market.target_accuracy != "none":
+            self.only_joint("--target-accuracy", self.target, made)
+        return made
+
+    @staticmethod
+    def only_joint(option: str, value: str, scenario: Scenario) -> None:
+        """Refuse an option that means something only to who buys from all owners together."""
+        from noisemarket.mechanisms import find_mechanism
+
+        if not find_mechanism(scenario.mechanism).joint:
+            remedy = f"{scenario.mechanism} buys from each owner alone and cannot keep it: "
+            raise BadInput(option, value, remedy + "choose --mechanism clock.")
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
         """The run folder, created."""
@@ -63,7 +80,8 @@ class Request:
     ) -> Path:
         """The folder to resume; refuses other options beside it, and a folder of another kind."""
         given = (self.file, self.preset, self.settings, self.mechanism, self.out, self.overwrite)
-        if any(given) or any(one is not None for one in (self.seed, *others)):
+        demands = (self.seed, self.budget, self.target)
+        if any(given) or any(one is not None for one in (*demands, *others)):
             raise BadInput("--resume", resume, f"with it, give only {allowed}.")
         path = Path(resume)
         for name in files:

@@ -23,6 +23,16 @@ Mechanism = Annotated[
         "greedy, pain_fl, uniform, no_dp, equilibrium, best_portfolio, first_best.",
     ),
 ]
+Budget = Annotated[
+    str | None,
+    typer.Option(metavar="MONEY", help="Most that the curator pays in all; none for no limit."),
+]
+TargetAccuracy = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PER CENT", help="Accuracy to reach for the least money, by the loss surface; none."
+    ),
+]
 Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
 Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +27,17 @@ from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.market import MarketOutcome, PreparedMarket, prepare
-from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, baseline
+from noisemarket.market.alternatives import Alternative, alternatives
+from noisemarket.market.baselines import MARKET, NO_DP, BaselineWork, Draw
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.summary import Compared, contracts_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.report.alternatives_report import alternatives_table, head_of
 from noisemarket.report.market_report import draw_market, market_table, sellers_table
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.training.many_trainings import in_processes, one_by_one
 
 FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and more iterations."""
@@ -88,23 +92,26 @@ def run(
         folder.note(engine=engine, draws=draws)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
-        compared: Compared = {}
+        compared, others = Compared(), list[Alternative]()
         given = workers, request.threads, tls, runtime
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
             if baselines:
                 draws = draws or _noted_draws(folder.path) or DRAWS[scenario.training.model]
-                compared = _baselines(folder, scenario, outcome, draws, stop, bar, workers)
+                others = alternatives(outcome, request.threads)
+                compared = _baselines(folder, outcome, others, draws, stop, bar, workers)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
             raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
-        result = summary(outcome, compared)
-        figures = _finish(folder, outcome, compared, result)
+        result = summary(outcome, compared, others)
+        figures = _finish(folder, outcome, compared, others, result)
     if request.json:
         print(json.dumps(result, allow_nan=False))
         return
     out = console()
+    if others:
+        out.print(alternatives_table(result, others))
     out.print(market_table(result))
     out.print(sellers_table(outcome))
     for owner, reason in outcome.broken.items():
@@ -167,7 +174,8 @@ def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
     if isinstance(event, Signed):
         bar.update(sign, advance=1, visible=True)
     elif isinstance(event, RoundTrained):
-        _round("training", event.result, event.rounds, bar, rounds)
+        number = event.result.number
+        _round("training", event.result, event.rounds, bar, rounds, number - 1)
     elif isinstance(event, Accused):
         words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
         bar.console.print(words, markup=False)
@@ -176,50 +184,61 @@ def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
 
 
 def _round(
-    name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID, before: int = 0
+    name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID, before: int | None = None
 ) -> None:
     accuracy = (result.averaged or result.score).accuracy
     words = f"{name}, accuracy {accuracy:.1f} %"
-    bar.update(line, completed=before + result.number, description=words, visible=True)
+    if before is not None:
+        bar.update(line, completed=before)
+    bar.update(line, advance=1, description=words, visible=True)
     if bar.disable:
         print(f"{words}, round {result.number} of {rounds}", file=sys.stderr, flush=True)
 
 
 def _baselines(
     folder: RunFolder,
-    scenario: Scenario,
     outcome: MarketOutcome,
+    others: Sequence[Alternative],
     draws: int,
     stop: Stop,
     bar: Bar,
     workers: int | None,
 ) -> Compared:
-    """Train what the market is compared with; without noise there is nothing to draw anew."""
-    rounds, path = scenario.training.rounds, folder.path / "baselines"
-    out: Compared = {}
-    for name, (words, first, last) in {
-        UNIFORM: ("no trade", 1, draws),
-        MARKET: ("the same contracts again", 2, draws),
-        NO_DP: ("no noise", 1, 1),
-    }.items():
-        if last < first:
+    """Train what the market is compared with; without noise there is nothing to draw anew.
+
+    A linear model trains in one process and all of them at once; a network one after another.
+    """
+    scenario, path = outcome.negotiation.scenario, folder.path / "baselines"
+    rounds, tasks, lines = scenario.training.rounds, list[Draw](), dict[str, tuple[str, TaskID]]()
+    for one in others:
+        first, last = 2 if one.name == MARKET else 1, 1 if one.name == NO_DP else draws
+        if last < first or one.same_as is not None:
             continue
-        line = bar.add_task(words, total=rounds * (last - first + 1))
-        for draw in range(first, last + 1):
-            shown = f"for comparison, {words}" + (f" ({draw} of {last})" if last > 1 else "")
-            before = rounds * (draw - first)
+        words = "the same contracts again" if one.name == MARKET else head_of(one)
+        lines[one.name] = words, bar.add_task(words, total=rounds * (last - first + 1))
+        tasks += [Draw(one.name, one.sigma, draw) for draw in range(first, last + 1)]
 
-            def watch(result: RoundResult, shown: str = shown, before: int = before,
-                      line: TaskID = line) -> None:  # fmt: skip
-                _round(shown, result, rounds, bar, line, before)
+    def told(task: Draw, result: RoundResult) -> None:
+        words, line = lines[task.name]
+        words = f"for comparison, {words}" + (f" ({task.draw})" if draws > 1 else "")
+        _round(words, result, rounds, bar, line)
 
-            done = baseline(
-                name, scenario, outcome.order, path, draw=draw, workers=workers, watch=watch,
-                stop=stop,
-            )  # fmt: skip
-            if not done.complete:
-                raise Interrupted("the market is settled; stopped while training the baselines.")
-            out.setdefault(name, []).append(done.rounds)
+    if scenario.training.model == "features":
+        work = BaselineWork(scenario, outcome.order, path)
+        trained = in_processes(work, tasks, told, workers=workers, stop=stop)
+    else:
+        own = BaselineWork(
+            scenario, outcome.order, path, serial=False, workers=workers, stop=stop
+        )  # fmt: skip
+        trained = one_by_one(own, tasks, told)
+    try:
+        done = {(task.name, task.draw): result for task, result in trained}
+    except Interrupted:
+        words = "the market is settled; stopped while training the baselines."
+        raise Interrupted(words) from None
+    out = Compared()
+    for task in tasks:
+        out.setdefault(task.name, []).append(done[task.name, task.draw])
     return out
 
 
@@ -227,10 +246,11 @@ def _finish(
     folder: RunFolder,
     outcome: MarketOutcome,
     compared: Compared,
+    others: Sequence[Alternative],
     result: dict[str, Any],
 ) -> list[Path]:
     folder.write_json("summary.json", result)
     folder.write_text(CONTRACTS, contracts_csv(outcome))
-    figures = draw_market(folder, outcome, compared)
+    figures = draw_market(folder, outcome, compared, others)
     folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
     return figures

@@ -7,16 +7,22 @@ cost the owners' privacy a second time; there, leave it out.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
+from noisemarket.errors import Interrupted
+from noisemarket.federated.engine import Engine, Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult
+from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order, Training, carry_out
+from noisemarket.training.serial_engine import SerialEngine
 from noisemarket.training.tuning import plan_of
+
+EngineMaker = Callable[[Job], Engine]
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
 """All noise (no trade), that of the contracts, and none."""
@@ -28,32 +34,88 @@ def baseline(
     order: Order,
     folder: Path,
     *,
+    sigma: FloatArray,
     draw: int = 1,
+    engine: EngineMaker | None = None,
     workers: int | None = None,
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train the same job with sigma_max for all, with the noise of its contracts, or with none.
+    """Train the same job under other noise, or under another draw of the noise.
 
     Where weights and the server's steps follow the noise, they follow this noise. The noise is
     simulated; each ``draw`` has its own. A baseline that was stopped goes on where it was.
     """
-    one = {UNIFORM: scenario.game.sigma_max, NO_DP: 0.0}.get(name)
-    sigma = order.job.sigma if one is None else np.full(len(order.job), one)
     seed = order.job.seed if draw == 1 else _seed(order.job.seed, draw)
+    named = f"{name} {draw} {order.fingerprint}"
+    ordered = replace(with_noise(order, scenario, sigma, seed), fingerprint=named)
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = name if draw == 1 else f"{name}-{draw}"
+    checkpoint = Checkpoint(folder / f"{stem}.npz", ordered.fingerprint)
+    with JournalledAccountant(folder / f"{stem}.journal", ordered.budgets) as accountant:
+        return carry_out(
+            ordered, accountant, checkpoint, engine=engine, workers=workers, watch=watch, stop=stop
+        )
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One baseline to be trained: its name, its noise, and which draw of the noise."""
+
+    name: str
+    sigma: FloatArray
+    draw: int
+
+
+class BaselineWork:
+    """Trains baselines of a job, here or in another process; tells the result of every round.
+
+    Args:
+        scenario: of the job.
+        order: of the job; no other process gets its secrets.
+        folder: where baselines are kept.
+        serial: on one core, as a process among others; otherwise with processes of its own.
+        workers: how many of these.
+        stop: when it returns True, no round is begun.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        order: Order,
+        folder: Path,
+        *,
+        serial: bool = True,
+        workers: int | None = None,
+        stop: Callable[[], bool] | None = None,
+    ) -> None:
+        self._scenario, self._order = scenario, with_noise(order, scenario, order.job.sigma)
+        self._folder, self._serial, self._workers, self._stop = folder, serial, workers, stop
+
+    def __call__(
+        self, task: Draw, tell: Callable[[RoundResult], object]
+    ) -> tuple[RoundResult, ...]:  # fmt: skip
+        done = baseline(
+            task.name, self._scenario, self._order, self._folder, sigma=task.sigma, draw=task.draw,
+            engine=SerialEngine if self._serial else None, workers=self._workers, watch=tell,
+            stop=self._stop,
+        )  # fmt: skip
+        if not done.complete:
+            raise Interrupted("stopped; what was finished is kept.")
+        return done.rounds
+
+
+def with_noise(
+    order: Order, scenario: Scenario, sigma: FloatArray, seed: int | None = None
+) -> Order:
+    """An order with other noise, which is simulated; no cap ends it."""
+    seed = order.job.seed if seed is None else seed
     job = replace(order.job, sigma=sigma, noise="simulated", noise_key=None, seed=seed)
     budgets = tuple(
         replace(budget, sigma=float(kept), simulated=True, rho_cap=float("inf"))
         for budget, kept in zip(order.budgets, sigma, strict=True)
     )
-    plan = plan_of(scenario.training, job)
-    named = f"{name} {draw} {order.fingerprint}"
-    ordered = replace(order, job=job, plan=plan, budgets=budgets, fingerprint=named)
-    folder.mkdir(parents=True, exist_ok=True)
-    stem = name if draw == 1 else f"{name}-{draw}"
-    checkpoint = Checkpoint(folder / f"{stem}.npz", ordered.fingerprint)
-    with JournalledAccountant(folder / f"{stem}.journal", budgets) as accountant:
-        return carry_out(ordered, accountant, checkpoint, workers=workers, watch=watch, stop=stop)
+    return replace(order, job=job, plan=plan_of(scenario.training, job), budgets=budgets)
 
 
 def _seed(seed: int, draw: int) -> int:

@@ -10,6 +10,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.ledger.money import to_micro
 from noisemarket.mechanisms.mechanism import Contracts
 from noisemarket.owner.terms import Deal
+from noisemarket.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -33,26 +34,44 @@ def strike(environment: Environment, contracts: Contracts, budget: int | None) -
     A deal that does not fit is left out, and its owner keeps its noise; cheaper ones behind it may
     still fit. Where there is no budget all are struck.
     """
-    levels = environment.levels
+    levels, kept = environment.levels, within_budget(environment, contracts, budget)
     payments = [to_micro(float(amount), "payment") for amount in levels.payments]
+    deals = tuple(
+        Deal(str(name), float(levels.savings[j]), levels.sigma_left(int(j)), payments[k])
+        for name, j, k in zip(
+            environment.population.names, kept.saving, kept.payment, strict=True
+        )
+    )  # fmt: skip
+    over = (kept.saving != contracts.saving) | (kept.payment != contracts.payment)
+    return Deals(deals, int((kept.saving > 0).sum()), int(over.sum()))
+
+
+def within_budget(
+    environment: Environment, contracts: Contracts, budget: int | None
+) -> Contracts:  # fmt: skip
+    """The contracts that a budget in micro-units pays, chosen as ``strike`` says."""
+    if budget is None:
+        return contracts
+    payments = [to_micro(float(amount), "payment") for amount in environment.levels.payments]
     cost = np.array([payments[k] for k in contracts.payment], dtype=object)
-    taken = np.ones(len(contracts), dtype=bool)
-    if budget is not None:
-        worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
-        left = budget
-        for index in np.argsort(-worth, kind="stable"):
-            if cost[index] <= left:
-                left -= cost[index]
-            else:
-                taken[index] = False
-    deals = []
-    for index, name in enumerate(environment.population.names):
-        level = int(contracts.saving[index]) if taken[index] else 0
-        payment = int(cost[index]) if taken[index] else 0
-        saving = float(levels.savings[level])
-        deals.append(Deal(str(name), saving, levels.sigma_left(level), payment))
-    traded = contracts.saving > 0
-    return Deals(tuple(deals), int((traded & taken).sum()), int((~taken).sum()))
+    worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
+    taken, left = np.ones(len(contracts), dtype=bool), budget
+    for index in np.argsort(-worth, kind="stable"):
+        if cost[index] <= left:
+            left -= cost[index]
+        else:
+            taken[index] = False
+    return Contracts(
+        np.where(taken, contracts.saving, 0),
+        np.where(taken, contracts.payment, 0),
+        contracts.signed & taken,
+    )
+
+
+def budget_of(scenario: Scenario) -> int | None:
+    """The curator's budget in micro-units."""
+    given = scenario.market.budget
+    return None if given == "none" else to_micro(float(given), "market.budget")
 
 
 def _gains(environment: Environment, contracts: Contracts) -> np.ndarray:

@@ -22,11 +22,11 @@ from noisemarket.files import save_arrays
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.money import MOST, to_micro
+from noisemarket.ledger.money import MOST
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.deals import Deals, strike
+from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.events import (
     Accused,
     Broken,
@@ -141,7 +141,7 @@ class _Market:
                 return (yield from self._job(ledger, manifest, resumed, watch))
 
     def _job(self, ledger: Ledger, manifest: JobManifest, resumed: bool, watch: Watch) -> Steps:
-        clock, curator, budget = _Clock(), Curator(self._key), self._budget()
+        clock, curator, budget = _Clock(), Curator(self._key), budget_of(self._scenario)
 
         negotiation = self._owners.negotiate(manifest, curator.public_key, watch, self._stop)
         if not negotiation.agreement.complete:
@@ -183,10 +183,6 @@ class _Market:
             seconds=clock.laps,
             **closing_of([*left_out, *closing]),
         )
-
-    def _budget(self) -> int | None:
-        given = self._scenario.market.budget
-        return None if given == "none" else to_micro(float(given), "market.budget")
 
     def _state(self, manifest: JobManifest, order: Order, checkpoint: Checkpoint) -> State:
         """Where training stands, if it is this job's."""

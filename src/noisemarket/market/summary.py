@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ import numpy as np
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.ledger.money import MICRO
+from noisemarket.market.alternatives import Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
+from noisemarket.plain import finite
 
 Compared = dict[str, list[Sequence[RoundResult]]]
 """What the market is compared with: for each baseline the rounds of each draw of the noise."""
@@ -27,7 +29,11 @@ def deployed(result: RoundResult | None) -> float | None:
     return (result.averaged or result.score).accuracy
 
 
-def summary(outcome: MarketOutcome, compared: Compared | None = None) -> dict[str, Any]:
+def summary(
+    outcome: MarketOutcome,
+    compared: Compared | None = None,
+    others: Sequence[Alternative] = (),
+) -> dict[str, Any]:
     """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
     deals, negotiation = outcome.deals, outcome.negotiation
     last = outcome.results[-1] if outcome.results else None
@@ -52,6 +58,7 @@ def summary(outcome: MarketOutcome, compared: Compared | None = None) -> dict[st
         "uniform_dp_accuracy": mean(ends.get(UNIFORM, [])),
         "no_dp_accuracy": mean(ends.get(NO_DP, [])),
         "accuracies": {"market": drawn, **{n: ends[n] for n in (UNIFORM, NO_DP) if n in ends}},
+        "alternatives": _rows_of(others, {**ends, MARKET: drawn}),
         "weighting": scenario.training.weighting,
         "effective_noise": effective_noise(order.job.sigma, order.plan.shares),
         "effective_share": effective_share(order.plan.shares),
@@ -77,6 +84,34 @@ def summary(outcome: MarketOutcome, compared: Compared | None = None) -> dict[st
         "seconds": {step: round(value, 3) for step, value in outcome.seconds.items()},
         "ledger_head": outcome.head,
     }
+
+
+def _rows_of(
+    others: Sequence[Alternative], ends: Mapping[str, Sequence[float | None]]
+) -> list[dict[str, Any]]:
+    """What else could have been bought, with the accuracy that it was trained to."""
+    before = next((one.epsilon for one in others if one.name == UNIFORM), None)
+    rows = []
+    for one in others:
+        assert before is not None  # no trade is always among them
+        trained = list(ends.get(one.same_as or one.name, []))
+        sold = one.epsilon - before if np.isfinite(before).all() else np.array([np.inf])
+        rows.append(
+            {
+                "name": one.name,
+                "mechanism": one.mechanism,
+                "accuracies": trained,
+                "mean_accuracy": mean(trained),
+                "paid": one.paid,
+                "sellers": one.sellers,
+                "effective_noise": one.effective_noise,
+                "epsilon_sold": finite(float(sold.sum())),
+                "curator_value": one.curator_value,
+                "owners_surplus": one.owners_surplus,
+                "same_as": one.same_as,
+            }
+        )
+    return rows
 
 
 def mean(values: Sequence[float | None]) -> float | None:

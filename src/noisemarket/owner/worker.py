@@ -69,7 +69,7 @@ def leave_unless_main() -> None:
 def work(pipe: connection.Connection) -> None:
     """A worker's life: answer tasks until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pipe
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=end_with_parent, daemon=True).start()
     answer: Callable[[str, int, int], Any] | None = None
     try:
         pickled = pipe.recv_bytes()
@@ -80,13 +80,14 @@ def work(pipe: connection.Connection) -> None:
                     answer = _set_up(_config(pickled))
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
-                reply = (_said(problem), None)
+                reply = (said(problem), None)
             pipe.send(reply)
     except (EOFError, OSError):
         return
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """Wait for the parent's end, and end this process with it, whatever it is doing."""
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])
@@ -103,7 +104,7 @@ def _config(pickled: bytes) -> WorkerConfig:
     return config
 
 
-def _said(problem: Exception) -> str:
+def said(problem: Exception) -> str:
     """An error in one line."""
     kind = "" if isinstance(problem, NoisemarketError) else f"{type(problem).__name__}: "
     return " ".join(f"{kind}{problem}".split()).rstrip(".")

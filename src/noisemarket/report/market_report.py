@@ -9,67 +9,47 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from rich.table import Table
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.market import MarketOutcome
-from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
-from noisemarket.market.summary import Compared, deployed, mean, owner_rows
+from noisemarket.market.alternatives import Alternative
+from noisemarket.market.summary import Compared, owner_rows
+from noisemarket.report.alternatives_report import draw_accuracies
 from noisemarket.report.partition_report import draw_partition, holdings
-from noisemarket.report.style import figure, label, save
+from noisemarket.report.style import figure, label, name_of, save
 from noisemarket.runfolder import RunFolder
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _BLUE = "#1f5fa8"
+_SPOKEN = 4  # groups of a figure that are described in words
 MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
 
 
-_HEADS = {UNIFORM: "no trade", MARKET: "the market", NO_DP: "no noise"}
-
-
 def market_table(summary: Mapping[str, Any]) -> Table:
-    """What the market cost and brought; beside no trade and no noise, where these were trained."""
-    seen = summary["accuracies"]
-    known = [name for name in (UNIFORM, MARKET, NO_DP) if name in seen]
-    table = Table(title="What the market bought", title_justify="left")
+    """What the job itself came to."""
+    table = Table(title="This job", title_justify="left")
     table.add_column("")
-    for name in known:
-        table.add_column(_HEADS[name], justify="right")
-
-    def row(title: str, market: str, no_trade: str = "", no_noise: str = "") -> None:
-        cells = {UNIFORM: no_trade, MARKET: market, NO_DP: no_noise}
-        table.add_row(title, *(cells[name] for name in known))
-
-    draws = max(map(len, seen.values()))
-    if draws > 1:
-        means = {name: _per_cent(mean(seen.get(name, []))) for name in _HEADS}
-        ranges = {name: _range(seen.get(name, [])) for name in _HEADS}
-        row(f"test accuracy, mean of {draws} draws of the noise", means[MARKET], means[UNIFORM],
-            means[NO_DP])  # fmt: skip
-        row("the draws", ranges[MARKET], ranges[UNIFORM], ranges[NO_DP])
-        row("this job", _per_cent(summary["deployed_accuracy"]))
-    else:
-        ends = (mean(seen.get(name, [])) for name in (MARKET, UNIFORM, NO_DP))
-        row("test accuracy", *map(_per_cent, ends))
-    noise = f"{summary['effective_noise']:.3g}", f"{summary['sigma_max']:g}", "0"
-    row("effective noise", *noise)
-    row("paid in all", f"{summary['total_paid']:,.2f}", "0")
+    table.add_column(name_of(summary["mechanism"]), justify="right")
+    table.add_row("test accuracy", _per_cent(summary["deployed_accuracy"]))
+    noise = f"{summary['effective_noise']:.3g} (no trade: {summary['sigma_max']:g})"
+    table.add_row("effective noise", noise)
+    table.add_row("paid in all", f"{summary['total_paid']:,.2f}")
     if summary["rho"]["max"] is None:
-        row("privacy", "nothing is guaranteed for at least one owner")
+        table.add_row("privacy", "nothing is guaranteed for at least one owner")
     else:
         named = f"epsilon at delta {summary['delta']:g} (least, median, most)"
-        row(named, _three(summary["epsilon"]))
-    row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
+        table.add_row(named, _three(summary["epsilon"]))
+    table.add_row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
     if summary["over_budget"]:
-        row("deals beyond the budget", f"{summary['over_budget']:,}")
+        table.add_row("deals beyond the budget", f"{summary['over_budget']:,}")
     kept, broken = summary["contracts_kept"], summary["contracts_broken"]
-    row("contracts kept, broken", f"{kept:,}, {broken:,}")
+    table.add_row("contracts kept, broken", f"{kept:,}, {broken:,}")
     if not summary["secure_noise"]:
-        row("NOT PRIVATE", "noise from a fixed seed")
+        table.add_row("NOT PRIVATE", "noise from a fixed seed")
     return table
 
 
@@ -109,71 +89,64 @@ def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
     return [list(chain.from_iterable(groups[at : at + size])) for at in starts]
 
 
-def draw_market(folder: RunFolder, outcome: MarketOutcome, compared: Compared) -> list[Path]:
-    """Accuracy over the rounds beside both baselines; who gave up how much for which payment."""
+def draw_market(
+    folder: RunFolder,
+    outcome: MarketOutcome,
+    compared: Compared,
+    others: Sequence[Alternative] = (),
+) -> list[Path]:
+    """Accuracy over the rounds beside the alternatives; who gave up how much for which payment."""
     figures = folder.path / "figures"
     try:
-        return _draw(figures, outcome, compared)
+        return _draw(figures, outcome, compared, others)
     except OSError as problem:
         reason = problem.strerror or str(problem)
         raise NoisemarketError(f"{figures} cannot be written: {reason}.") from None
 
 
-def _draw(folder: Path, outcome: MarketOutcome, compared: Compared) -> list[Path]:
+def _draw(
+    folder: Path, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
+) -> list[Path]:
     canvas, axes = figure(2, size=(5.8, 4.0))
     left, right = axes[0]
-    _draw_accuracy(left, outcome, compared)
+    draw_accuracies(left, outcome, compared, others)
     _draw_payments(right, outcome)
     job = outcome.order.job
     held = holdings(job.partition, job.data.train_labels)
     return save(canvas, folder, "market") + draw_partition(folder, held, "Who holds what")
 
 
-def _draw_accuracy(axis: Axes, outcome: MarketOutcome, compared: Compared) -> None:
-    """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
-    drawn = {
-        "no noise": (compared.get(NO_DP, []), "#222222"),
-        "the market": ([outcome.results, *compared.get(MARKET, [])], _BLUE),
-        "no trade": (compared.get(UNIFORM, []), "#c8641b"),
-    }
-    draws = 0
-    for name, (runs, colour) in drawn.items():
-        if not runs or not all(runs):
-            continue
-        draws = max(draws, len(runs))
-        rounds = [result.number for result in min(runs, key=len)]
-        values = np.array([[deployed(result) for result in run[: len(rounds)]] for run in runs])
-        middle = values.mean(axis=0)
-        axis.plot(rounds, middle, ".-", color=colour, label=f"{name}: {middle[-1]:.1f} %")
-        if len(runs) > 1:
-            low, high = values.min(axis=0), values.max(axis=0)
-            axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
-    axis.legend(frameon=False, fontsize=9, loc="lower right", title="accuracy at the end")
-    title = "How well the model does"
-    title += f" (mean and range of {draws} draws of the noise)" if draws > 1 else ""
-    label(axis, title, "round", "test accuracy, %")
-
-
 def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
     """A dot for all owners that gave up the same privacy for the same money: their number."""
     rows = owner_rows(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
-    title = f"What {total:,.2f} in all was paid for"
+    sold = sum(row["saving"] > 0 for row in rows)
+    title = f"{sold:,} of {len(rows):,} owners sold noise, for {total:,.2f} in all"
     label(axis, title, f"privacy given up, epsilon at delta {delta:g}", "paid to an owner")
     if any(row["epsilon"] is None for row in rows):
         axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
         return
-    counts = Counter((round(row["epsilon"], 3), round(row["paid"], 2)) for row in rows)
-    epsilon, paid = zip(*counts, strict=True)
-    size = [30.0 + 250.0 * math.sqrt(count / len(rows)) for count in counts.values()]
-    axis.scatter(epsilon, paid, s=size, color=_BLUE, alpha=0.45, linewidth=0)
-    for (x, y), count in counts.most_common(MOST_GROUPS):
-        if count >= max(2, len(rows) // 20):
+    groups: dict[float, list[float]] = {}
+    for row in rows:
+        groups.setdefault(round(row["epsilon"], 3), []).append(row["paid"])
+    few = len(groups) <= MOST_GROUPS
+    for epsilon, payments in groups.items():
+        for paid, count in Counter(round(amount, 2) for amount in payments).items():
+            size = 30.0 + 250.0 * math.sqrt(count / len(rows))
+            axis.scatter([epsilon], [paid], s=size, color=_BLUE, alpha=0.45, linewidth=0)
+        if few:  # all who gave up the same: how many, and for how much
+            words = f"{len(payments):,} owners" if len(payments) > 1 else "1 owner"
+            if len(groups) <= _SPOKEN:
+                words += f"\n{_range(payments, '{:,.2f}')} each" if any(payments) else ", unpaid"
+            left = epsilon > 0.6 * max(groups)
             axis.annotate(
-                f"{count} owners", (x, y), textcoords="offset points", xytext=(9, 5), fontsize=8
-            )
+                words, (epsilon, max(payments)), textcoords="offset points",
+                xytext=(-12 if left else 12, 0), ha="right" if left else "left", va="center",
+                fontsize=8.5,
+            )  # fmt: skip
     axis.margins(0.15)
     axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+    axis.set_xlim(left=0.0)
 
 
 def _per_cent(value: float | None) -> str:

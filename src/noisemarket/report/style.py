@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,31 @@ def label(axis: Axes, title: str, x: str, y: str) -> None:
     axis.set_title(title, fontsize=11, loc="left")
     axis.set_xlabel(x)
     axis.set_ylabel(y)
+
+
+def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
+    """Write the name of each curve beside its end, in its colour, so that no two overlap.
+
+    Args:
+        axis: where the curves are; it gets room on the right. Call it after its limits are set.
+        ends: name to the last point of the curve and its colour.
+    """
+    if not ends:
+        return
+    left, right = axis.get_xlim()
+    low, high = axis.get_ylim()
+    apart = 0.065 * (high - low)
+    order = sorted(ends, key=lambda name: ends[name][1])
+    heights = [ends[name][1] for name in order]
+    for at in range(1, len(heights)):  # from below, each far enough above the one before
+        heights[at] = max(heights[at], heights[at - 1] + apart)
+    over = max(0.0, heights[-1] - high)
+    for name, height in zip(order, heights, strict=True):
+        x, y, colour = ends[name]
+        axis.annotate(
+            name, (x, y), xytext=(right + 0.01 * (right - left), height - over), color=colour,
+            fontsize=8.5, va="center", annotation_clip=False,
+        )  # fmt: skip
 
 
 def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:

@@ -12,7 +12,7 @@ import pickle
 import secrets
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection, get_context, shared_memory
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,9 @@ from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.owner.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
 
-_LOOK_EVERY = 0.2  # seconds between two looks at whether to stop
+LOOK_EVERY = 0.2
+"""Seconds between two looks at whether to stop."""
+
 _MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
 
 
@@ -85,8 +87,7 @@ class LocalEngine(Engine):
         )  # fmt: skip
         pickled = pickle.dumps(config)
         context = get_context("spawn")
-        one_thread = _environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLIBC_TUNABLES=_MALLOC)
-        with one_thread, _no_interrupts():
+        with one_thread(), no_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
                 worker = context.Process(target=work, args=(theirs,), daemon=True)
@@ -180,7 +181,7 @@ class LocalEngine(Engine):
             if task is not None:
                 pipe.send(task)
                 doing[pipe] = task
-        pause = None if self._stop is None else _LOOK_EVERY
+        pause = None if self._stop is None else LOOK_EVERY
         while doing:
             arrived = connection.wait(list(doing), pause)
             if self._stop is not None and self._stop():
@@ -243,7 +244,7 @@ def check_sendable(field: str, value: object) -> None:
 
 
 @contextmanager
-def _no_interrupts() -> Iterator[None]:
+def no_interrupts() -> Iterator[None]:
     """Ctrl-C is for the parent alone: processes started meanwhile never see it, not even while
     they start; here it waits."""
     if not hasattr(signal, "pthread_sigmask"):
@@ -254,6 +255,11 @@ def _no_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def one_thread() -> AbstractContextManager[None]:
+    """Processes that are started meanwhile compute with one thread each."""
+    return _environment(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", GLIBC_TUNABLES=_MALLOC)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
-from noisemarket.federated.engine import Weights, single_precision
+from noisemarket.federated.engine import Engine, Job, Weights, single_precision
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import (
@@ -214,18 +214,23 @@ def carry_out(
     checkpoint: Checkpoint | None = None,
     state: State | None = None,
     *,
+    engine: Callable[[Job], Engine] | None = None,
     workers: int | None = None,
     watch: Callable[[RoundResult], object] = lambda result: None,
     stop: Callable[[], bool] | None = None,
 ) -> Training:
-    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end."""
+    """Train what was ordered on this machine, from ``state``, or the checkpoint's, to the end.
+
+    ``engine`` makes what trains it; by default as many processes as ``workers``.
+    """
+    engine = engine or (lambda job: LocalEngine(job, workers, stop))
     if state is None:
         state = (checkpoint.load() if checkpoint else None) or made.start()
     check_charges(accountant, state)
     complete = state.rounds_done >= made.plan.rounds
     if not complete:  # a job that is done needs no workers
-        with LocalEngine(made.job, workers, stop) as engine:
-            rounds = rounds_of(engine, made.job, accountant, made.plan, state, checkpoint)
+        with engine(made.job) as running:
+            rounds = rounds_of(running, made.job, accountant, made.plan, state, checkpoint)
             try:
                 while not complete and not (stop is not None and stop()):
                     result = next(rounds, None)

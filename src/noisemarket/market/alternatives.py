@@ -1,0 +1,138 @@
+"""What else the same owners could have sold: nothing, by another mechanism, or with all known.
+
+An experimenter's comparison, as ``baselines`` is: it needs every owner's secrets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from noisemarket.federated.weighting import effective_noise
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.ledger.money import MICRO
+from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, with_noise
+from noisemarket.market.deals import budget_of, within_budget
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.mechanism import Contracts, same_for_all
+from noisemarket.mechanisms.tally import tally
+from noisemarket.negotiation import run_options
+from noisemarket.privacy.zcdp import gaussian_epsilon
+from noisemarket.training import Order
+
+PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
+"""What every market is shown beside: the paper's mechanism, and the best with all costs known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Contracts for the owners of a job, and what they are worth.
+
+    Args:
+        name: how its training is called among the baselines.
+        mechanism: by which the contracts were made; None where there was none.
+        sigma: the noise of each owner under them.
+        paid: the sum of the payments.
+        sellers: how many owners give up noise for them.
+        effective_noise: the one noise of all owners that would leave the mean as noisy.
+        epsilon: what each owner gives up in the whole job.
+        curator_value: what the contracts are worth to the curator over no trade, by the loss
+            surface; None for noise that nobody agreed to leave out.
+        owners_surplus: what the owners gain over no trade, all together; None likewise.
+        same_as: another alternative under which all owners have the same noise: training would be
+            the same.
+    """
+
+    name: str
+    mechanism: str | None
+    sigma: FloatArray
+    paid: float
+    sellers: int
+    effective_noise: float
+    epsilon: FloatArray
+    curator_value: float | None
+    owners_surplus: float | None
+    same_as: str | None = None
+
+
+def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alternative]:
+    """The market of a job between no trade and no noise, beside what else could have been bought.
+
+    Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction) and the
+    best that a curator who knew all costs could buy, both under the same budget. Mechanisms that
+    count on weights by noise are left out where updates are weighed otherwise.
+    """
+    environment, scenario = outcome.negotiation.environment, outcome.negotiation.scenario
+    agreed = outcome.negotiation.agreement.contracts
+    names = [PAPERS if scenario.mechanism != PAPERS else "clock", FULL_KNOWLEDGE]
+    by_noise = scenario.training.weighting == "noise"
+    made: dict[str, tuple[str | None, Contracts]] = {
+        UNIFORM: ("uniform", same_for_all(len(environment), 0, 0)),
+        MARKET: (scenario.mechanism, within_budget(environment, agreed, budget_of(scenario))),
+    }
+    for name in names:
+        mechanism = find_mechanism(name)
+        if name != scenario.mechanism and (by_noise or not mechanism.joint):
+            run = mechanism.run(environment, run_options(scenario, threads))
+            made[name] = name, within_budget(environment, run.contracts, budget_of(scenario))
+    made[NO_DP] = None, same_for_all(len(environment), environment.levels.saving_levels, 0)
+    shown = [UNIFORM, names[0], MARKET, names[1], NO_DP]
+    valued = {
+        name: _valued(name, *made[name], environment, outcome) for name in shown if name in made
+    }
+    return _without_repeats(valued)
+
+
+def _valued(
+    name: str,
+    mechanism: str | None,
+    contracts: Contracts,
+    environment: Environment,
+    outcome: MarketOutcome,
+) -> Alternative:
+    worth, nothing = (
+        tally(environment, one) for one in (contracts, same_for_all(len(contracts), 0, 0))
+    )
+    levels = environment.levels
+    sigma = np.array([levels.sigma_left(int(level)) for level in contracts.saving])
+    if name == MARKET:  # on Flower, some owners may not have signed
+        sigma = outcome.order.job.sigma
+    made = with_noise(outcome.order, outcome.negotiation.scenario, sigma)
+    surplus = (worth.mean_owner_payoff - nothing.mean_owner_payoff) * len(contracts)
+    agreed = mechanism is not None
+    return Alternative(
+        name=name,
+        mechanism=mechanism,
+        sigma=sigma,
+        paid=sum(outcome.payments.values()) / MICRO if name == MARKET else worth.total_payment,
+        sellers=int((contracts.saving > 0).sum()) if agreed else 0,
+        effective_noise=effective_noise(sigma, made.plan.shares),
+        epsilon=_epsilons(made),
+        curator_value=worth.joint_gain if agreed else None,
+        owners_surplus=surplus if agreed else None,
+    )
+
+
+def _epsilons(made: Order) -> FloatArray:
+    """What each owner gives up if it delivers every round."""
+    rho = np.array([budget.rho_per_round for budget in made.budgets]) * made.plan.rounds
+    delta, of = made.budgets[0].delta, np.unique(rho)
+    each = np.array([gaussian_epsilon(float(one), delta) for one in of])
+    return np.asarray(each[np.searchsorted(of, rho)])
+
+
+def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
+    """Whoever has the noise of one that is trained anyway says so."""
+    trained = [valued[name] for name in (UNIFORM, MARKET, NO_DP)]
+    out = []
+    for one in valued.values():
+        if one not in trained:
+            twins = [other.name for other in trained if np.array_equal(other.sigma, one.sigma)]
+            one = replace(one, same_as=next(iter(twins), None))
+            trained.append(one)
+        out.append(one)
+    return out
