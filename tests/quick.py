@@ -46,6 +46,7 @@ NEEDS = {
     "mechanisms/test_market_order.py": "compiled",
     "mechanisms/test_mechanism_conformance.py": "compiled",
     "mechanisms/test_portfolio.py": "slow",
+    "mechanisms/test_sealed_bids.py": "slow",
     "test_examples.py": "process",
     "test_negotiation.py": "compiled",
     "test_public_examples.py": "compiled",

@@ -10,10 +10,12 @@ import numpy as np
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
+from noisemarket.mechanisms.lying import most_gained_by_lying
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Demand,
@@ -105,6 +107,12 @@ class Negotiation:
             no_trade[:] = 0.0
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
+
+    @cached_property
+    def gained_by_lying(self) -> FloatArray | None:
+        """The most that each owner could gain by lying to the mechanism (``mechanisms.lying``)."""
+        mechanism, options = find_mechanism(self.scenario.mechanism), run_options(self.scenario)
+        return most_gained_by_lying(self.environment, mechanism, options, self.agreement)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""

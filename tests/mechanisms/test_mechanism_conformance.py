@@ -29,7 +29,7 @@ from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
 
 IMPOSED = {"no_dp"}
-JOINT = ["clock", "best_portfolio"]
+JOINT = [name for name, one in MECHANISMS.items() if one.joint]
 VOLUNTARY = [name for name in MECHANISMS if name not in {*IMPOSED, *JOINT, "pain_fl"}]
 NO_MENU = {"worthless payments", "no privacy loss"}
 """Where a screening menu makes no sense, and is refused."""

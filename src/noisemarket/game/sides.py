@@ -7,7 +7,7 @@ Each turns what it knows into tables over (saving, payment) of its own; only tho
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -39,11 +39,20 @@ class OwnerSide:
     privacy_cost: FloatArray
     markup: FloatArray
 
+    def __len__(self) -> int:
+        return len(self.privacy_cost)
+
+    def traded(self) -> FloatArray:
+        """The privacy that each saving counts for: what a unit of privacy cost is the cost of."""
+        savings = self.levels.savings
+        return self.levels.sigma_max - savings if self.payoff == "printed" else savings
+
+    def reporting(self, costs: FloatArray) -> OwnerSide:
+        """This one owner as it would be with each of these privacy costs."""
+        return replace(self, privacy_cost=costs, markup=np.repeat(self.markup, len(costs)))
+
     def _loss(self, some: slice = slice(None)) -> FloatArray:
-        traded = self.levels.savings[some]
-        if self.payoff == "printed":
-            traded = self.levels.sigma_max - traded
-        return self.privacy_weight * self.privacy_cost[:, None] * traded
+        return self.privacy_weight * self.privacy_cost[:, None] * self.traded()[some]
 
     def payoffs(self) -> FloatArray:
         """What each owner gets at every (saving, payment)."""
@@ -64,10 +73,19 @@ class OwnerSide:
         least = self._least(slice(saving, saving + 1))[:, 0]
         return np.asarray(self._income()[payment] >= least)
 
-    def reserves(self) -> NDArray[np.int64]:
-        """The lowest payment level at which each owner signs each saving; K + 1 where there is
-        none."""
-        return np.searchsorted(self._income(), self._least()).astype(np.int64)
+    def reserves(self, some: slice = slice(None)) -> NDArray[np.int64]:
+        """The lowest payment level at which each owner signs each of some savings; K + 1 where
+        there is none."""
+        return np.searchsorted(self._income(), self._least(some)).astype(np.int64)
+
+    def surplus(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
+        """What contracts, one for each owner, leave it over its limit: its markup counts as cost.
+
+        An owner signs what leaves it something. So by this it also judges what a lie brings.
+        """
+        more = self._loss() - self._loss(slice(0, 1))
+        sold = np.take_along_axis(more, np.asarray(saving)[:, None], axis=1)[:, 0]
+        return np.asarray(self._income()[payment] - (1.0 + self.markup) * sold)
 
     def _income(self) -> FloatArray:
         return self.payment_value * self.levels.payments

@@ -9,12 +9,15 @@ from noisemarket.errors import BadInput
 from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms.clock import Clock
+from noisemarket.mechanisms.csra_auction import CSRAAuction
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Mechanism
 from noisemarket.mechanisms.no_dp import NoDP
 from noisemarket.mechanisms.oracles import Equilibrium, FirstBest
+from noisemarket.mechanisms.pac_auction import PACAuction
 from noisemarket.mechanisms.pain_fl import PainFL
 from noisemarket.mechanisms.portfolio import BestPortfolio
+from noisemarket.mechanisms.posted_price import PostedPrice
 from noisemarket.mechanisms.uniform import UniformDP
 from noisemarket.registry import Registry, subclass_of
 
@@ -55,6 +58,9 @@ MECHANISMS: Registry[Mechanism] = _Mechanisms(
         "q_learning": Learned("q_learning"),
         "greedy": Learned("greedy"),
         "clock": Clock(),
+        "pac_auction": PACAuction(),
+        "csra_auction": CSRAAuction(),
+        "posted_price": PostedPrice(),
         "pain_fl": PainFL(),
         "uniform": UniformDP(),
         "no_dp": NoDP(),

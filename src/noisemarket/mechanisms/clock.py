@@ -31,10 +31,11 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import Levels
+from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray
 from noisemarket.game.sides import BoolArray
 from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
@@ -75,6 +76,44 @@ class Clock(Mechanism):
         contracts = auction.contracts()
         options.watch(Progress(slice(0, count), contracts, count, count))
         return Agreement(contracts, np.ones(count, dtype=bool))
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """Exact: all that an owner can do is to leave at a price of its own choice.
+
+        Leaving brings 0. Until an owner leaves, everything goes as if it never left. So another
+        answer than its own could pay only after the price that it refused, where no price is
+        higher: only if that one would pay is the clock run with an owner that never leaves.
+        """
+        side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
+        auction = ClockAuction.of(environment, options.demand)
+        while not auction.over:
+            stay = side.accepts(auction.saving, auction.price)[auction.asked]
+            refused[auction.asked[~stay]] = auction.price
+            auction.hear(stay)
+        sold = np.full(len(environment), auction.saving)
+        hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
+        best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
+        for owner in np.flatnonzero(hope > 0.0):
+            stayed = _contracts_if_it_never_leaves(int(owner), environment, options.demand)
+            best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
+        return gained_over(side, agreement.contracts, best)
+
+
+def _contracts_if_it_never_leaves(
+    owner: int, environment: Environment, demand: Demand
+) -> Contracts:
+    """What comes of the clock if one owner stays at every price; no trade if it misses a target."""
+    side, auction = environment.owner_side(), ClockAuction.of(environment, demand)
+    try:
+        while not auction.over:
+            stay = side.accepts(auction.saving, auction.price)
+            stay[owner] = True
+            auction.hear(stay[auction.asked])
+    except BadInput:
+        return same_for_all(len(environment), 0, 0)
+    return auction.contracts()
 
 
 class ClockAuction:

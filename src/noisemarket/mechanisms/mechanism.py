@@ -169,6 +169,26 @@ class Mechanism(ABC):
         with the owners finished so far.
         """
 
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """The most that each owner could gain by answering otherwise than it does.
+
+        The others answer as they do. What is gained is payoff over the owner's limit
+        (``OwnerSide.surplus``).
+
+        Args:
+            environment: the game.
+            options: how the mechanism was run.
+            agreement: what came of it.
+
+        Returns:
+            One number an owner, NaN for owners that were not examined; None where it is not known.
+            By default what the owner's best answer to the curator's policy would bring per
+            interaction, of mechanisms that learn.
+        """
+        return agreement.owner_exploitability
+
 
 class Direct(Mechanism):
     """A mechanism that does not play: all contracts at once."""
@@ -182,6 +202,15 @@ class Direct(Mechanism):
         owners = len(environment)
         options.watch(Progress(slice(0, owners), contracts, owners, owners))
         return Agreement(contracts, np.ones(owners, dtype=bool))
+
+
+class Unasked(Direct):
+    """A mechanism that asks owners for nothing, so that there is nothing to lie about."""
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        return np.zeros(len(environment))
 
 
 def same_for_all(owners: int, saving: int, payment: int) -> Contracts:

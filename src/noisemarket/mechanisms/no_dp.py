@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, same_for_all
+from noisemarket.mechanisms.mechanism import Contracts, RunOptions, Unasked, same_for_all
 
 
-class NoDP(Direct):
+class NoDP(Unasked):
     """Saving sigma_max and payment 0 for all."""
 
     knows = "nothing"

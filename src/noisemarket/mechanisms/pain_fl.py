@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions
+from noisemarket.game.levels import FloatArray
+from noisemarket.mechanisms.lying import gained_by_items
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions
 from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
 
 
@@ -33,6 +35,15 @@ class PainFL(Direct):
         saving = np.where(taken, savings[item], 0)
         payment = np.where(taken, payments[item], 0)
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """Exact: the menu stands, and to pass for another type is to take its item."""
+        menu, levels = self.menu(environment, options.menu_types), environment.levels
+        savings, payments = menu.savings / levels.savings[1], menu.payments / levels.payments[1]
+        items = {(round(s), round(p)) for s, p in zip(savings, payments, strict=True)}
+        return gained_by_items(environment.owner_side(), agreement.contracts, sorted(items))
 
     @staticmethod
     def menu(environment: Environment, types: int) -> Menu:

@@ -28,7 +28,7 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.joint import JointValue
-from noisemarket.mechanisms.mechanism import Contracts, Demand, Direct, RunOptions
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
 from noisemarket.mechanisms.purse import affordable
 from noisemarket.mechanisms.ranked_steps import RankedSteps, steps_by_worth
 
@@ -46,6 +46,12 @@ class BestPortfolio(Direct):
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return best_portfolio(environment, options.demand).contracts
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """Not known: each report would need a portfolio of its own."""
+        return None
 
 
 @dataclass(frozen=True)

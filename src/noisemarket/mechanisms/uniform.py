@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms.mechanism import Contracts, Direct, RunOptions, same_for_all
+from noisemarket.mechanisms.mechanism import Contracts, RunOptions, Unasked, same_for_all
 
 
-class UniformDP(Direct):
+class UniformDP(Unasked):
     """Saving 0 and payment 0 for all: where the market starts from."""
 
     knows = "nothing"

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
+from noisemarket.mechanisms.lying import mean_and_most
 from noisemarket.mechanisms.tables import csv_text
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.negotiation_report import recovered
@@ -31,6 +32,8 @@ COLUMNS = (
     "signed_share",
     "converged_at",
     "exploitability",
+    "mean_gained_by_lying",
+    "most_gained_by_lying",
     "recovery",
 )
 
@@ -51,6 +54,8 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
     for name, result in results.items():
         summary = result.outcome()
         row: dict[str, object] = {"mechanism": name, "knows": find_mechanism(name).knows}
+        mean, most = mean_and_most(result.gained_by_lying)
+        summary |= {"mean_gained_by_lying": mean, "most_gained_by_lying": most}
         row |= {column: summary[column] for column in COLUMNS[2:-1]}
         row["recovery"] = [vars(recovery) for recovery in result.recoveries]
         rows.append(row)
@@ -59,7 +64,8 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
 
 def comparison_table(rows: list[dict[str, object]]) -> Table:
     """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
-    the one model in %, what it is worth to its curator over no trade, and signed share in %."""
+    the one model in %, what it is worth to its curator over no trade, signed share in %, and the
+    most that any owner gains by lying."""
     changed = any(row["recovery"] for row in rows)
     title = "Mechanisms on one population, means per owner"
     table = Table(
@@ -67,7 +73,7 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
     )
     table.add_column("mechanism", no_wrap=True)
     heads = ["saving", "payment", "owner", "curator", "model %", "value", "signed", "settled",
-             "exploit."]  # fmt: skip
+             "exploit.", "lying"]  # fmt: skip
     for head in heads + (["recovers in"] if changed else []):
         table.add_column(head, justify="right", no_wrap=head != "recovers in")
     for row in rows:
@@ -81,6 +87,7 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
             f"{100 * float(str(row['signed_share'])):.0f}",
             "-" if row["converged_at"] is None else f"{row['converged_at']:,}",
             "-" if row["exploitability"] is None else f"{row['exploitability']:.3f}",
+            "-" if row["most_gained_by_lying"] is None else f"{row['most_gained_by_lying']:.3f}",
         ]
         if changed:
             times = row["recovery"]
