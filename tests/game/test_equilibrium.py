@@ -287,3 +287,18 @@ class TestOutcomes:
         for protocol in ("signed", "simultaneous"):
             game = market([], protocol)
             assert len(equilibrium(game).saving) == len(first_best(game).saving) == 0
+
+    @pytest.mark.parametrize("payoff", ["privacy_loss", "printed"])
+    @pytest.mark.parametrize("protocol", ["signed", "simultaneous"])
+    def test_an_owner_with_an_enormous_cost_changes_nobody_elses_answer(
+        self, protocol: Protocol, payoff: Payoff
+    ) -> None:
+        costs = np.linspace(0.5, 4.0, 20)
+        alone, beside = market(costs, protocol, payoff), market([*costs, 1e9], protocol, payoff)
+        for solve in (equilibrium, first_best, stage_equilibrium):
+            expected, found = solve(alone), solve(beside)
+            for name, values in vars(expected).items():
+                np.testing.assert_array_equal(getattr(found, name)[:-1], values, err_msg=name)
+        cells = mutual_best_replies(beside.owner_rewards, beside.curator_rewards)[:-1]
+        expected_cells = mutual_best_replies(alone.owner_rewards, alone.curator_rewards)
+        np.testing.assert_array_equal(cells, expected_cells)

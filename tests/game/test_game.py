@@ -120,6 +120,22 @@ class TestPayoffs:
         many, one = owner_side([0.5, 1.0, 4.0]), owner_side([1.0])
         np.testing.assert_array_equal(many.payoffs()[1], one.payoffs()[0])
         np.testing.assert_array_equal(many.signs()[1], one.signs()[0])
+        curators, alone = curator_side([0.01, 1.0, 1e6]), curator_side([1.0])
+        np.testing.assert_array_equal(curators.signs()[1], alone.signs()[0])
+        np.testing.assert_array_equal(curators.limits()[1], alone.limits()[0])
+
+    def test_limits_reserves_and_gains_say_the_same_as_the_tables(self) -> None:
+        owners, curator = owner_side([0.0, 0.5, 1.0, 4.0]), curator_side([0.05, 1.0, 20.0, 20.0])
+        gains, worth = owners.gains(), curator.gains()
+        np.testing.assert_array_equal(curator.limits(), curator.signs().sum(axis=2) - 1)
+        expected = worth >= -1e-9 * np.abs(worth).max(axis=(1, 2), keepdims=True)
+        np.testing.assert_array_equal(curator.signs(), expected)
+        np.testing.assert_allclose(
+            curator.worth()[:, :, None] - curator.price(), worth, rtol=0, atol=1e-12
+        )
+        levels = np.minimum(owners.reserves(), 32)
+        at = np.take_along_axis(gains, levels[:, :, None], axis=2)[:, :, 0]
+        np.testing.assert_allclose(owners.gains_at(levels), at, rtol=0, atol=1e-12)
 
 
 class TestSigning:

@@ -18,8 +18,8 @@ from noisemarket.game.protocol import Games
 from noisemarket.game.sides import BoolArray
 
 TOLERANCE = 1e-9
-"""Payoffs closer than this part of the largest count as equal: on a grid, ties are common and
-rounding blurs them."""
+"""Payoffs closer than this part of the largest of the same owner's game count as equal: on a grid,
+ties are common and rounding blurs them."""
 
 _CHUNK = 512
 """Owners solved at once: their tables stay in the cache and memory does not grow with owners."""
@@ -153,6 +153,11 @@ def _first_highest(values: FloatArray) -> IntArray:
     return np.asarray((values >= highest - _near(values)).argmax(axis=-1))
 
 
-def _near(values: FloatArray) -> float:
-    """How close two of these payoffs may be to count as equal."""
-    return TOLERANCE * float(np.abs(values[np.isfinite(values)]).max(initial=0.0))
+def _near(values: FloatArray) -> FloatArray:
+    """How close two payoffs of a game may be to count as equal, one game a row.
+
+    Each game by itself: one owner with enormous payoffs must not blur the answers of the others.
+    """
+    games = tuple(range(min(1, values.ndim - 1), values.ndim))
+    sizes = np.where(np.isfinite(values), np.abs(values), 0.0)
+    return np.asarray(TOLERANCE * sizes.max(axis=games, keepdims=True, initial=0.0))

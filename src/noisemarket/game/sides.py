@@ -87,6 +87,11 @@ class OwnerSide:
         sold = np.take_along_axis(more, np.asarray(saving)[:, None], axis=1)[:, 0]
         return np.asarray(self._income()[payment] - (1.0 + self.markup) * sold)
 
+    def gains_at(self, payments: NDArray[np.int64]) -> FloatArray:
+        """What each owner gains at each saving if it is paid the given level, one for each."""
+        loss = self._loss()
+        return np.asarray(self._income()[payments] - (loss - loss[:, :1]))
+
     def _income(self) -> FloatArray:
         return self.payment_value * self.levels.payments
 
@@ -119,8 +124,7 @@ class CuratorSide:
     def payoffs(self) -> FloatArray:
         """What the curator gets from each owner at every (saving, payment)."""
         value = self.quality_weight * self.quality_value * self.qualities()
-        price = (1.0 - self.quality_weight) * self.payment_cost * self.levels.payments
-        return np.asarray(value[:, :, None] - price[None, None, :])
+        return np.asarray(value[:, :, None] - self.price()[None, None, :])
 
     def gains(self) -> FloatArray:
         """The same, over what the curator has without a trade."""
@@ -129,5 +133,21 @@ class CuratorSide:
 
     def signs(self) -> BoolArray:
         """Where the curator signs: the quality bought is worth its price."""
-        gains = self.gains()
-        return np.asarray(gains >= -SLACK * np.abs(gains).max(initial=0.0))
+        return np.asarray(np.arange(self.levels.shape[1]) <= self.limits()[:, :, None])
+
+    def limits(self) -> NDArray[np.int64]:
+        """The highest payment level that the curator signs for each saving of each owner; -1 where
+        there is none."""
+        worth, price = self.worth(), self.price()
+        at_stake = np.maximum(worth.max(axis=1), price[-1] - worth.min(axis=1))
+        most = worth + SLACK * at_stake[:, None]
+        return np.searchsorted(price, most, side="right").astype(np.int64) - 1
+
+    def worth(self) -> FloatArray:
+        """What each saving of each owner is worth to the curator, over no saving."""
+        value = self.quality_weight * self.quality_value * self.qualities()
+        return np.asarray(value - value[:, :1])
+
+    def price(self) -> FloatArray:
+        """What each payment costs the curator."""
+        return (1.0 - self.quality_weight) * self.payment_cost * self.levels.payments
