@@ -20,8 +20,8 @@ Mechanism = Annotated[
         "--mechanism",
         "--learner",
         help="How contracts are agreed: clock (default), dypp (default of paper), q_learning, phc, "
-        "greedy, pac_auction, csra_auction, posted_price, pain_fl, uniform, no_dp, equilibrium, "
-        "best_portfolio, first_best.",
+        "greedy, bisection, pac_auction, csra_auction, posted_price, pain_fl, uniform, no_dp, "
+        "equilibrium, best_portfolio, first_best.",
     ),
 ]
 Budget = Annotated[

@@ -66,17 +66,17 @@ class OwnerSide:
 
     def signs(self) -> BoolArray:
         """Where each owner signs: the income covers the privacy sold, markup included."""
-        return np.asarray(self._income()[None, None, :] >= self._least()[:, :, None])
+        return np.asarray(self.income()[None, None, :] >= self._least()[:, :, None])
 
     def accepts(self, saving: int, payment: int) -> BoolArray:
         """Whether each owner signs one contract: the same answer, without the whole table."""
         least = self._least(slice(saving, saving + 1))[:, 0]
-        return np.asarray(self._income()[payment] >= least)
+        return np.asarray(self.income()[payment] >= least)
 
     def reserves(self, some: slice = slice(None)) -> NDArray[np.int64]:
         """The lowest payment level at which each owner signs each of some savings; K + 1 where
         there is none."""
-        return np.searchsorted(self._income(), self._least(some)).astype(np.int64)
+        return np.searchsorted(self.income(), self._least(some)).astype(np.int64)
 
     def surplus(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
         """What contracts, one for each owner, leave it over its limit: its markup counts as cost.
@@ -85,21 +85,26 @@ class OwnerSide:
         """
         more = self._loss() - self._loss(slice(0, 1))
         sold = np.take_along_axis(more, np.asarray(saving)[:, None], axis=1)[:, 0]
-        return np.asarray(self._income()[payment] - (1.0 + self.markup) * sold)
+        return np.asarray(self.income()[payment] - (1.0 + self.markup) * sold)
+
+    def base(self) -> FloatArray:
+        """What each owner has without a trade."""
+        return np.asarray(-self._loss(slice(0, 1))[:, 0])
 
     def gains_at(self, payments: NDArray[np.int64]) -> FloatArray:
         """What each owner gains at each saving if it is paid the given level, one for each."""
         loss = self._loss()
-        return np.asarray(self._income()[payments] - (loss - loss[:, :1]))
+        return np.asarray(self.income()[payments] - (loss - loss[:, :1]))
 
-    def _income(self) -> FloatArray:
+    def income(self) -> FloatArray:
+        """What each payment is worth to an owner."""
         return self.payment_value * self.levels.payments
 
     def _least(self, some: slice = slice(None)) -> FloatArray:
         """The least income for which each owner signs each of some savings."""
         more = self._loss(some) - self._loss(slice(0, 1))
         extra = (1.0 + self.markup)[:, None] * more
-        return np.asarray(extra - SLACK * self._income()[-1])
+        return np.asarray(extra - SLACK * self.income()[-1])
 
 
 @dataclass(frozen=True)
@@ -141,7 +146,11 @@ class CuratorSide:
         worth, price = self.worth(), self.price()
         at_stake = np.maximum(worth.max(axis=1), price[-1] - worth.min(axis=1))
         most = worth + SLACK * at_stake[:, None]
-        return np.searchsorted(price, most, side="right").astype(np.int64) - 1
+        return np.asarray(np.searchsorted(price, most, side="right") - 1, dtype=np.int64)
+
+    def base(self) -> FloatArray:
+        """What the curator has from each owner without a trade."""
+        return self.quality_weight * self.quality_value * self.qualities()[:, 0]
 
     def worth(self) -> FloatArray:
         """What each saving of each owner is worth to the curator, over no saving."""

@@ -8,6 +8,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import RULES
+from noisemarket.mechanisms.bisection_mechanism import Bisection
 from noisemarket.mechanisms.clock import Clock
 from noisemarket.mechanisms.csra_auction import CSRAAuction
 from noisemarket.mechanisms.learned import Learned
@@ -57,6 +58,7 @@ MECHANISMS: Registry[Mechanism] = _Mechanisms(
         "phc": Learned("phc"),
         "q_learning": Learned("q_learning"),
         "greedy": Learned("greedy"),
+        "bisection": Bisection(),
         "clock": Clock(),
         "pac_auction": PACAuction(),
         "csra_auction": CSRAAuction(),

@@ -10,10 +10,10 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray, Outcomes
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
-from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS, Batch
+from noisemarket.learning.compiled.arguments import Batch
 from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import find_rule
 from noisemarket.learning.threads import batches, work_through
@@ -24,9 +24,9 @@ from noisemarket.mechanisms.mechanism import (
     Mechanism,
     Progress,
     RunOptions,
-    Trace,
     same_for_all,
 )
+from noisemarket.mechanisms.totals import TraceTotals
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -54,7 +54,7 @@ class Learned(Mechanism):
         done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
         parts: dict[int, Batch] = {}
-        totals = _Totals(config)
+        totals = TraceTotals(config)
         slices = batches(
             owners, config.iterations, cells, compiled=find_rule(self.rule) in COMPILED
         )
@@ -71,7 +71,7 @@ class Learned(Mechanism):
             contracts.signed[some] = agreed.signed
             done[some] = True
             gaps[:, some] = gap.owner, gap.curator
-            totals.enter(number, batch)
+            totals.enter(number, batch.counts, batch.payoffs)
             if keep:
                 parts[number] = batch
             options.watch(Progress(some, agreed, int(done.sum()), owners))
@@ -107,51 +107,3 @@ class Learned(Mechanism):
 
 def _stack(policies: list[FloatArray]) -> FloatArray | None:
     return np.concatenate(policies) if policies else None
-
-
-class _Totals:
-    """Sums of the batches' counts and payoffs, added in the order of the batches.
-
-    Threads finish batches in any order. One that is early waits for those before it, so that
-    floating-point sums do not depend on timing.
-    """
-
-    def __init__(self, config: PlayConfig) -> None:
-        self._config = config
-        self._counts = np.zeros((config.blocks, 5), np.int64)
-        self._payoffs = np.zeros((config.blocks, 2))
-        self._early: dict[int, tuple[IntArray, FloatArray]] = {}
-        self._next = 0
-
-    def enter(self, number: int, batch: Batch) -> None:
-        """Take in the batch of that number."""
-        self._early[number] = (batch.counts, batch.payoffs)
-        while self._next in self._early:
-            self._add(self._next)
-            self._next += 1
-
-    def _add(self, number: int) -> None:
-        counts, payoffs = self._early.pop(number)
-        self._counts += counts
-        self._payoffs += payoffs
-
-    def trace(self, levels: Levels, owners: int) -> Trace | None:
-        """The means over all owners that were finished."""
-        for number in sorted(self._early):
-            self._add(number)
-        if owners == 0:
-            return None
-        config = self._config
-        ends = np.minimum(np.arange(1, config.blocks + 1) * config.trace_every, config.iterations)
-        plays = np.diff(ends, prepend=0) * owners
-        saving_step, payment_step = levels.savings[1], levels.payments[1]
-        return Trace(
-            iteration=ends,
-            saving=self._counts[:, SAVINGS] / plays * saving_step,
-            payment=self._counts[:, PAYMENTS] / plays * payment_step,
-            offer=self._counts[:, OFFERS] / plays * saving_step,
-            quote=self._counts[:, QUOTES] / plays * payment_step,
-            signed_share=self._counts[:, DEALS] / plays,
-            owner_reward=self._payoffs[:, 0] / plays,
-            curator_reward=self._payoffs[:, 1] / plays,
-        )

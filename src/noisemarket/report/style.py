@@ -18,6 +18,7 @@ COLOURS = {
     "q_learning": "#c8641b",
     "greedy": "#5b8f3a",
     "phc": "#8a5aa8",
+    "bisection": "#3a7ca5",
     "clock": "#0f8a80",
     "pain_fl": "#b03a5b",
     "pac_auction": "#2f7fb5",

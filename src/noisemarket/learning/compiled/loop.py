@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import hashlib
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +23,7 @@ from noisemarket.learning.compiled.arguments import (
     Scratch,
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
+from noisemarket.learning.compiled.stamp import stamp_of
 from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 from noisemarket.learning.lanes import LANES
@@ -104,20 +103,6 @@ def _usual_deal(seen: Any, agreed: Any, shape: tuple[int, int], window: int) -> 
                 if times > most:
                     most, best_j, best_k = times, j, k
     return (best_j, best_k) if 2 * deals >= window else (0, 0)
-
-
-def _stamp() -> int:
-    """A number that changes with the sources that the loop inlines.
-
-    Numba's cache looks only at the file of the function it keeps; through this constant an edit of
-    any of them makes a new cache entry.
-    """
-    digest = hashlib.blake2b(digest_size=7)
-    here = Path(__file__).parent
-    outside = (here.parent / name for name in ("draws.py", "lanes.py"))
-    for source in (*sorted(here.glob("*.py")), *outside):
-        digest.update(source.read_bytes())
-    return int.from_bytes(digest.digest(), "big")
 
 
 def _build(stamp: int) -> Any:
@@ -241,5 +226,5 @@ def _build(stamp: int) -> Any:
     return play_all
 
 
-play_all = _build(_stamp())
+play_all = _build(stamp_of("draws.py", "lanes.py"))
 """Plays all pairs and writes the results into ``output``; the caller owns every array."""

@@ -1,0 +1,144 @@
+"""Both sides of ``bisection`` for many pairs, compiled from the very functions that define them."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from numba import njit
+from numba.extending import register_jitable
+
+from noisemarket.game.jit import cached
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
+from noisemarket.learning.bisection_curator import (
+    PATIENCE,
+    CuratorBeliefs,
+    begin_curator,
+    hear_answer,
+    quote,
+    stands,
+)
+from noisemarket.learning.bisection_owner import (
+    BEST,
+    STEADY,
+    OwnerBeliefs,
+    Wants,
+    begin_owner,
+    best_offer,
+    hear_quote,
+    make_offer,
+)
+from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
+from noisemarket.learning.compiled.stamp import stamp_of
+
+for _function in (
+    begin_curator, hear_answer, quote, begin_owner, hear_quote, make_offer, best_offer, stands,
+):  # fmt: skip
+    register_jitable(_function)
+
+
+class BargainArrays(NamedTuple):
+    """What both sides of some pairs want, ``(phases, pairs, savings)``, and how long they play.
+
+    ``reserves`` and ``gains`` are the owners' (``Wants``); ``limits`` and ``worth`` are the highest
+    payment level that the curator signs for each saving, and what the saving is worth to it.
+    ``income`` is what payments are worth to an owner, ``prices[phase]`` what they cost the curator.
+    ``starts`` are the first interactions of the phases and, last, the number of interactions.
+    """
+
+    starts: IntArray
+    reserves: IntArray
+    gains: FloatArray
+    limits: IntArray
+    worth: FloatArray
+    income: FloatArray
+    prices: FloatArray
+
+
+class Bargains(NamedTuple):
+    """What was played: ``counts`` and ``payoffs`` as in ``Batch``; ``deals`` is what each pair
+    signed last, 0 and 0 for no trade, and ``since`` when it signed that for the first time in
+    a row."""
+
+    counts: IntArray
+    payoffs: FloatArray
+    deals: IntArray
+    since: IntArray
+
+
+@njit(nogil=True)
+def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, offer: int, most: int) -> int:
+    """How often a deal that stands is signed again before a side tries something; counts them."""
+    times = min(most, PATIENCE - owner.notes[STEADY])
+    if offer > 0:
+        times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
+        curator.steady[0] += times
+    owner.notes[STEADY] += times
+    return times
+
+
+@njit(nogil=True)
+def _note(counts: IntArray, block: int, times: int, offer: int, quoted: int, signed: bool) -> None:
+    """Enter the same interaction, some times, into a block of the trace."""
+    counts[block, OFFERS] += times * offer
+    counts[block, QUOTES] += times * quoted
+    if signed and offer + quoted > 0:
+        counts[block, SAVINGS] += times * offer
+        counts[block, PAYMENTS] += times * quoted
+        counts[block, DEALS] += times
+
+
+def _build(stamp: int) -> Any:
+    @cached(nogil=True)
+    def bargain_all(
+        games: BargainArrays,
+        base: FloatArray,
+        trace_every: int,
+        curator: CuratorBeliefs,
+        owner: OwnerBeliefs,
+        output: Bargains,
+    ) -> int:
+        """Play all pairs, one after the other; ``curator`` and ``owner`` are memory to play in.
+
+        ``base`` is what both sides of a pair have without a trade, ``(phases, pairs, 2)``.
+        """
+        deals, since, every = output.deals, output.since, trace_every
+        for pair in range(games.reserves.shape[1]):
+            begin_curator(curator)
+            begin_owner(owner)
+            for phase in range(len(games.starts) - 1):
+                wants = Wants(games.reserves[phase, pair], games.gains[phase, pair])
+                limits, worth = games.limits[phase, pair], games.worth[phase, pair]
+                owner.notes[BEST] = -1
+                t, end = games.starts[phase], games.starts[phase + 1]
+                while t < end:
+                    offer = make_offer(owner, wants)
+                    quoted = quote(curator, limits, offer)
+                    willing, signs = quoted <= limits[offer], quoted >= wants.reserves[offer]
+                    signed = willing and signs
+                    if willing:
+                        hear_answer(curator, offer, quoted, signs)
+                    hear_quote(owner, wants, offer, quoted, signed)
+                    times = 1
+                    if signed:
+                        if deals[pair, 0] != offer or deals[pair, 1] != quoted:
+                            deals[pair, 0], deals[pair, 1], since[pair] = offer, quoted, t
+                        elif offer == owner.notes[BEST] and stands(curator, offer, quoted):
+                            times += _repeats(curator, owner, offer, end - t - 1)
+                    gain, value = base[phase, pair, 0], base[phase, pair, 1]
+                    if signed and offer + quoted > 0:
+                        gain += games.income[quoted] - games.income[wants.reserves[offer]]
+                        gain += wants.gains[offer]
+                        value += worth[offer] - games.prices[phase, quoted]
+                    while times > 0:
+                        block, here = t // every, min(times, every - t % every)
+                        _note(output.counts, block, here, offer, quoted, signed)
+                        output.payoffs[block, 0] += here * gain
+                        output.payoffs[block, 1] += here * value
+                        t, times = t + here, times - here
+        return stamp
+
+    return bargain_all
+
+
+bargain_all = _build(stamp_of("bisection_curator.py", "bisection_owner.py"))

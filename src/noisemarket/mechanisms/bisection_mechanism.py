@@ -1,0 +1,59 @@
+"""Contracts by bisection: the paper's signed game, played by two sides that know it is monotone.
+
+The rules of play are in ``learning/bisection_owner.py`` and ``learning/bisection_curator.py``. The
+contract of a pair is what it signed last. Offers, quotes and signatures are the mechanism's own:
+``game.protocol`` decides only what payoffs are counted from.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.learning.batch import PlayConfig
+from noisemarket.learning.bisection import bargain_batch
+from noisemarket.learning.compiled.bisection_loop import Bargains
+from noisemarket.learning.threads import batches, work_through
+from noisemarket.mechanisms.mechanism import (
+    Agreement,
+    Contracts,
+    Mechanism,
+    Progress,
+    RunOptions,
+    same_for_all,
+)
+from noisemarket.mechanisms.totals import TraceTotals
+
+
+class Bisection(Mechanism):
+    """Each offer at the least that its owner signs, found by bisection, owner by owner."""
+
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        config, owners = options.play, len(environment)
+        contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
+        totals = TraceTotals(config)
+        slices = batches(owners, config.iterations, environment.levels.shape[0])
+        work = work_through(
+            slices, lambda some: _play(environment, config, some), options.threads, options.stop
+        )
+        for number, played in work:
+            some = slices[number]
+            saving, payment = played.deals.T
+            agreed = Contracts(saving.copy(), payment.copy(), saving + payment > 0)
+            contracts.saving[some], contracts.payment[some] = agreed.saving, agreed.payment
+            contracts.signed[some], done[some] = agreed.signed, True
+            totals.enter(number, played.counts, played.payoffs)
+            options.watch(Progress(some, agreed, int(done.sum()), owners))
+        trace = totals.trace(environment.levels, int(done.sum()))
+        return Agreement(contracts, done, trace)
+
+
+def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:
+    phases = range(len(environment.phases))
+    return bargain_batch(
+        config,
+        [environment.owner_side(phase, some) for phase in phases],
+        [environment.curator_side(phase, some) for phase in phases],
+        [phase.start for phase in environment.phases],
+        over_no_trade=environment.protocol == "signed",
+    )
