@@ -24,6 +24,7 @@ NEEDS = {
     "calibration/test_fit.py": "slow",
     "cli/test_cli.py": "process",
     "cli/test_engines.py": "training",
+    "cli/test_owner_files.py": "training",
     "cli/test_run.py": "process",
     "cli/test_train.py": "process",
     "federated/test_clipping.py": "training",

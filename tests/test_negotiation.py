@@ -15,6 +15,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Agreement
+from noisemarket.mechanisms.menu import Menu, MenuProblem
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import negotiate, run_options
 from noisemarket.scenario import Scenario
@@ -149,3 +150,45 @@ def test_each_exact_answer_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> No
         assert result.equilibrium == result.exactly("equilibrium", 0)
         result.summary()
     assert len(solved) == 1
+
+
+@pytest.mark.parametrize(
+    ("iterations", "every", "spacing"),
+    [
+        *((5_000, 50, 50), (10**6, 50, 50), (10**6 + 1, 50, 100), (1, 50, 50)),
+        *((10**9, 50, 50_000), (10**9, 1, 50_000), (10**9, 10**9, 10**9)),
+    ],
+)
+def test_no_run_has_an_endless_trace(iterations: int, every: int, spacing: int) -> None:
+    """A billion iterations at 50 a point would be 20 million rows, and as much memory."""
+    made = Scenario.from_preset("market", iterations=iterations, trace_every=every)
+    play = run_options(made).play
+    assert play.trace_every == spacing
+    assert play.blocks <= 20_000
+
+
+def test_the_menu_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check before a run only looks at the numbers."""
+    solved: list[MenuProblem] = []
+    solve = MenuProblem.solve
+
+    def counted(problem: MenuProblem) -> Menu:
+        solved.append(problem)
+        return solve(problem)
+
+    monkeypatch.setattr(MenuProblem, "solve", counted)
+    made = Scenario.from_preset("market", owners=4, types=4)
+    environment, options = made.environment(), run_options(made)
+    find_mechanism("pain_fl").check(environment, options)
+    assert not solved
+    find_mechanism("pain_fl").run(environment, options)
+    assert len(solved) == 1
+    free = Scenario.from_preset("market", owners=4, payment_value=0.0)
+    with pytest.raises(BadInput, match="payment_value = 0"):
+        find_mechanism("pain_fl").check(free.environment(), run_options(free))
+
+
+def test_numbers_far_beyond_use_give_no_warning() -> None:
+    """Warnings are errors here; a user would see them."""
+    made = Scenario.from_preset("market", owners=2, sigma_max=1e30)
+    assert np.isfinite(negotiate(made, mechanism="equilibrium").learned.mean_quality)

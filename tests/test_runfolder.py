@@ -1,12 +1,14 @@
 """A run folder is one run's at a time, and says how that run stands."""
 
+import errno
 import json
 from pathlib import Path
 
 import pytest
 
-from noisemarket.errors import BadInput
-from noisemarket.files import LOCK
+from noisemarket import runfolder
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import LOCK, not_written
 from noisemarket.runfolder import RunFolder
 
 
@@ -43,6 +45,27 @@ def test_what_breaks_a_run_keeps_its_facts(tmp_path: Path) -> None:
         raise KeyError("no")
     said = status(path)
     assert (said["state"], said["engine"]) == ("incomplete", "flower")
+    assert names(path) == {"status.json"}
+
+
+def test_a_full_disk_has_room_for_the_last_word(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No new file can be made, but the status that is there can be overwritten."""
+    path = tmp_path / "r"
+
+    def full(file: Path, *_: object, **__: object) -> None:
+        raise not_written(file, OSError(errno.ENOSPC, "No space left on device"))
+
+    folder = RunFolder.create(str(path), "x")
+    folder.note(engine="embedded", much="x" * 500)
+    monkeypatch.setattr(runfolder, "write_json", full)
+    monkeypatch.setattr(runfolder, "write_atomic", full)
+    with pytest.raises(NoisemarketError, match=r"trace\.csv cannot be written: No space"), folder:
+        folder.write_text("trace.csv", "all")
+    said = status(path)
+    assert (said["state"], said["engine"]) == ("incomplete", "embedded")
+    assert "trace.csv cannot be written" in str(said["problem"])
     assert names(path) == {"status.json"}
 
 

@@ -9,9 +9,15 @@ from typing import Any
 from pydantic import BaseModel
 
 from _reference import code, page, table
+from noisemarket.federated.partition import MINIMUM
 from noisemarket.game.distributions import Distributions
+from noisemarket.learning.batch import MOST_POINTS
+from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
-from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.allowed import allowed_values
+from noisemarket.scenario.population_file import LONGEST_NAME
+from noisemarket.scenario.schema import MOST_CELLS, ChangeSection, FaultSection
+from noisemarket.scenario.toml_text import DEEPEST
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.
@@ -35,8 +41,15 @@ FAULTS = """\
 Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
 them. [Try cheating owners](../how-to/cheating-owners.md) says what becomes of each kind."""
 
-LARGEST = 1e29
-"""A bound from here on is there to refuse nonsense and is not worth a word."""
+LIMITS = f"""\
+The tables below have the bounds of each key. Besides:
+
+- `(game.saving_levels + 1) (game.payment_levels + 1)`: at most {MOST_CELLS:,}.
+- Owners who train: at most one per {MINIMUM} training records.
+- Names of owners: printable, at most {LONGEST_NAME} characters.
+- Points of a trace: at most {MOST_POINTS:,}; a longer run has more iterations per point.
+- Money: at most {MOST // MICRO:,} units, in steps of {1 / MICRO:g}.
+- Scenario, owner and surface files: nested at most {DEEPEST} deep."""
 
 
 def scenario_page() -> str:
@@ -45,7 +58,8 @@ def scenario_page() -> str:
     schema = Scenario.model_json_schema()
     kinds = Scenario.model_fields
     top = [name for name, field in kinds.items() if not _is_section(field.annotation)]
-    parts = [INTRO, "## Top level", _keys("", top, schema["properties"], presets)]
+    parts = [INTRO, "## Limits", LIMITS]
+    parts += ["## Top level", _keys("", top, schema["properties"], presets)]
     for name, field in kinds.items():
         if not _is_section(field.annotation):
             continue
@@ -66,6 +80,7 @@ def _is_section(kind: Any) -> bool:
 
 
 def _keys(prefix: str, names: list[str], schema: dict[str, Any], held: dict[str, Any]) -> str:
+    allowed = allowed_values(type(held["market"]))
     symbols = {field: symbol for symbol, field in SYMBOLS.items()}
     rows = []
     for name in names:
@@ -74,7 +89,7 @@ def _keys(prefix: str, names: list[str], schema: dict[str, Any], held: dict[str,
         about = schema[name]
         symbol = symbols.get(name, "")
         meaning = _meaning(about).removeprefix(f"{symbol}: ")
-        rows.append((code(prefix + name), _type(about), default, code(symbol), meaning))
+        rows.append((code(prefix + name), _coded(allowed[name]), default, code(symbol), meaning))
     return table(("key", "value", "default", "symbol", "meaning"), rows)
 
 
@@ -83,12 +98,12 @@ def _meaning(about: dict[str, Any]) -> str:
 
 
 def _list_of(prefix: str, kind: type[BaseModel]) -> str:
-    rows = []
+    rows, allowed = [], allowed_values(kind)
     for name, about in kind.model_json_schema()["properties"].items():
         field = kind.model_fields[name]
         default = "required" if field.is_required() else _value(field.default)
         key = code(f"{prefix}.{name}")
-        rows.append((key, _type(about), default, _meaning(about)))
+        rows.append((key, _coded(allowed[name]), default, _meaning(about)))
     return table(("key", "value", "default", "meaning"), rows)
 
 
@@ -120,38 +135,14 @@ def _value(value: Any) -> str:
     return code(value)
 
 
+def _coded(words: str) -> str:
+    """Names that can be given, as code; words that say what can be given, as they are."""
+    plain = ("number", "whole", "text", "table", "list", "2 whole")
+    parts = words.split(" or ")
+    if words.endswith("or more") or (len(parts) == 1 and parts[0].startswith(plain)):
+        return words
+    return " or ".join(one if one.startswith(plain) else code(one) for one in parts)
+
+
 def _toml(value: object) -> str:
     return f'"{value}"' if isinstance(value, str) else f"{value}"
-
-
-def _type(about: dict[str, Any]) -> str:
-    if "anyOf" in about:
-        return " or ".join(dict.fromkeys(_type(one) for one in about["anyOf"]))
-    if "enum" in about:
-        return " or ".join(code(one) for one in about["enum"])
-    if "const" in about:
-        return code(about["const"])
-    kind = about.get("type", "")
-    if kind in ("integer", "number"):
-        return ("whole number" if kind == "integer" else "number") + _bounds(about)
-    if kind == "array" and "prefixItems" in about:
-        return f"{len(about['prefixItems'])} whole numbers"
-    plain = {"string": "text", "boolean": "`true` or `false`", "object": "table", "array": "list"}
-    return plain.get(kind, kind)
-
-
-def _bounds(about: dict[str, Any]) -> str:
-    low, above = about.get("minimum"), about.get("exclusiveMinimum")
-    high, below = about.get("maximum"), about.get("exclusiveMaximum")
-    high = None if high is not None and high >= LARGEST else high
-    words = []
-    if above is not None:
-        words.append(f"above {above:g}")
-    if low is not None:
-        words.append(f"{low:g} or more" if high is None else f"from {low:g}")
-    if high is not None:
-        words.append(f"to {high:,}" if isinstance(high, int) else f"to {high:g}")
-    if below is not None:
-        words.append(f"below {below:g}" if below < 1 << 62 else "")
-    shown = " ".join(word for word in words if word)
-    return f" {shown}" if shown else ""

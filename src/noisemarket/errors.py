@@ -23,7 +23,7 @@ class BadInput(NoisemarketError):
         self.field = field
         self.value = value
         self.remedy = remedy
-        super().__init__(f"{field} = {_shown(value)}: {remedy}")
+        super().__init__(printable(f"{field} = {_shown(value)}: {remedy}"))
 
 
 class MissingExtra(NoisemarketError):
@@ -36,6 +36,11 @@ class MissingExtra(NoisemarketError):
 
 class Interrupted(NoisemarketError):
     """The user stopped a run; finished work has been kept."""
+
+
+def printable(text: str) -> str:
+    """A text with what cannot be printed, such as a terminal's commands, written as escapes."""
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
 
 
 def _shown(value: object) -> str:

@@ -7,11 +7,14 @@ import errno
 import hashlib
 import io
 import json
+import math
 import os
 import re
 import secrets
 import stat
 import sys
+import tokenize
+import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +22,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 from filelock import FileLock, Timeout
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 
@@ -114,6 +118,46 @@ def save_arrays(
     memory = io.BytesIO()
     (np.savez_compressed if compressed else np.savez)(memory, **arrays)
     write_atomic(path, memory.getvalue(), private=private)
+
+
+def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
+    """The arrays of a file that ``save_arrays`` wrote without compression.
+
+    Nothing in the file is run, and no more memory is taken than the file has bytes, whatever its
+    headers promise.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is not such a file.
+    """
+    out = {}
+    try:
+        with zipfile.ZipFile(path) as archive:
+            for member in archive.infolist():
+                if member.compress_type != zipfile.ZIP_STORED:
+                    raise ValueError("compressed")
+                content = io.BytesIO(archive.read(member))
+                out[member.filename.removesuffix(".npy")] = _array(content)
+    except (zipfile.BadZipFile, EOFError, TypeError, SyntaxError, OverflowError, MemoryError,
+            NotImplementedError, RuntimeError, tokenize.TokenError) as problem:  # fmt: skip
+        raise ValueError(str(problem) or "not an .npz file") from None
+    return out
+
+
+def _array(content: io.BytesIO) -> NDArray[Any]:
+    """The array of an ``.npy`` file, if it is as long as its header says."""
+    version = np.lib.format.read_magic(content)
+    read = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }.get(version)
+    if read is None:
+        raise ValueError("not a known version of .npy")
+    shape, _, dtype = read(content)
+    if math.prod(shape) * dtype.itemsize != len(content.getbuffer()) - content.tell():
+        raise ValueError("not as long as its header says")
+    content.seek(0)
+    return np.asarray(np.lib.format.read_array(content, allow_pickle=False))
 
 
 def sync_folder(folder: Path) -> None:
@@ -249,7 +293,39 @@ def private_folder(path: Path) -> Path:
 
 def is_open(path: Path) -> bool:
     """Whether other users may read or enter a file or folder. Windows does not say."""
-    return sys.platform != "win32" and bool(stat.S_IMODE(path.stat().st_mode) & 0o077)
+    return _open_to_others(path.stat())
+
+
+def read_private(path: Path, field: str, remedy: str) -> bytes:
+    """What is in a small file that nobody but the user may read, in a folder of the same kind.
+
+    Args:
+        path: the file. A symlink is not followed.
+        field: what it holds, for the error.
+        remedy: what to do where others may read it, as well as chmod.
+
+    Raises:
+        BadInput: it cannot be read, or others may read it.
+    """
+    try:
+        refuse_open(path.parent, field, remedy)
+        file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with os.fdopen(file, "rb") as stream:
+            if _open_to_others(os.fstat(stream.fileno())):
+                raise BadInput(field, str(path), f"others may read it: {remedy}, or chmod 600.")
+            return stream.read(10_000)
+    except OSError as problem:
+        raise unusable(field, path, "read", problem) from None
+
+
+def refuse_open(folder: Path, field: str, remedy: str) -> None:
+    """Refuse a folder that others may enter."""
+    if is_open(folder):
+        raise BadInput(field, str(folder), f"others may read it: {remedy}, or chmod 700.")
+
+
+def _open_to_others(status: os.stat_result) -> bool:
+    return sys.platform != "win32" and bool(stat.S_IMODE(status.st_mode) & 0o077)
 
 
 def digest(*parts: bytes) -> bytes:

@@ -11,7 +11,7 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.learning.batch import PlayConfig
+from noisemarket.learning.batch import PlayConfig, trace_spacing
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
@@ -203,7 +203,7 @@ def run_options(
         seed=scenario.play_seed(),
         owner_optimism=learning.owner_optimism,
         curator_optimism=learning.curator_optimism,
-        trace_every=learning.trace_every,
+        trace_every=trace_spacing(learning.trace_every, learning.iterations),
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
     )

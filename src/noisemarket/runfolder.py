@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -84,8 +85,11 @@ class RunFolder:
     def __exit__(self, kind: type[BaseException] | None, problem: object, trace: object) -> None:
         """Write that the run is incomplete if an error ends it, and release the folder."""
         if kind is not None:
-            with contextlib.suppress(NoisemarketError, OSError):
-                self.status("incomplete", problem=f"{kind.__name__}: {problem}".rstrip(": "))
+            told = f"{kind.__name__}: {problem}".rstrip(": ")
+            try:
+                self.status("incomplete", problem=told)
+            except (NoisemarketError, OSError):
+                self._status_in_place("incomplete", problem=told)
         if self._lock is not None:
             self._lock.close()
             self._lock = None
@@ -97,9 +101,19 @@ class RunFolder:
 
     def status(self, state: str, **more: object) -> None:
         """Write the state of the run: running, complete or incomplete."""
+        self.write_json(STATUS, self._status(state, more))
+
+    def _status_in_place(self, state: str, **more: object) -> None:
+        """The same where the disk is full: over the status that is there, which has its room."""
+        text = json.dumps(self._status(state, more), indent=2) + "\n"
+        with contextlib.suppress(OSError), (self.path / STATUS).open("r+b") as file:
+            file.write(text.encode())
+            file.truncate()
+
+    def _status(self, state: str, more: Mapping[str, object]) -> dict[str, object]:
         from noisemarket import __version__
 
-        document = {
+        return {
             "state": state,
             "started": self._started,
             "updated": _now(),
@@ -108,11 +122,22 @@ class RunFolder:
             **self._facts,
             **more,
         }
-        self.write_json(STATUS, document)
 
-    def write_text(self, name: str, text: str) -> None:
-        """Write a file, whole or not at all."""
-        write_atomic(self._path(name), text)
+    def write_text(self, name: str, text: str, *, private: bool = False) -> None:
+        """Write a file, whole or not at all; if ``private``, for this user alone."""
+        write_atomic(self._path(name), text, private=private)
+
+    def copy(self, file: str, name: str, *, private: bool = False) -> None:
+        """Keep a copy of an input.
+
+        Raises:
+            BadInput: the file cannot be read.
+        """
+        try:
+            content = Path(file).read_bytes()
+        except OSError as problem:
+            raise unusable("file", file, "read", problem) from None
+        write_atomic(self._path(name), content, private=private)
 
     def write_json(self, name: str, document: Any) -> None:
         """Write a JSON file, whole or not at all."""
@@ -123,11 +148,14 @@ class RunFolder:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path
 
-    def append(self, name: str, text: str) -> None:
-        """Add lines to a file that grows while a run goes on."""
+    def append(self, name: str, text: str, *, private: bool = False) -> None:
+        """Add lines to a file that grows while a run goes on, perhaps for this user alone."""
         path = self.path / name
         try:
-            with path.open("a", encoding="utf-8", newline="\n") as file:
+            opened = os.open(
+                path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600 if private else 0o666
+            )
+            with os.fdopen(opened, "a", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         except OSError as problem:
             raise not_written(path, problem) from None

@@ -186,6 +186,38 @@ def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
 
 
+def test_output_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("scenario"), stdout=full, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert_sentence(done.stderr)
+    assert "standard output cannot be written: No space left on device." in done.stderr
+
+
+@pytest.mark.parametrize(("given", "seen"), [(None, False), ("default", True)])
+def test_warnings_of_libraries_are_for_who_asks(
+    given: str | None, seen: bool, tmp_path: Path
+) -> None:
+    code = (
+        "import sys, warnings, logging\n"
+        "from noisemarket.cli import main\n"
+        "sys.argv = ['noisemarket', '--version']\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        "warnings.warn('overflow in exp', RuntimeWarning)\n"
+        "logging.getLogger('matplotlib.font_manager').warning('findfont: overflow')\n"
+    )
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONWARNINGS"}
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=False,
+        env=env | ({} if given is None else {"PYTHONWARNINGS": given}),
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert ("overflow in exp" in done.stderr, "findfont" in done.stderr) == (seen, seen)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Signals) -> None:
     words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]

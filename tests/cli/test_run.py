@@ -336,6 +336,39 @@ def test_resumed_before_the_job_was_opened(
     assert (status["state"], status["started"]) == ("complete", started)
 
 
+@pytest.mark.parametrize(
+    ("begun", "resumed", "compared"),
+    [("--no-baselines", [], False), ("--no-baselines", ["--baselines"], True),
+     ("--baselines", ["--no-baselines"], False)],
+)  # fmt: skip
+def test_a_resumed_run_compares_what_it_began_with(
+    begun: str, resumed: list[str], compared: bool, images: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def stopped(market: object, folder: Path, settings: object) -> Any:
+        raise Interrupted("stopped.")
+
+    def reached(*_: object, **__: object) -> Any:
+        asked.append("baselines")
+        raise Interrupted("reached.")
+
+    both = {"embedded": engines.embedded, "stops": stopped}
+    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
+    monkeypatch.setattr(engines, "run_market", run_here)
+    monkeypatch.setattr("noisemarket.cli.run._baselines", reached)
+    given = words(images, rounds=1, owners=2, model="features")
+    for words_ in ([*given, begun, "--engine", "stops", "--out", "r"],
+                   ["run", "--resume", "r", "--engine", "embedded", *resumed]):  # fmt: skip
+        with pytest.raises(SystemExit) as end:
+            main(words_)
+    assert end.value.code == (130 if compared else 0), capsys.readouterr().err
+    assert asked == ["baselines"] * compared
+    assert json.loads(Path("r/status.json").read_text())["baselines"] is compared
+
+
 def test_a_run_goes_on_with_its_engine(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

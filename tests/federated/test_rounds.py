@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
+import tracemalloc
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +24,7 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
 from noisemarket.federated.rounds import TrainingPlan, train
+from noisemarket.files import load_arrays, save_arrays
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyBudget
@@ -472,6 +476,62 @@ class TestCheckpoint:
             path.write_bytes(content)
             with pytest.raises(BadInput, match="cannot be read"):
                 Checkpoint(path, "abc").load()
+
+    def changed(self, folder: Path, **arrays: np.ndarray) -> Checkpoint:
+        """A checkpoint in which some arrays are others, all else being as it was."""
+        made = self.saved(folder)
+        save_arrays(made.path, **(load_arrays(made.path) | arrays))
+        return made
+
+    @pytest.mark.parametrize("name", ["weights", "averaged", "velocity"])
+    @pytest.mark.parametrize("bad", [np.nan, np.inf])
+    def test_weights_that_are_not_finite(self, name: str, bad: float, tmp_path: Path) -> None:
+        made = self.changed(tmp_path, **{name: np.full(SIZE, bad)})
+        with pytest.raises(BadInput, match=r"cannot be read \(its weights are not finite\)"):
+            made.load()
+
+    @pytest.mark.parametrize(
+        "arrays",
+        [
+            {"weights": np.zeros(SIZE + 1)},
+            {"weights": np.zeros((SIZE, 1))},
+            {"averaged": np.zeros(SIZE - 1)},
+            {"velocity": np.zeros(2)},
+            {"weights": np.zeros(SIZE, np.int64)},
+            {"weights": np.array(["x"] * SIZE)},
+            {"weights": np.zeros(SIZE + 1), "averaged": np.zeros(SIZE + 1)},
+        ],
+        ids=lambda arrays: "-".join(arrays),
+    )
+    def test_weights_of_another_model(self, arrays: dict[str, np.ndarray], tmp_path: Path) -> None:
+        made = self.changed(tmp_path, **arrays)
+        with pytest.raises(BadInput, match=r"not those of this model"):
+            made.load(fresh())
+
+    def test_a_compressed_bomb_takes_no_memory(self, tmp_path: Path) -> None:
+        """A thousandth of what it would become; never what ``save`` writes."""
+        made = self.saved(tmp_path)
+        huge = np.zeros(20_000_000)
+        save_arrays(made.path, compressed=True, **(load_arrays(made.path) | {"weights": huge}))
+        assert made.path.stat().st_size < huge.nbytes / 100
+        del huge
+        tracemalloc.start()
+        try:
+            with pytest.raises(BadInput, match=r"cannot be read \(compressed\)"):
+                made.load()
+            assert tracemalloc.get_traced_memory()[1] < 10_000_000
+        finally:
+            tracemalloc.stop()
+
+    def test_a_header_that_promises_more_than_there_is(self, tmp_path: Path) -> None:
+        made = self.saved(tmp_path)
+        promised = io.BytesIO()
+        header = {"descr": "<f8", "fortran_order": False, "shape": (1 << 40,)}
+        np.lib.format.write_array_header_1_0(promised, header)
+        with zipfile.ZipFile(made.path, "w") as archive:
+            archive.writestr("weights.npy", promised.getvalue() + bytes(8 * SIZE))
+        with pytest.raises(BadInput, match="not as long as its header says"):
+            made.load()
 
     def test_going_on_ends_where_going_through_does(self, tmp_path: Path) -> None:
         whole = fresh()

@@ -41,6 +41,15 @@ def test_only_the_owner_may_read_the_key(tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "north").iterdir()] == [KEY_FILE]
 
 
+def test_what_a_killed_process_left_beside_its_key_is_removed(tmp_path: Path) -> None:
+    """Killed after the key had its name, and before the file that it was written to was gone."""
+    made = KeyPair.create(tmp_path / "north")
+    key = tmp_path / "north" / KEY_FILE
+    os.link(key, key.with_name(f".{KEY_FILE}.{'0' * 16}.new"))
+    assert KeyPair.obtain(tmp_path / "north").public_hex == made.public_hex
+    assert [path.name for path in (tmp_path / "north").iterdir()] == [KEY_FILE]
+
+
 @posix
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o644, 0o620])
 def test_a_key_that_others_could_read_is_refused(tmp_path: Path, mode: int) -> None:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.market.common import here, played, scenario, words
 
+from noisemarket.files import write_atomic
 from noisemarket.market import market_folder as folders
 
 
@@ -28,7 +29,7 @@ def begun(folder: Path, key: bytes) -> Path:
     """A run folder in which nothing is but the noise's key, which is the same in all of them."""
     market = folders.MarketFolder(folder)
     market.prepare()
-    (market.owners / folders.NOISE_KEY).write_bytes(key)
+    write_atomic(market.owners / folders.NOISE_KEY, key, private=True)
     return folder
 
 

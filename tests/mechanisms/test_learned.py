@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -15,6 +17,7 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.outcomes import Outcomes
 from noisemarket.game.sides import SLACK
 from noisemarket.learning.batch import play_batch
+from noisemarket.learning.threads import work_through
 from noisemarket.mechanisms import MECHANISMS
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.tally import tally
@@ -111,6 +114,45 @@ class TestEveryLearner:
         expected = tally(whole.environment, whole.agreement.contracts, done)
         assert part.learned == expected
         assert part.agreement.trace is not None
+
+
+@pytest.mark.parametrize("name", ["dypp", "q_learning"])
+def test_interrupted_it_ends_soon_however_long_the_game(name: str) -> None:
+    """A pair would play for minutes, and several wait: none of them is waited for."""
+    scenario = Scenario.from_preset("market", owners=12, iterations=10**9)
+    asked = 0
+
+    def interrupt() -> bool:
+        nonlocal asked
+        asked += 1
+        if asked > 20:  # the pool is full, and its threads are playing
+            raise KeyboardInterrupt
+        return False
+
+    start = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        negotiate(scenario, mechanism=name, threads=2, stop=interrupt)
+    assert time.monotonic() - start < 30
+    assert not [one for one in threading.enumerate() if one.name.startswith("noisemarket")]
+
+
+def test_stopped_it_waits_for_what_runs_and_for_nothing_that_waits() -> None:
+    begun: list[int] = []
+    free = threading.Event()
+
+    def work(some: slice) -> int:
+        begun.append(some.start)
+        free.wait(60)
+        return some.start
+
+    def stop() -> bool:
+        if begun:
+            free.set()
+        return bool(begun)
+
+    parts = [slice(at, at + 1) for at in range(8)]
+    assert [number for number, _ in work_through(parts, work, 1, stop)] == [0]
+    assert begun == [0]
 
 
 def changed(learner: str, change: dict[str, Any], **settings: object) -> Negotiation:

@@ -113,6 +113,9 @@ class TestBadFiles:
             ("[game]\nsaving_levels = 0\n", "game.saving_levels", "equal to 1"),
             ("[game]\npayment_cost = nan\n", "game.payment_cost", "finite"),
             ("game = 3\n", "game", "dictionary"),
+            (f"x = {'[' * 500}{']' * 500}\n", "scenario", "nested more than 20 deep"),
+            (f"x = {'{a=' * 500}1{'}' * 500}\n", "scenario", "nested more than 20 deep"),
+            (f"[{'.'.join('a' * 500)}]\n", "scenario", "nested more than 20 deep"),
         ],
     )
     def test_say_what_is_wrong(self, content: str, field: str, remedy: str, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def measure(
     folder.mkdir(parents=True, exist_ok=True)
     checkpoint = Checkpoint(_file(folder, setting), training.fingerprint)
     try:
-        state = checkpoint.load() or training.start()
+        state = training.resumed(checkpoint)
     except BadInput as problem:
         remedy = problem.remedy.rstrip(".") + ": remove it to measure this point anew."
         raise BadInput("checkpoint", str(checkpoint.path), remedy) from None

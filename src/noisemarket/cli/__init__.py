@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
+import warnings
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -12,10 +15,13 @@ def main(arguments: list[str] | None = None) -> None:
     from noisemarket.cli.app import app
     from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 
+    if arguments is None:  # called as a command, not by a program
+        _quiet()
     # Older typer builds on click, newer carries its own: this is UsageError in both.
     usage_error: type[Exception] = typer.BadParameter.__mro__[1]
     try:
         code = app(args=arguments, standalone_mode=False)
+        sys.stdout.flush()
     except usage_error as problem:
         code = _failed(2, getattr(problem, "format_message", problem.__str__)())
     except (typer.Abort, KeyboardInterrupt):
@@ -31,11 +37,37 @@ def main(arguments: list[str] | None = None) -> None:
     except MemoryError:
         code = _failed(1, "not enough memory: take fewer owners or levels, or trace fewer points.")
     except OSError as problem:
-        what, why = problem.filename or "a file", problem.strerror or problem
-        code = _failed(1, f"{what} cannot be used: {why}.")
+        code = _failed(1, _cannot(problem))
     sys.exit(code if isinstance(code, int) else 0)
 
 
+def _quiet() -> None:
+    """Keep warnings of libraries, here and in worker processes, from users who cannot act on them.
+
+    Python's own ``-W`` and ``PYTHONWARNINGS`` bring them back.
+    """
+    if not sys.warnoptions:
+        warnings.simplefilter("ignore")
+        os.environ.setdefault("PYTHONWARNINGS", "ignore")
+        logging.getLogger("matplotlib").setLevel(logging.ERROR)
+
+
+def _cannot(problem: OSError) -> str:
+    """What cannot be used, and why. Files are named by the error; what is left is the output."""
+    why = problem.strerror or problem
+    if problem.filename is not None:
+        return f"{problem.filename} cannot be used: {why}."
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
+        return f"standard output cannot be written: {why}."
+    return f"a file cannot be used: {why}."
+
+
 def _failed(code: int, sentence: object) -> int:
-    print(f"noisemarket: {sentence}", file=sys.stderr)
+    from noisemarket.errors import printable
+
+    lines = (printable(line) for line in str(sentence).split("\n"))
+    print("noisemarket: " + "\n".join(lines), file=sys.stderr)
     return code

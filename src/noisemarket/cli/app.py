@@ -9,6 +9,7 @@ import typer
 from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
 from noisemarket.cli.options import (
+    MECHANISMS,
     Budget,
     Json,
     Mechanism,
@@ -24,12 +25,14 @@ from noisemarket.cli.options import (
     Threads,
     Tls,
     Workers,
+    epilog,
 )
 
 app = typer.Typer(
     name="noisemarket",
     help="A market in which data owners of a federated-learning job sell part of their "
     "differential-privacy noise to the curator, by contract.",
+    epilog=epilog("run", "run --set owners=20 --out runs/mine", "run --help", scenario=False),
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -53,7 +56,11 @@ def _root(
         typer.echo(context.get_help())
 
 
-@app.command()
+@app.command(
+    epilog=epilog(
+        "run", "run mine.toml --set owners=20 --seed 7 --out runs/mine", "run --resume runs/mine"
+    )
+)
 def run(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -69,12 +76,12 @@ def run(
         bool, typer.Option("--full", help="The paper's full setting: larger and slower.")
     ] = False,
     baselines: Annotated[
-        bool,
+        bool | None,
         typer.Option(
             help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
             "buy, and no noise."
         ),
-    ] = True,
+    ] = None,
     draws: Annotated[
         int | None,
         typer.Option(
@@ -102,7 +109,7 @@ def run(
     market(request, resume, workers, full, baselines, draws, engine, tls, runtime)
 
 
-@app.command()
+@app.command(epilog=epilog("negotiate --preset paper --mechanism dypp --contracts contracts.csv"))
 def negotiate(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -130,7 +137,7 @@ def negotiate(
     run(request, contracts)
 
 
-@app.command()
+@app.command(epilog=epilog("compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50"))
 def compare(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -140,7 +147,7 @@ def compare(
         typer.Option(
             "--mechanisms",
             "--learners",
-            help="Mechanisms to compare, separated by commas; by default all.",
+            help=f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}.",
         ),
     ] = None,
     seed: Seed = None,
@@ -157,7 +164,7 @@ def compare(
     run(request, mechanisms)
 
 
-@app.command()
+@app.command(epilog=epilog("reproduce --seeds 5 --out runs/reproduction", scenario=False))
 def reproduce(
     out: Annotated[str, typer.Option(help="Folder for the page, figures and numbers.")] = (
         "runs/reproduction"
@@ -178,7 +185,7 @@ def reproduce(
     run(out, page, overwrite, seeds, owners, iterations, threads, json)
 
 
-@app.command()
+@app.command(epilog=epilog("train --contracts contracts.csv --set rounds=10", "train --sigma 0.3"))
 def train(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -204,7 +211,7 @@ def train(
     run(request, contracts, sigma, resume, workers)
 
 
-@app.command()
+@app.command(epilog=epilog("calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine"))
 def calibrate(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -244,7 +251,7 @@ def calibrate(
     run(request, CalibrateOptions(sigmas, betas, mixed, seeds, name, resume, fit_only, workers))
 
 
-@app.command()
+@app.command(epilog=epilog("audit --set protection=sharded --controls"))
 def audit(
     scenario: ScenarioFile = None,
     preset: Preset = None,
@@ -280,7 +287,7 @@ def audit(
     raise typer.Exit(run(request, AuditOptions(sigma, trials, confidence, bug, controls)))
 
 
-@app.command()
+@app.command(epilog=epilog("privacy --sigma 0.3 --rounds 30", scenario=False))
 def privacy(
     sigma: Annotated[
         float | None,
@@ -330,19 +337,20 @@ def privacy(
     run(question, json)
 
 
-@app.command()
+@app.command(epilog=epilog("scenario --preset paper > mine.toml", "scenario --explain"))
 def scenario(
     file: ScenarioFile = None,
     preset: Preset = None,
     settings: Settings = None,
     explain: Annotated[
-        bool, typer.Option("--explain", help="List every key with its default and meaning.")
+        bool,
+        typer.Option("--explain", help="List every key: value, what it may be, meaning."),
     ] = False,
 ) -> None:
     """Print a scenario with all its settings, ready to be edited and run."""
     from noisemarket.cli.scenario import explain_keys, show
 
     if explain:
-        explain_keys()
+        explain_keys(file, preset, settings)
     else:
         show(file, preset, settings)

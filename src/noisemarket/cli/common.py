@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -150,11 +149,11 @@ def keep_scenario(folder: RunFolder, scenario: Scenario) -> None:
     """Write the scenario, and its files of owners and surface, so that the run can be repeated."""
     if scenario.population.file:
         copy = "owners" + Path(scenario.population.file).suffix
-        shutil.copyfile(scenario.population.file, folder.path / copy)
+        folder.copy(scenario.population.file, copy, private=True)  # it holds the owners' costs
         population = scenario.population.model_copy(update={"file": copy})
         scenario = scenario.model_copy(update={"population": population})
     if scenario.game.surface.endswith(".toml"):
-        shutil.copyfile(scenario.game.surface, folder.path / SURFACE)
+        folder.copy(scenario.game.surface, SURFACE)
         game = scenario.game.model_copy(update={"surface": SURFACE})
         scenario = scenario.model_copy(update={"game": game})
     folder.write_text("scenario.toml", dump_scenario(scenario))

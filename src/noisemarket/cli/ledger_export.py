@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TextIO
 
+from noisemarket.csv_text import cell_of
 from noisemarket.files import open_atomic
 from noisemarket.ledger import queries
 from noisemarket.ledger.store import Ledger
@@ -29,7 +30,8 @@ def write_csv(ledger: Ledger, file: str) -> None:
         for standing in queries.contracts(ledger):
             row = queries.row(standing)
             kept = row["kept"]
-            writer.writerow({**row, "kept": None if kept is None else str(kept).lower()})
+            row["kept"] = None if kept is None else str(kept).lower()
+            writer.writerow({name: cell_of(value) for name, value in row.items()})
 
 
 def write_json(ledger: Ledger, file: str) -> None:

@@ -81,7 +81,7 @@ def _play(
         started = (folder.path / PARTIAL).exists()
         parts = (agreed_contracts(environment, done.contracts, done.owners) for done in finished)
         text = contracts_csv(chain.from_iterable(parts))
-        folder.append(PARTIAL, text.partition("\n")[2] if started else text)
+        folder.append(PARTIAL, text.partition("\n")[2] if started else text, private=True)
         finished.clear()
         flushed = time.monotonic()
 

@@ -6,8 +6,27 @@ from typing import Annotated
 
 import typer
 
+SCENARIO = (
+    "SCENARIO is a TOML file with what differs from the preset, such as owners and budget: "
+    "noisemarket scenario > mine.toml writes one to edit. Without it, the preset is taken as it is."
+)
+"""What the argument is; typer shows no help of arguments."""
+
+MECHANISMS = (
+    "clock (default), dypp (default of paper), q_learning, phc, greedy, bisection, pac_auction, "
+    "csra_auction, posted_price, pain_fl, uniform, no_dp, equilibrium, best_portfolio, first_best"
+)
+"""Those of this package, written out: to look them up would load all that learns."""
+
+
+def epilog(*examples: str, scenario: bool = True) -> str:
+    """The end of a command's help: what SCENARIO is, and what a call looks like."""
+    lines = [f"Example: noisemarket {example}" for example in examples]
+    return "\n\n".join([*([SCENARIO] if scenario else []), *lines])
+
+
 ScenarioFile = Annotated[
-    str | None, typer.Argument(help="Scenario file (TOML); without one, the preset.")
+    str | None, typer.Argument(help="Scenario file (TOML): what differs from the preset.")
 ]
 Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
 Settings = Annotated[
@@ -19,9 +38,7 @@ Mechanism = Annotated[
     typer.Option(
         "--mechanism",
         "--learner",
-        help="How contracts are agreed: clock (default), dypp (default of paper), q_learning, phc, "
-        "greedy, bisection, pac_auction, csra_auction, posted_price, pain_fl, uniform, no_dp, "
-        "equilibrium, best_portfolio, first_best.",
+        help=f"How contracts are agreed: {MECHANISMS}.",
     ),
 ]
 Budget = Annotated[

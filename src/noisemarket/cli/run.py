@@ -61,7 +61,7 @@ def run(
     resume: str | None,
     workers: int | None,
     full: bool,
-    baselines: bool,
+    baselines: bool | None,
     draws: int | None = None,
     engine: str | None = None,
     tls: bool = True,
@@ -73,7 +73,7 @@ def run(
     if engine is not None:
         engines.ENGINES.find(engine)
     if resume is not None:
-        folder, scenario, engine = _reopen(resume, request, full, engine)
+        folder, scenario, engine = _reopen(resume, request, full, engine, baselines)
         market = prepare(scenario)
     else:
         engine = engine or EMBEDDED
@@ -89,14 +89,14 @@ def run(
             RemoteOwners.check(scenario)
             runtime_of(runtime, 0)
         folder = request.folder(scenario, f"{scenario.preset}-run")
-        folder.note(engine=engine, draws=draws)
+        folder.note(engine=engine, draws=draws, baselines=baselines is not False)
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
         compared, others = Compared(), list[Alternative]()
         given = workers, request.threads, tls, runtime
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
-            if baselines:
+            if read_status(folder.path).get("baselines", True):
                 draws = draws or _noted_draws(folder.path) or DRAWS[scenario.training.model]
                 others = alternatives(outcome, request.threads)
                 compared = _baselines(folder, outcome, others, draws, stop, bar, workers)
@@ -124,10 +124,10 @@ def run(
 
 
 def _reopen(
-    resume: str, request: Request, full: bool, engine: str | None
+    resume: str, request: Request, full: bool, engine: str | None, baselines: bool | None
 ) -> tuple[RunFolder, Scenario, str]:
     allowed = (
-        "--engine, --runtime, --no-tls, --no-baselines, --draws, --workers, --threads and --json"
+        "--engine, --runtime, --no-tls, --[no-]baselines, --draws, --workers, --threads and --json"
     )
     files = (SCENARIO, STATUS)
     path = request.resumed(resume, "a run folder", files, allowed, full or None)
@@ -135,11 +135,17 @@ def _reopen(
     if others and not (path / JOB).exists():
         raise BadInput("--resume", resume, "was written by another command.")
     scenario = load_scenario(path / SCENARIO)
-    before = str(read_status(path).get("engine", EMBEDDED))
+    noted = read_status(path)
+    before = str(noted.get("engine", EMBEDDED))
     if engine not in (None, before) and (path / JOB).exists():
         raise BadInput("--engine", engine, f"the job started with {before}: continue with that.")
     engine = engine or before
-    return RunFolder.reopen(path, engine=engine, draws=_noted_draws(path)), scenario, engine
+    facts = {
+        "engine": engine,
+        "draws": _noted_draws(path),
+        "baselines": bool(noted.get("baselines", True)) if baselines is None else baselines,
+    }
+    return RunFolder.reopen(path, **facts), scenario, engine
 
 
 def _noted_draws(folder: Path) -> int | None:

@@ -8,7 +8,10 @@ from rich.table import Table
 
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario, load_scenario
-from noisemarket.scenario.schema import ChangeSection
+from noisemarket.scenario.allowed import allowed_values
+from noisemarket.scenario.schema import ChangeSection, FaultSection
+
+Row = tuple[str, str, str, str]
 
 
 def show(file: str | None, preset: str | None, settings: list[str] | None) -> None:
@@ -16,32 +19,64 @@ def show(file: str | None, preset: str | None, settings: list[str] | None) -> No
     print(dump_scenario(load_scenario(file, preset=preset, settings=settings or [])), end="")
 
 
-def explain_keys() -> None:
-    """Print every key with its default, the paper's symbol and its meaning."""
-    table = Table("key", "default", "symbol", "meaning", box=None, pad_edge=False)
-    for row in (*keys(), *change_keys()):
+def explain_keys(file: str | None, preset: str | None, settings: list[str] | None) -> None:
+    """Print every key with its value in this scenario, what it may be, and its meaning."""
+    scenario = load_scenario(file, preset=preset, settings=settings or [])
+    table = Table("key", "value", "allowed", "meaning", box=None, pad_edge=False)
+    for row in keys(scenario):
         table.add_row(*map(escape, row))
     console().print(table)
 
 
-def keys() -> list[tuple[str, str, str, str]]:
-    """Key, default, symbol and meaning of every setting."""
-    return _keys("", Scenario)
-
-
-def change_keys() -> list[tuple[str, str, str, str]]:
-    """The same for one change of preferences."""
-    return _keys("changes.", ChangeSection)
-
-
-def _keys(prefix: str, model: type[BaseModel]) -> list[tuple[str, str, str, str]]:
-    symbols = {field: symbol for symbol, field in SYMBOLS.items()}
-    rows = []
-    for name, info in model.model_fields.items():
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, BaseModel):
-            rows += _keys(f"{name}.", kind)
-            continue
-        default = "" if info.is_required() else str(info.default)
-        rows.append((prefix + name, default, symbols.get(name, ""), info.description or ""))
+def keys(scenario: Scenario) -> list[Row]:
+    """Key, value, what it may be, and meaning (with the paper's symbol) of every setting."""
+    rows = _keys("", scenario)
+    for prefix, kind in (("changes", ChangeSection), ("faults", FaultSection)):
+        rows += _defaults(f"{prefix}.", kind)
     return rows
+
+
+def _keys(prefix: str, section: BaseModel) -> list[Row]:
+    rows, allowed = [], allowed_values(type(section))
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, BaseModel):
+            rows += _keys(f"{name}.", value)
+        else:
+            rows.append((prefix + name, _shown(value), allowed[name], _meaning(section, name)))
+    return rows
+
+
+def _defaults(prefix: str, kind: type[BaseModel]) -> list[Row]:
+    """The same for a table that a scenario may have any number of times."""
+    allowed = allowed_values(kind)
+    return [
+        (
+            prefix + name,
+            "" if field.is_required() else _shown(field.default),
+            allowed[name],
+            _meaning(kind, name),
+        )
+        for name, field in kind.model_fields.items()
+    ]
+
+
+def _meaning(section: BaseModel | type[BaseModel], name: str) -> str:
+    kind = section if isinstance(section, type) else type(section)
+    meaning = kind.model_fields[name].description or ""
+    symbol = {field: symbol for symbol, field in SYMBOLS.items()}.get(name)
+    return meaning if symbol is None or meaning.startswith(f"{symbol}:") else f"{symbol}: {meaning}"
+
+
+def _shown(value: object) -> str:
+    """A value as a scenario file has it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, dict):
+        inside = ", ".join(f"{name} = {_shown(one)}" for name, one in value.items())
+        return f"{{{inside}}}" if value else ""
+    if isinstance(value, BaseModel):
+        return _shown(value.model_dump())
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_shown, value))}]" if value else ""
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -15,6 +15,7 @@ from noisemarket.cli.common import (
     progress,
     stoppable,
 )
+from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
@@ -58,8 +59,8 @@ def run(
         folder = request.folder(scenario, f"{scenario.preset}-train", contracts)
         keep_scenario(folder, scenario)
         names = environment.population.names
-        rows = "".join(f"{name},{float(s)!r}\n" for name, s in zip(names, noise, strict=True))
-        folder.write_text("contracts.csv", "owner,sigma\n" + rows)
+        rows = zip(names, noise.tolist(), strict=True)
+        folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
     with (
         _opened(folder, job_order) as (accountant, checkpoint, state),
         folder if resume is None else RunFolder.reopen(folder.path) as folder,
@@ -109,7 +110,7 @@ def _opened(
     """Journal, checkpoint and training state, checked before anything is written: they must not be
     in use, nor belong to another job."""
     checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
-    state = checkpoint.load() or job_order.start()
+    state = job_order.resumed(checkpoint)
     with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
         check_charges(accountant, state)
         yield accountant, checkpoint, state

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Score, Weights
-from noisemarket.files import save_arrays
+from noisemarket.files import load_arrays, save_arrays
 from noisemarket.plain import finite
 
 
@@ -93,20 +92,35 @@ class Checkpoint:
             extra=json.dumps({"job": state.job, **state.inspector}),
         )
 
-    def load(self) -> State | None:
-        """The last state, None if there is none yet."""
+    def load(self, like: State | None = None) -> State | None:
+        """The last state, None if there is none yet.
+
+        Args:
+            like: the state before the first round, whose shape it must have.
+
+        Raises:
+            BadInput: it is of another job, or is not what ``save`` wrote.
+        """
         if not self.path.exists():
             return None
         try:
-            with self.path.open("rb") as file, np.load(file, allow_pickle=False) as saved:
-                if str(saved["fingerprint"]) != self.fingerprint:
-                    raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
-                results = [read_result(line) for line in json.loads(str(saved["results"]))]
-                models, velocity = (saved["weights"], saved["averaged"]), saved["velocity"]
-                inspector = dict(json.loads(str(saved["extra"])))
-                job = str(inspector.pop("job", ""))
-                return State(*models, results, job, inspector, velocity)
-        except (OSError, ValueError, TypeError, KeyError, EOFError, BadZipFile) as problem:
+            saved = load_arrays(self.path)
+            if str(saved["fingerprint"]) != self.fingerprint:
+                raise BadInput("checkpoint", str(self.path), "belongs to another scenario.")
+            results = [read_result(line) for line in json.loads(str(saved["results"]))]
+            inspector = dict(json.loads(str(saved["extra"])))
+            job = str(inspector.pop("job", ""))
+            models, velocity = (saved["weights"], saved["averaged"]), saved["velocity"]
+            shape = saved["weights"].shape if like is None else like.weights.shape
+            for array, shapes in (*((one, [shape]) for one in models), (velocity, [shape, (1,)])):
+                if array.dtype.kind != "f" or array.shape not in shapes:
+                    raise ValueError("its weights are not those of this model")
+                if not np.isfinite(array).all():
+                    raise ValueError("its weights are not finite")
+            return State(*models, results, job, inspector, velocity)
+        except RecursionError:
+            raise BadInput("checkpoint", str(self.path), "cannot be read (too deep).") from None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:
             raise BadInput("checkpoint", str(self.path), f"cannot be read ({problem}).") from None
 
 

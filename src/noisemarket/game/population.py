@@ -19,8 +19,8 @@ FIELDS = ("privacy_cost", "data_size", "beta", "markup")
 _LOWEST = {"privacy_cost": (0.0, True), "data_size": (1.0, True), "beta": (0.0, False),
            "markup": (0.0, True)}  # fmt: skip
 
-
-_HIGHEST = 1e30
+_HIGHEST = {"data_size": 1e12}
+_HIGHEST_ELSE = 1e30
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Population:
         """A population from columns, each value checked."""
         arrays = {name: np.ascontiguousarray(columns[name], dtype=float) for name in FIELDS}
         for name, values in arrays.items():
-            low, inclusive = _LOWEST[name]
-            bad = ~(values <= _HIGHEST) | ((values < low) if inclusive else (values <= low))
+            (low, inclusive), high = _LOWEST[name], _HIGHEST.get(name, _HIGHEST_ELSE)
+            bad = ~(values <= high) | ((values < low) if inclusive else (values <= low))
             if bad.any():
                 first, least = int(np.argmax(bad)), "of at least" if inclusive else "above"
-                remedy = f"give a finite number {least} {low:g} and at most {_HIGHEST:g}."
+                remedy = f"give a finite number {least} {low:g} and at most {high:g}."
                 raise BadInput(f"{name} of owner {names[first]}", float(values[first]), remedy)
         return cls(names=names, key=_keys(names), **arrays)
 

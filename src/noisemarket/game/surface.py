@@ -48,7 +48,8 @@ class LossSurface:
             always, uneven = self.spread
             missed = always + uneven / (self.labels * np.asarray(beta, dtype=float) + 1.0)
             noise = noise * (1.0 + missed * (1.0 / np.asarray(share, dtype=float) - 1.0))
-        return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
+        with np.errstate(over="ignore"):  # far beyond what was measured: the ratio is then 0
+            return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
 
     def quality(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
         """Model quality, in per cent of test accuracy; arguments as those of ``loss``."""

@@ -39,6 +39,15 @@ COMPILED: dict[type[Rule], int] = {
 """Rules that the compiled loop knows; any other is played by its plain file, only slower."""
 
 
+MOST_POINTS = 20_000
+"""Points that the trace of a run has at most."""
+
+
+def trace_spacing(every: int, iterations: int) -> int:
+    """Iterations per point of a trace: a multiple of ``every``, with ``MOST_POINTS`` at most."""
+    return every * -(-iterations // (every * MOST_POINTS))
+
+
 @dataclass(frozen=True)
 class PlayConfig:
     """How to play: the rules' numbers, how long, how finely to trace.
@@ -87,8 +96,12 @@ def play_batch(
     phases: Sequence[Games],
     starts: Sequence[int],
     keys: NDArray[np.uint64],
+    cancelled: NDArray[np.bool_] | None = None,
 ) -> Batch:
-    """Play the games of some owners; phase i holds from iteration ``starts[i]`` on."""
+    """Play the games of some owners; phase i holds from iteration ``starts[i]`` on.
+
+    Another thread may set ``cancelled[0]`` to end the play soon; the batch is then worth nothing.
+    """
     kind = find_rule(rule)
     for games in phases:
         _check_tables(games)
@@ -96,9 +109,10 @@ def play_batch(
     live = [i for i, start in enumerate(starts) if start < config.iterations]
     phases = [phases[i] for i in live]
     bounds = np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64)
+    ended = np.zeros(1, np.bool_) if cancelled is None else cancelled
     if config.compiled and kind in COMPILED and not numba_config.DISABLE_JIT:
-        return _play_compiled(kind, config, phases, bounds, keys, firsts)
-    return _play_plainly(kind, config, phases, bounds, keys, firsts)
+        return _play_compiled(kind, config, phases, bounds, keys, firsts, ended)
+    return _play_plainly(kind, config, phases, bounds, keys, firsts, ended)
 
 
 def _check_tables(games: Games) -> None:
@@ -129,6 +143,7 @@ def _play_compiled(
     bounds: IntArray,
     keys: NDArray[np.uint64],
     firsts: tuple[FloatArray, FloatArray],
+    cancelled: NDArray[np.bool_],
 ) -> Batch:
     output = _empty(config, phases[0])
     _, savings, payments = phases[0].owner_rewards.shape
@@ -159,6 +174,7 @@ def _play_compiled(
             rows=np.empty((3, rows), np.int64),
             best_values=np.empty(rows),
             seen=np.empty((savings, payments), np.int64),
+            cancelled=cancelled,
         ),
     )
     return output
@@ -183,6 +199,7 @@ def _play_plainly(
     bounds: IntArray,
     keys: NDArray[np.uint64],
     firsts: tuple[FloatArray, FloatArray],
+    cancelled: NDArray[np.bool_],
 ) -> Batch:
     output = _empty(config, phases[0])
     for n, key in enumerate(keys):
@@ -196,7 +213,10 @@ def _play_plainly(
             bounds,
             sees_offer=phases[0].sees_offer,
             stream=Stream(config.seed, int(key)),
+            cancelled=cancelled,
         )
+        if cancelled[0]:
+            return output
         agreed = np.stack([games.agreed[n] for games in phases])
         _record(output, n, history, agreed, bounds, config)
         output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()

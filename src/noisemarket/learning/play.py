@@ -11,6 +11,9 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.rule import Rule
 
+NEVER = np.zeros(1, np.bool_)
+NEVER.setflags(write=False)
+
 
 @dataclass(frozen=True)
 class PlayHistory:
@@ -31,6 +34,7 @@ def play_pair(
     *,
     sees_offer: bool,
     stream: Stream,
+    cancelled: NDArray[np.bool_] = NEVER,
 ) -> PlayHistory:
     """Let two rules play ``starts[-1]`` iterations.
 
@@ -38,6 +42,7 @@ def play_pair(
     ``starts[i]`` to ``starts[i + 1]``. The owner's state is the last payment quoted. The curator's
     is the offer before it (``sees_offer``) or the previous one. Each learns as soon as it knows
     its next state: the curator when the next offer has come, so one more offer is made at the end.
+    Ends early, and in vain, once ``cancelled[0]`` is True.
     """
     iterations = int(starts[-1])
     offers, quotes = np.zeros(iterations, np.int64), np.zeros(iterations, np.int64)
@@ -50,7 +55,7 @@ def play_pair(
         if t > 0:
             got = float(curator_got[t - 1])
             curator.learn(curator_state, quote, got, next_curator_state, t - 1)
-        if t == iterations:
+        if t == iterations or cancelled[0]:
             break
         phase = int(np.searchsorted(starts, t, side="right")) - 1
         offer, curator_state = new_offer, next_curator_state

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import TypeVar
 
@@ -30,11 +30,13 @@ def work_through(
     work: Callable[[slice], Result],
     threads: int,
     stop: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[int, Result]]:
+    cancel: Callable[[], None] = lambda: None,
+) -> Generator[tuple[int, Result], None, None]:
     """Do ``work`` on every part; yields each result with its part's number when it is done.
 
-    When ``stop`` returns True, or the consumer ends, no new part is begun; running parts are
-    still finished and yielded, so that no finished work is lost.
+    When ``stop`` returns True no new part is begun, and those that run are still finished and
+    yielded. When an error ends this, or the consumer does (``close``), ``cancel`` is called: it has
+    the running parts end soon, because nobody wants them.
     """
     waiting = iter(enumerate(parts))
     with ThreadPoolExecutor(max_workers=threads, thread_name_prefix="noisemarket") as pool:
@@ -47,9 +49,17 @@ def work_through(
                     return
                 running[pool.submit(work, following[1])] = following[0]
 
-        refill()
-        while running:
-            done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield running.pop(future), future.result()
+        try:
             refill()
+            while running:
+                done, _ = wait(running, timeout=0.2, return_when=FIRST_COMPLETED)
+                for future in done:
+                    yield running.pop(future), future.result()
+                if stop():
+                    for future in [one for one in running if one.cancel()]:
+                        del running[future]
+                refill()
+        except BaseException:
+            cancel()
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise

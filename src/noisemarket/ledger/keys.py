@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import stat
-import sys
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +16,14 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from noisemarket.errors import BadInput
-from noisemarket.files import open_atomic, private_folder, unusable
+from noisemarket.files import (
+    open_atomic,
+    private_folder,
+    read_private,
+    refuse_open,
+    remove_unfinished,
+    unusable,
+)
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.ledger_errors import BadSignature
 
@@ -28,6 +33,7 @@ PRIVATE = "private.json"
 
 OWNER = "owner"
 CURATOR = "curator"
+_ANEW = "make a new key"
 _DOMAIN = b"noisemarket contract v1\0"
 
 
@@ -58,7 +64,7 @@ class KeyPair:
         text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
         try:
             private_folder(path.parent)
-            _refuse_open(path.parent, path.parent.stat())
+            refuse_open(path.parent, "key", _ANEW)
         except OSError as problem:
             raise unusable("key", path, "written", problem) from None
         try:
@@ -76,14 +82,9 @@ class KeyPair:
             BadInput: there is none, it is not an Ed25519 key, or others may read it.
         """
         path = Path(folder) / KEY_FILE
-        try:
-            _refuse_open(path.parent, path.parent.stat())
-            file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-            with os.fdopen(file, "rb") as stream:
-                _refuse_open(path, os.fstat(stream.fileno()))
-                text = stream.read(10_000)
-        except OSError as problem:
-            raise unusable("key", path, "read", problem) from None
+        text = read_private(path, "key", _ANEW)
+        with contextlib.suppress(OSError):  # of a process that was killed right after it wrote it
+            remove_unfinished(path)
         try:
             private = load_pem_private_key(text, password=None)
         except (ValueError, TypeError):
@@ -191,9 +192,3 @@ def _message(role: str, contract: Contract) -> bytes:
 
 def _sealed(purpose: str, document: bytes) -> bytes:
     return b"noisemarket seal v1\0" + purpose.encode() + b"\0" + document
-
-
-def _refuse_open(path: Path, status: os.stat_result) -> None:
-    if sys.platform != "win32" and stat.S_IMODE(status.st_mode) & 0o077:
-        mode = "700" if stat.S_ISDIR(status.st_mode) else "600"
-        raise BadInput("key", str(path), f"others may read it: make a new key, or chmod {mode}.")

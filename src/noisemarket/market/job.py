@@ -186,9 +186,10 @@ class _Market:
 
     def _state(self, manifest: JobManifest, order: Order, checkpoint: Checkpoint) -> State:
         """Where training stands, if it is this job's."""
-        state = checkpoint.load()
+        first = order.start(manifest.job)
+        state = checkpoint.load(first)
         if state is None:
-            return order.start(manifest.job)
+            return first
         if state.job != manifest.job:
             raise BadInput("checkpoint", str(checkpoint.path), f"is not of the job in {JOB}.")
         return state

@@ -17,7 +17,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import Lock, exclusive, private_folder, write_atomic
+from noisemarket.files import (
+    Lock,
+    exclusive,
+    private_folder,
+    read_private,
+    refuse_open,
+    write_atomic,
+)
 from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
 from noisemarket.runfolder import RunFolder
 
@@ -83,13 +90,14 @@ class MarketFolder:
         stands for all owners here, because one process plays them all.
 
         Raises:
-            BadInput: the file is damaged.
+            BadInput: the file is damaged, or others may read it or enter its folder.
             NoisemarketError: a new key cannot be written.
         """
         path = self.owners / NOISE_KEY
         if not path.exists():
+            refuse_open(path.parent, "noise key", "start anew")
             write_atomic(path, KeyedNoise.new_key(), private=True)
-        key = path.read_bytes()
+        key = read_private(path, "noise key", "start anew")
         if len(key) != KEY_BYTES:
             raise BadInput("noise key", str(path), "is damaged: the job cannot be resumed.")
         return key

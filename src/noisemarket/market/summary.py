@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from noisemarket.csv_text import csv_text
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.ledger.money import MICRO
@@ -144,11 +143,9 @@ def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
 
 def contracts_csv(outcome: MarketOutcome) -> str:
     """``owner_rows`` as CSV."""
-    rows, text = owner_rows(outcome), io.StringIO()
-    table = csv.DictWriter(text, rows[0], lineterminator="\n")
-    table.writeheader()
-    table.writerows(row | {"kept": str(row["kept"]).lower()} for row in rows)
-    return text.getvalue()
+    rows = owner_rows(outcome)
+    shown = (row | {"kept": str(row["kept"]).lower()} for row in rows)
+    return csv_text(rows[0], (row.values() for row in shown))
 
 
 def spread(values: np.ndarray) -> dict[str, float | None]:

@@ -6,8 +6,12 @@ sees more than its own rewards and the moves of the other side.
 
 from __future__ import annotations
 
-import numpy as np
+from contextlib import closing
 
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import FloatArray
@@ -58,23 +62,26 @@ class Learned(Mechanism):
         slices = batches(
             owners, config.iterations, cells, compiled=find_rule(self.rule) in COMPILED
         )
+        cancelled = np.zeros(1, np.bool_)
         work = work_through(
             slices,
-            lambda some: self._play(environment, config, some),
+            lambda some: self._play(environment, config, some, cancelled),
             options.threads,
             options.stop,
+            lambda: cancelled.fill(True),
         )
-        for number, (batch, agreed, gap) in work:
-            some = slices[number]
-            contracts.saving[some] = agreed.saving
-            contracts.payment[some] = agreed.payment
-            contracts.signed[some] = agreed.signed
-            done[some] = True
-            gaps[:, some] = gap.owner, gap.curator
-            totals.enter(number, batch.counts, batch.payoffs)
-            if keep:
-                parts[number] = batch
-            options.watch(Progress(some, agreed, int(done.sum()), owners))
+        with closing(work):
+            for number, (batch, agreed, gap) in work:
+                some = slices[number]
+                contracts.saving[some] = agreed.saving
+                contracts.payment[some] = agreed.payment
+                contracts.signed[some] = agreed.signed
+                done[some] = True
+                gaps[:, some] = gap.owner, gap.curator
+                totals.enter(number, batch.counts, batch.payoffs)
+                if keep:
+                    parts[number] = batch
+                options.watch(Progress(some, agreed, int(done.sum()), owners))
         ordered = [parts[number] for number in sorted(parts)]
         return Agreement(
             contracts=contracts,
@@ -87,12 +94,19 @@ class Learned(Mechanism):
         )
 
     def _play(
-        self, environment: Environment, config: PlayConfig, some: slice
+        self,
+        environment: Environment,
+        config: PlayConfig,
+        some: slice,
+        cancelled: NDArray[np.bool_],
     ) -> tuple[Batch, Contracts, Exploitability]:
         """A batch, with what is computed from its policies before they are dropped."""
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
-        batch = play_batch(self.rule, config, phases, starts, environment.population.key[some])
+        keys = environment.population.key[some]
+        batch = play_batch(self.rule, config, phases, starts, keys, cancelled)
+        if cancelled[0]:
+            raise Interrupted("cancelled.")
         now = sum(start < config.iterations for start in starts) - 1
         outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
         gap = exploitability(

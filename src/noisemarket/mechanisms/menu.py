@@ -83,6 +83,90 @@ def types_from_sample(reservation_costs: ArrayLike, count: int) -> tuple[FloatAr
     return types, weight / count
 
 
+@dataclass(frozen=True, eq=False)
+class MenuProblem:
+    """What a best menu is sought for, checked.
+
+    Args:
+        types: the owners' reservation costs, rising.
+        probabilities: how likely each of them is.
+        savings: evenly spaced from 0.
+        values: the curator's value at each saving, of any shape.
+        payments: evenly spaced from 0.
+        payment_value: what a unit of money is worth to an owner.
+        privacy_weight: what a unit of privacy loss is worth to an owner.
+        price_weight: what a unit of money is worth to the curator.
+
+    Raises:
+        BadInput: there is no menu for these numbers; names the field.
+    """
+
+    types: FloatArray
+    probabilities: FloatArray
+    savings: FloatArray
+    values: FloatArray
+    payments: FloatArray
+    payment_value: float
+    privacy_weight: float
+    price_weight: float
+
+    def __post_init__(self) -> None:
+        theta, q = _population(self.types, self.probabilities)
+        _check_number("payment_value", self.payment_value, positive=True)
+        _check_number("privacy_weight", self.privacy_weight, positive=True)
+        _check_number("price_weight", self.price_weight, positive=False)
+        savings, payments = _even("savings", self.savings), _even("payments", self.payments)
+        if savings[-1] == 0:
+            raise BadInput("savings", self.savings, "give increasing levels.")
+        values = np.asarray(self.values, dtype=float)
+        if values.shape != savings.shape or not np.all(np.isfinite(values)):
+            raise BadInput("values", self.values, "give one finite value for each saving.")
+        names = ("types", "probabilities", "savings", "values", "payments")
+        for name, checked in zip(names, (theta, q, savings, values, payments), strict=True):
+            object.__setattr__(self, name, checked)
+
+    def solve(self) -> Menu:
+        """The best menu, as ``grid_menu`` says."""
+        theta, q = self.types, self.probabilities
+        saving_step, payment_step = _step(self.savings), _step(self.payments)
+        gains = (self.values - self.values[0])[:, None] - self.price_weight * self.payments
+        gains[0, 1:] = -np.inf  # paying for nothing
+        up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
+        income = self.payment_value * payment_step * more + SLACK
+        takers = np.searchsorted(
+            theta, income / (self.privacy_weight * saving_step * up), side="right"
+        )
+
+        total = np.full(gains.shape, -np.inf)
+        total[0, 0] = 0.0
+        rows, columns = gains.shape
+        next_items = np.empty((theta.size, gains.size), dtype=np.intp)
+        for m in range(theta.size, 0, -1):
+            best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
+            item = source.copy()
+            for i, k in zip(up[takers == m], more[takers == m], strict=True):
+                offer = total[: rows - i, : columns - k]
+                better = offer > best[i:, k:]
+                best[i:, k:][better] = offer[better]
+                source[i:, k:][better] = item[: rows - i, : columns - k][better]
+            next_items[m - 1] = source.reshape(-1)
+            total = q[m - 1] * gains + best
+
+        items = [int(np.argmax(total))]
+        for following in next_items[:-1]:
+            items.append(int(following[items[-1]]))
+        chosen_saving, chosen_payment = np.unravel_index(items, gains.shape)
+        return Menu(
+            theta,
+            q,
+            self.savings[chosen_saving],
+            self.payments[chosen_payment],
+            self.payment_value,
+            self.privacy_weight,
+            curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
+        )
+
+
 def grid_menu(
     types: ArrayLike,
     probabilities: ArrayLike,
@@ -105,52 +189,16 @@ def grid_menu(
     each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and there it is a
     shift of the table over (saving, payment). Beyond type M stands one that takes nothing.
     """
-    theta, q = _population(types, probabilities)
-    _check_number("payment_value", payment_value, positive=True)
-    _check_number("privacy_weight", privacy_weight, positive=True)
-    _check_number("price_weight", price_weight, positive=False)
-    saving_grid, saving_step = _even_grid("savings", savings)
-    payment_grid, payment_step = _even_grid("payments", payments)
-    worth = np.asarray(values, dtype=float)
-    if worth.shape != saving_grid.shape or not np.all(np.isfinite(worth)):
-        raise BadInput("values", values, "give one finite value for each saving.")
-    if saving_step == 0:
-        raise BadInput("savings", savings, "give increasing levels.")
-
-    gains = (worth - worth[0])[:, None] - price_weight * payment_grid
-    gains[0, 1:] = -np.inf  # paying for nothing
-    up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
-    income = payment_value * payment_step * more + SLACK
-    takers = np.searchsorted(theta, income / (privacy_weight * saving_step * up), side="right")
-
-    total = np.full(gains.shape, -np.inf)
-    total[0, 0] = 0.0
-    rows, columns = gains.shape
-    next_items = np.empty((theta.size, gains.size), dtype=np.intp)
-    for m in range(theta.size, 0, -1):
-        best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
-        item = source.copy()
-        for i, k in zip(up[takers == m], more[takers == m], strict=True):
-            offer = total[: rows - i, : columns - k]
-            better = offer > best[i:, k:]
-            best[i:, k:][better] = offer[better]
-            source[i:, k:][better] = item[: rows - i, : columns - k][better]
-        next_items[m - 1] = source.reshape(-1)
-        total = q[m - 1] * gains + best
-
-    items = [int(np.argmax(total))]
-    for following in next_items[:-1]:
-        items.append(int(following[items[-1]]))
-    chosen_saving, chosen_payment = np.unravel_index(items, gains.shape)
-    return Menu(
-        theta,
-        q,
-        saving_grid[chosen_saving],
-        payment_grid[chosen_payment],
+    return MenuProblem(
+        np.asarray(types, dtype=float),
+        np.asarray(probabilities, dtype=float),
+        np.asarray(savings, dtype=float),
+        np.asarray(values, dtype=float),
+        np.asarray(payments, dtype=float),
         payment_value,
         privacy_weight,
-        curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
-    )
+        price_weight,
+    ).solve()
 
 
 def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -171,13 +219,16 @@ def _check_number(field: str, number: float, *, positive: bool) -> None:
         raise BadInput(field, number, remedy)
 
 
-def _even_grid(field: str, grid: ArrayLike) -> tuple[FloatArray, float]:
-    """The grid and its step; shifts of the table stand for differences only if steps are equal."""
-    points = np.array(grid, dtype=float)
+def _step(grid: FloatArray) -> float:
+    return float(grid[-1]) / (grid.size - 1)
+
+
+def _even(field: str, points: FloatArray) -> FloatArray:
+    """The grid; shifts of the table stand for differences only if its steps are equal."""
     if points.ndim != 1 or points.size < 2 or not np.all(np.isfinite(points)):
-        raise BadInput(field, grid, "give a list of two or more finite levels.")
-    step = float(points[-1]) / (points.size - 1)
+        raise BadInput(field, points, "give a list of two or more finite levels.")
+    step = _step(points)
     even = step * np.arange(points.size)
     if step < 0 or not np.allclose(points, even, rtol=0, atol=1e-9 * abs(float(points[-1]))):
-        raise BadInput(field, grid, "give levels that start at 0 and rise in equal steps.")
-    return points, step
+        raise BadInput(field, points, "give levels that start at 0 and rise in equal steps.")
+    return points

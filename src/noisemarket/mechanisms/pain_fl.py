@@ -8,7 +8,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.lying import gained_by_items
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions
-from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
+from noisemarket.mechanisms.menu import MenuProblem, types_from_sample
 
 
 class PainFL(Direct):
@@ -22,12 +22,12 @@ class PainFL(Direct):
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
-        self.menu(environment, options.menu_types)
+        self.problem(environment, options.menu_types)
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         now = environment.phases[-1]
         reservation = now.privacy_cost * (1.0 + now.markup)
-        menu = self.menu(environment, options.menu_types)
+        menu = self.problem(environment, options.menu_types).solve()
         item = menu.choose(reservation)
         taken = item >= 0
         savings = np.rint(menu.savings / environment.levels.savings[1]).astype(np.int64)
@@ -40,18 +40,19 @@ class PainFL(Direct):
         self, environment: Environment, options: RunOptions, agreement: Agreement
     ) -> FloatArray | None:
         """Exact: the menu stands, and to pass for another type is to take its item."""
-        menu, levels = self.menu(environment, options.menu_types), environment.levels
+        menu = self.problem(environment, options.menu_types).solve()
+        levels = environment.levels
         savings, payments = menu.savings / levels.savings[1], menu.payments / levels.payments[1]
         items = {(round(s), round(p)) for s, p in zip(savings, payments, strict=True)}
         return gained_by_items(environment.owner_side(), agreement.contracts, sorted(items))
 
     @staticmethod
-    def menu(environment: Environment, types: int) -> Menu:
-        """The menu for this population."""
+    def problem(environment: Environment, types: int) -> MenuProblem:
+        """What the best menu for this population is sought for."""
         now = environment.phases[-1]
         thetas, shares = types_from_sample(now.privacy_cost * (1.0 + now.markup), types)
         curator = environment.curator_side()
-        return grid_menu(
+        return MenuProblem(
             thetas,
             shares,
             savings=environment.levels.savings,

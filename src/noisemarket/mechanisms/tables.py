@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 
+from noisemarket.csv_text import csv_text
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms.mechanism import Contracts, Trace
 
@@ -78,12 +77,3 @@ def trace_csv(trace: Trace) -> str:
     names = list(Trace.__dataclass_fields__)
     columns = [getattr(trace, name).tolist() for name in names]
     return csv_text(names, zip(*columns, strict=True))
-
-
-def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
-    """Rows as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(header)
-    writer.writerows(rows)
-    return text.getvalue()

@@ -8,10 +8,10 @@ from pathlib import Path
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from noisemarket.csv_text import csv_text
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
 from noisemarket.mechanisms.lying import mean_and_most
-from noisemarket.mechanisms.tables import csv_text
 from noisemarket.negotiation import Negotiation
 from noisemarket.report.negotiation_report import recovered
 from noisemarket.report.style import colour_of, figure, label, name_of, save

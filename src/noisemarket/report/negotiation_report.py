@@ -103,7 +103,7 @@ def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Write all results of a run; returns the figures."""
     agreement = result.agreement
     done = np.flatnonzero(agreement.done).tolist()
-    folder.write_text("contracts.csv", result.contracts_csv())
+    folder.write_text("contracts.csv", result.contracts_csv(), private=True)  # with costs
     folder.write_json("summary.json", result.summary())
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))

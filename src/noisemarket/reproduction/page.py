@@ -8,9 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from noisemarket.csv_text import csv_text
 from noisemarket.files import write_atomic
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.tables import csv_text
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.reproduction.claims import ClaimVerdict, Interval, judge, judge_adaptation
 from noisemarket.reproduction.study import LEARNERS, PRESETS, Adaptation, Trials

@@ -16,6 +16,7 @@ from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section
 from noisemarket.scenario.surface_file import anchored
+from noisemarket.scenario.toml_text import parse_toml
 
 _OTHER_NAMES = SYMBOLS | ALIASES
 
@@ -101,7 +102,7 @@ def dump_scenario(scenario: Scenario) -> str:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+        return parse_toml(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as problem:
         raise BadInput("scenario", str(path), f"not valid TOML: {problem}.") from None
     except (OSError, ValueError) as problem:
@@ -114,7 +115,7 @@ def _split(setting: str) -> tuple[str, object]:
     if not equals or not key.strip():
         raise BadInput("--set", setting, "write it as key=value.")
     try:
-        value: object = tomllib.loads(f"value = {text}")["value"]
+        value: object = parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
     return key.strip(), value
@@ -218,5 +219,7 @@ def _sentence(problem: ValidationError) -> BadInput:
 
 def _is_kind(part: object) -> bool:
     """Pydantic adds the branch of a union to the location: not a name that users know."""
-    kinds = ("float", "int", "str", "constrained-float")
-    return isinstance(part, str) and (part in kinds or part.startswith("dict["))
+    kinds = ("float", "int", "str", "bool")
+    return isinstance(part, str) and (
+        part in kinds or part.startswith("constrained-") or part.endswith("]")
+    )

@@ -13,9 +13,13 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.population import FIELDS, Population
+from noisemarket.scenario.toml_text import parse_toml
 
 SECRETS = ("privacy_cost", "markup")
 """What a curator does not need to know about its owners."""
+
+LONGEST_NAME = 200
+"""Characters that the name of an owner may have."""
 
 
 def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
@@ -39,8 +43,8 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
             "population.owners", owners, f"{file} has {len(rows)} owners: give only one of the two."
         )
     names = [row.get("owner", str(i)) for i, row in enumerate(rows)]
-    if "" in names:
-        raise BadInput("owner", "", f"give every owner in {file} a name.")
+    for name in names:
+        _check_name(name, file)
     most_common = Counter(names).most_common(1)[0]
     if most_common[1] > 1:
         raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
@@ -69,7 +73,7 @@ def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str
 
 def _toml_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except tomllib.TOMLDecodeError as problem:
         raise BadInput("population.file", file, f"not valid TOML: {problem}.") from None
     tables = document.get("owner")
@@ -96,6 +100,17 @@ def _check_columns(given: Iterable[str], needed: Sequence[str], file: str, where
             raise BadInput(
                 "population.file", file, f'{where} has unknown "{name}": use only {allowed}.'
             )
+
+
+def _check_name(name: str, file: str) -> None:
+    """Refuse, before anything is written, a name that no contract can have."""
+    if not name:
+        raise BadInput("owner", "", f"give every owner in {file} a name.")
+    if not name.isprintable():
+        raise BadInput("owner", name, f"name every owner in {file} by printable characters.")
+    if len(name) > LONGEST_NAME:
+        remedy = f"give every owner in {file} a name of at most {LONGEST_NAME} characters."
+        raise BadInput("owner", name, remedy)
 
 
 def _number(text: str, name: str, row: int, file: str) -> float:

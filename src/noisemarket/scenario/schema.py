@@ -100,7 +100,11 @@ class PopulationSection(Section):
 
     owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
-    data_size: Spread = Field(600.0, description="records of an owner; not part of the payoffs")
+    data_size: Spread = Field(
+        600.0,
+        description="an owner's share of the training records, relative to the others': all are "
+        "dealt out in this proportion; not part of the payoffs",
+    )
     beta: Spread = Field(1.0, description="non-IID degree of an owner's data; small: uneven")
     markup: Spread = Field(
         0.2, description="what an owner adds to its cost, as a share; its secret"
@@ -110,7 +114,7 @@ class PopulationSection(Section):
     def distributions(self) -> dict[str, Distribution]:
         """The distribution of every field."""
         if isinstance(self.data_size, float) and self.data_size < 1:
-            raise BadInput("population.data_size", self.data_size, "give at least 1 record.")
+            raise BadInput("population.data_size", self.data_size, "give at least 1.")
         return {
             name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
         }
@@ -132,7 +136,12 @@ class LearningSection(Section):
     curator_optimism: NotNegative = Field(
         1.0, description="curator's first Q-value, in its best conceivable payoffs"
     )
-    trace_every: int = Field(50, ge=1, le=10**9, description="iterations per point of the traces")
+    trace_every: int = Field(
+        50,
+        ge=1,
+        le=10**9,
+        description="iterations per point of the traces; more where there would be over 20,000",
+    )
     window: int = Field(
         500, ge=1, le=10**9, description="last iterations that a contract is read from"
     )

@@ -19,6 +19,7 @@ import tomli_w
 
 from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.scenario.toml_text import parse_toml
 
 _LARGEST = 1e30
 
@@ -83,7 +84,7 @@ def _shipped() -> dict[str, Traversable]:
 
 def _parse(text: str, file: str) -> LossSurface:
     try:
-        document = tomllib.loads(text)
+        document = parse_toml(text)
     except tomllib.TOMLDecodeError as problem:
         raise BadInput("surface", file, f"not valid TOML: {problem}.") from None
     gamma, zeta = (

@@ -22,7 +22,7 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import PROTECTIONS, Protection
-from noisemarket.federated.rounds import State, TrainingPlan
+from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
 from noisemarket.federated.weighting import Weighting
 from noisemarket.files import digest
 from noisemarket.game.environment import Environment
@@ -56,6 +56,15 @@ class Order:
     def start(self, job: str = "") -> State:
         """Where training starts; ``job`` is its name in the market."""
         return State.first(self.job.first_weights(), job)
+
+    def resumed(self, checkpoint: Checkpoint | None) -> State:
+        """Where training stands by this checkpoint; the start if it has none yet.
+
+        Raises:
+            BadInput: the checkpoint is of another job, or cannot be read.
+        """
+        first = self.start()
+        return (checkpoint.load(first) if checkpoint else None) or first
 
     def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
         """What each owner has given up by this account, under its own name."""

@@ -225,7 +225,7 @@ def carry_out(
     """
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     if state is None:
-        state = (checkpoint.load() if checkpoint else None) or made.start()
+        state = made.resumed(checkpoint)
     check_charges(accountant, state)
     complete = state.rounds_done >= made.plan.rounds
     if not complete:  # a job that is done needs no workers

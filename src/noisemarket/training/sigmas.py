@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
+from noisemarket.csv_text import text_of
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -48,7 +49,8 @@ def read_contracts(file: str, environment: Environment) -> FloatArray:
     index = {name: i for i, name in enumerate(names)}
     sigma = np.full(len(names), np.nan)
     for row in rows:
-        owner = row["owner"]
+        owner = row["owner"] or ""
+        owner = owner if owner in index else text_of(owner)
         if owner not in index:
             raise BadInput("--contracts", owner, "is not an owner of this scenario: drop its row.")
         if not np.isnan(sigma[index[owner]]):

@@ -71,10 +71,12 @@ class Scratch(NamedTuple):
 
     ``tables`` holds both players' rows, laid out as ``simd.py`` says. Per row, the owner's first:
     ``rows`` (best action, visits, when it became pure) and ``best_values``. ``seen`` counts the
-    outcomes of the last iterations.
+    outcomes of the last iterations. ``cancelled`` has one value, which another thread sets to True
+    to end the play: the batch is then worth nothing.
     """
 
     tables: FloatArray
     rows: IntArray
     best_values: FloatArray
     seen: IntArray
+    cancelled: NDArray[np.bool_]

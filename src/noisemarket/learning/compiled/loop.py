@@ -29,6 +29,7 @@ from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 from noisemarket.learning.lanes import LANES
 
 _U = np.uint64
+_LOOK = (1 << 20) - 1  # every so many iterations, look whether the play is cancelled
 _GOLDEN, _MIX_1, _MIX_2 = _U(GOLDEN), _U(MIX_1), _U(MIX_2)
 
 
@@ -112,6 +113,7 @@ def _build(stamp: int) -> Any:
         discount, learning_rate = settings.discount, settings.learning_rate
         lose_ratio, window = settings.lose_ratio, settings.window
         starts, counts, payoffs, seen = games.starts, output.counts, output.payoffs, scratch.seen
+        cancelled = scratch.cancelled
         pairs, phases, savings, payments = games.owner_rewards.shape
         iterations = starts[phases]
         groups_o, groups_c = (savings + LANES - 1) // LANES, (payments + LANES - 1) // LANES
@@ -168,6 +170,8 @@ def _build(stamp: int) -> Any:
                     )  # fmt: skip
                 if t == iterations:
                     break
+                if t & _LOOK == 0 and cancelled[0]:
+                    return stamp
                 if t == ends:
                     phase += 1
                     cells += savings * payments

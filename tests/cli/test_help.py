@@ -1,0 +1,59 @@
+"""What the command line says about itself."""
+
+from pathlib import Path
+
+import pytest
+from tests.commands import call_here
+
+from noisemarket.cli.options import MECHANISMS
+from noisemarket.mechanisms import MECHANISMS as KNOWN
+from noisemarket.scenario import Scenario
+
+TAKE_A_SCENARIO = ("run", "negotiate", "compare", "train", "calibrate", "audit", "scenario")
+
+
+def said(*words: str, cwd: Path) -> str:
+    done = call_here(*words, cwd=cwd)
+    assert done.returncode == 0, done.stderr
+    return " ".join(done.stdout.replace("│", " ").split())
+
+
+@pytest.mark.parametrize("command", [*TAKE_A_SCENARIO, "privacy", "reproduce"])
+def test_help_has_an_example_and_says_what_a_scenario_is(command: str, tmp_path: Path) -> None:
+    shown = said(command, "--help", cwd=tmp_path)
+    assert f"Example: noisemarket {command}" in shown
+    assert ("SCENARIO is a TOML file" in shown) == (command in TAKE_A_SCENARIO)
+
+
+def test_the_first_help_has_an_example(tmp_path: Path) -> None:
+    assert "Example: noisemarket run" in said("--help", cwd=tmp_path)
+
+
+def test_every_mechanism_is_listed(tmp_path: Path) -> None:
+    listed = {name.partition(" ")[0] for name in MECHANISMS.split(", ")}
+    assert listed == {name for name in KNOWN if type(KNOWN[name]).__module__.startswith("noise")}
+    for command in ("run", "negotiate", "compare"):
+        shown = said(command, "--help", cwd=tmp_path)
+        assert all(name in shown for name in listed)
+
+
+def test_keys_are_explained_for_the_scenario_that_is_named(tmp_path: Path) -> None:
+    """With its values, its bounds, and what each key means."""
+    rows = {
+        preset: call_here("scenario", "--explain", "--preset", preset, cwd=tmp_path).stdout
+        for preset in ("market", "paper")
+    }
+    lines = {
+        preset: {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.strip()}
+        for preset, text in rows.items()
+    }
+    for preset, shown in lines.items():
+        made = Scenario.from_preset(preset)
+        assert shown["game.protocol"][0] == made.game.protocol
+        assert shown["mechanism"][0] == made.mechanism
+        assert shown["training.hidden"][0] == str(made.training.hidden)
+        assert shown["learning.owner_optimism"][0] == f"{made.learning.owner_optimism:g}"
+        assert shown["menu.types"][1:7] == ["whole", "number", "from", "1", "to", "256"]
+        assert {"changes.at", "faults.kind"} <= set(shown)
+    own = said("scenario", "--explain", "--set", "hidden=77", cwd=tmp_path)
+    assert "training.hidden 77" in own
