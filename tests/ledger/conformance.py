@@ -26,7 +26,13 @@ from noisemarket.ledger.verification import verify
 
 
 def opened(place: str, **options: Any) -> Ledger:
-    return open_ledger(place, clock=lambda: NOW, **options)
+    return open_ledger(place, clock=lambda: NOW, **{"curator": key("curator"), **options})
+
+
+def story(ledger: Ledger) -> list[tuple[Any, ...]]:
+    """All that is recorded, whatever the transactions: each of them has a seal."""
+    seals = (entries.SEALED,)
+    return [(e.job, e.kind, e.once, e.body) for e in ledger.entries() if e.kind not in seals]
 
 
 class LedgerConformance:
@@ -67,8 +73,10 @@ class LedgerConformance:
             FIRST,
             *(entry.hash for entry in recorded[:-1]),
         ]
-        assert tuple(ledger.entries()) == recorded
-        assert ledger.head() == Head(len(given), recorded[-1].hash)
+        *all_given, seal = ledger.entries()
+        assert tuple(all_given) == recorded
+        assert (seal.kind, seal.previous) == (entries.SEALED, recorded[-1].hash)
+        assert ledger.head() == Head(len(given) + 1, seal.hash)
 
     def test_it_is_all_there_when_opened_again(self, place: str, ledger: Ledger) -> None:
         Job.of().begin(ledger)
@@ -81,13 +89,16 @@ class LedgerConformance:
         first = ledger.append([*job.opening(), *job.signing()])
         again = ledger.append([*job.signing(), *job.rounds()])
         assert again[:4] == first[1:]
-        assert ledger.head().count == len(first) + len(job.rounds())
+        assert ledger.head().count == len(first) + len(job.rounds()) + 2  # and two seals
+        head = ledger.head()
+        ledger.append([*job.signing(), *job.rounds()])
+        assert ledger.head() == head
 
     def test_twice_in_one_batch_counts_once(self, ledger: Ledger) -> None:
         job = Job.of()
         one, two = ledger.append([*job.opening(), *job.opening()])
         assert one == two
-        assert ledger.head().count == 1
+        assert ledger.head().count == 2
 
     def test_another_body_under_a_once_key_is_a_conflict(self, ledger: Ledger) -> None:
         job = Job.of()
@@ -98,6 +109,24 @@ class LedgerConformance:
             ledger.append([other])
         with pytest.raises(LedgerConflict, match="something else"):
             ledger.append([entries.missed(job.contracts[0], 1, "no upload")])
+        assert ledger.head() == head
+
+    def test_without_the_jobs_key_nothing_is_recorded(self, place: str, ledger: Ledger) -> None:
+        job = Job.of()
+        ledger.append(job.opening())
+        head = ledger.head()
+        with (
+            opened(place, curator=None) as reader,
+            pytest.raises(BadInput, match="open the ledger with the curator's key"),
+        ):
+            reader.append(job.signing())
+        with (
+            opened(place, curator=key("mallory")) as other,
+            pytest.raises(LedgerConflict, match="opened with another key"),
+        ):
+            other.append(job.signing())
+        with pytest.raises(LedgerConflict, match="did not write itself"):
+            ledger.append([entries.NewEntry(job.name, "sealed", None, None, "{}")])
         assert ledger.head() == head
 
     def test_all_or_nothing(self, ledger: Ledger) -> None:
@@ -207,7 +236,7 @@ class LedgerConformance:
     def test_an_expired_contract_is_not_signed(self, ledger: Ledger) -> None:
         job = Job.of(["north"])
         ledger.append([*job.opening(), entries.offered(job.contracts[0])])
-        late = Ledger(ledger.backend, lambda: "2030-02-01T00:00:00.001+00:00")
+        late = Ledger(ledger.backend, lambda: "2030-02-01T00:00:00.001+00:00", key("curator"))
         with pytest.raises(LedgerConflict, match="expired"):
             late.append([entries.signed(sign(job.contracts[0]))])
 
@@ -240,14 +269,15 @@ class LedgerConformance:
 
     def test_a_contract_is_of_one_job(self, ledger: Ledger, job: Job) -> None:
         """A contract that was paid cannot be offered again under another job's name."""
-        head = ledger.append(Job.of(["north", "east", "south"], "job-2").opening())[0].seq
+        ledger.append(Job.of(["north", "east", "south"], "job-2").opening())
+        head = ledger.head()
         story = [entry for entry in ledger.entries(job.name) if entry.contract is not None]
         again = [entries.NewEntry("job-2", e.kind, e.contract, e.once, e.body) for e in story]
         with pytest.raises(LedgerConflict, match=r"contract of another job, job-1\."):
             ledger.append(again)
         with pytest.raises(LedgerConflict, match="not offered"):
             ledger.append(again[len(job.contracts) :])
-        assert ledger.head().count == head
+        assert ledger.head() == head
 
     # Privacy
 
@@ -306,7 +336,7 @@ class LedgerConformance:
         assert [each.state for each in queries.contracts(ledger)] == ["paid", "signed"]
         verify(ledger)
         assert settle(ledger, job.name, good, batch=1).total == 16_666_666
-        assert ledger.head() == self._settled_alone(job)
+        assert story(ledger) == self._settled_alone(job)
 
     @pytest.mark.parametrize("batch", [0, -1])
     def test_a_batch_is_of_one_contract_at_least(self, ledger: Ledger, batch: int) -> None:
@@ -376,8 +406,7 @@ class LedgerConformance:
         assert processes.run("race", place, "same") == f"{processes.WRITERS}\n"
         found = verify(ledger)
         assert found.contracts_paid == len(job.contracts)
-        alone = self._settled_alone(job)
-        assert ledger.head() == alone
+        assert story(ledger) == self._settled_alone(job)
 
     @pytest.mark.process
     def test_processes_with_different_verdicts_do_not_mix(self, place: str, ledger: Ledger) -> None:
@@ -398,15 +427,15 @@ class LedgerConformance:
         verify(ledger, before)  # sound, however far it came
         settle(ledger, job.name, job.verdicts(), batch=1)
         assert verify(ledger).contracts_paid == len(job.contracts)
-        assert ledger.head() == self._settled_alone(job)
+        assert story(ledger) == self._settled_alone(job)
 
     @staticmethod
-    def _settled_alone(job: Job) -> Head:
-        """Where the chain ends when one process does everything, undisturbed."""
+    def _settled_alone(job: Job) -> list[tuple[Any, ...]]:
+        """What is recorded when one process does everything, undisturbed."""
         with tempfile.TemporaryDirectory() as folder, opened(f"{folder}/alone.sqlite") as ledger:
             job.begin(ledger)
             settle(ledger, job.name, job.verdicts())
-            return ledger.head()
+            return story(ledger)
 
     # Questions
 

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.ledger.common import NOW, Job
+from tests.ledger.common import NOW, Job, key
 
 from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.settlement import settle
@@ -70,7 +70,7 @@ def settle_all(place: str, broken: tuple[str, ...] = (), tell: int | None = None
             os.write(tell, b".")
         return NOW
 
-    with open_ledger(place, clock=clock) as ledger:
+    with open_ledger(place, clock=clock, curator=key("curator")) as ledger:
         try:
             settle(ledger, "job-1", job().verdicts(broken), batch=1)
         except LedgerConflict:

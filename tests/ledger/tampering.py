@@ -8,7 +8,9 @@ from typing import Any
 import psycopg
 
 from noisemarket.ledger.canonical import canonical
-from noisemarket.ledger.entries import FIRST, entry_hash
+from noisemarket.ledger.entries import FIRST, SEALED, Head, entry_hash
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.seals import seal_entry
 
 COLUMNS = ("seq", "job", "kind", "contract", "once", "body", "recorded_at", "previous", "hash")
 Rows = list[dict[str, Any]]
@@ -64,15 +66,28 @@ def write(place: str, rows: Rows) -> None:
     )
 
 
-def rewrite(place: str, edit: Callable[[Rows], Any]) -> None:
-    """Change the entries at will, then make all hashes and the head fit again."""
+def rewrite(place: str, edit: Callable[[Rows], Any], curator: KeyPair | None = None) -> None:
+    """Change the entries at will, then make all hashes and the head fit again.
+
+    With a curator's key the seals are made again, too: that is what a curator could do itself.
+    """
     rows = read(place)
     edit(rows)
     last = FIRST
     for number, row in enumerate(rows, start=1):
         row |= {"seq": number, "previous": last}
+        if curator is not None and row["kind"] == SEALED:
+            head = Head(number - 1, last)
+            row["body"] = seal_entry(curator, head, row["job"], row["recorded_at"]).body
         row["hash"] = last = entry_hash(*(row[name] for name in COLUMNS[:-1]))
     write(place, rows)
+
+
+def cut_to_a_seal(rows: Rows) -> None:
+    """Take the last transaction off."""
+    rows.pop()
+    while rows[-1]["kind"] != SEALED:
+        rows.pop()
 
 
 def first(rows: Rows, kind: str) -> dict[str, Any]:

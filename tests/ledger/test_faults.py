@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tests.ledger.common import NOW, Job
+from tests.ledger.common import NOW, Job, key
 from tests.ledger.postgres import NOBODY
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import COLUMNS, drop_guards, execute
@@ -29,8 +29,8 @@ FULL = """
 import resource, sys
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.store import open_ledger
-from tests.ledger.common import Job
-with open_ledger(sys.argv[1]) as ledger:
+from tests.ledger.common import Job, key
+with open_ledger(sys.argv[1], curator=key('curator')) as ledger:
     job = Job.of([f"o{number}" for number in range(200)], payment=1)
     ledger.append(job.opening())
     resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
@@ -45,7 +45,8 @@ import os, sys
 from noisemarket.errors import NoisemarketError
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from tests.ledger.common import Job
+from tests.ledger.common import Job, key
+ME = {'curator': key('curator')}
 with open_ledger(sys.argv[1], create=False) as ledger:  # imports all, while it may
     verify(ledger)
 if os.geteuid() == 0:
@@ -53,8 +54,8 @@ if os.geteuid() == 0:
 with open_ledger(sys.argv[1], create=False) as ledger:
     print(verify(ledger).entries)
 for use in (
-    lambda: open_ledger(sys.argv[1], create=False).append(Job.of(job="other").opening()),
-    lambda: open_ledger(sys.argv[1]).append(Job.of(job="other").opening()),
+    lambda: open_ledger(sys.argv[1], create=False, **ME).append(Job.of(job="other").opening()),
+    lambda: open_ledger(sys.argv[1], **ME).append(Job.of(job="other").opening()),
     lambda: open_ledger(sys.argv[1] + ".new"),
 ):
     try:
@@ -85,10 +86,10 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(sqlite_place: str) -> None:
     (said,) = python(FULL, sqlite_place, str(room))
     assert said.startswith(f"ledger {sqlite_place} cannot be written: ")
     with open_ledger(sqlite_place, create=False) as ledger:
-        assert verify(ledger).entries == 1
-    with open_ledger(sqlite_place) as ledger:
+        assert verify(ledger).entries == 2
+    with open_ledger(sqlite_place, curator=key("curator")) as ledger:
         ledger.append(Job.of([f"o{number}" for number in range(200)], payment=1).signing())
-        assert verify(ledger).entries == 401
+        assert verify(ledger).entries == 403
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
@@ -96,12 +97,12 @@ def test_a_full_disk_leaves_the_ledger_as_it_was(sqlite_place: str) -> None:
 def test_a_read_only_folder() -> None:
     with tempfile.TemporaryDirectory() as folder:  # one that any user may enter
         place = Path(folder) / "ledger.sqlite"
-        with open_ledger(place) as ledger:
+        with open_ledger(place, curator=key("curator")) as ledger:
             ledger.append(Job.of().opening())
         place.chmod(0o444)
         Path(folder).chmod(0o555)
         count, *said = python(READ_ONLY, str(place), str(NOBODY))
-        assert count == "1"
+        assert count == "2"
         assert len(said) == 3
         assert all("cannot be written: " in line for line in said), said
         assert [path.name for path in Path(folder).iterdir()] == ["ledger.sqlite"]
@@ -136,7 +137,7 @@ def test_opening_for_reading_makes_nothing(tmp_path: Path, postgres_place: str) 
 
 
 def test_a_folder_holds_its_ledger(tmp_path: Path) -> None:
-    with open_ledger(tmp_path) as ledger:
+    with open_ledger(tmp_path, curator=key("curator")) as ledger:
         Job.of().begin(ledger)
     assert [path.name for path in tmp_path.iterdir()] == ["ledger.sqlite"]
 
@@ -157,15 +158,15 @@ def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_insert_or_replace_is_refused(sqlite_place: str) -> None:
-    with open_ledger(sqlite_place) as ledger:
+    with open_ledger(sqlite_place, curator=key("curator")) as ledger:
         Job.of().begin(ledger)
         columns = ", ".join(COLUMNS[1:])
-        for seq in ("2", "(SELECT max(seq) + 1 FROM noisemarket_entries)"):
+        for seq in ("3", "(SELECT max(seq) + 1 FROM noisemarket_entries)"):
             with pytest.raises(sqlite3.IntegrityError, match="only grows"):
                 execute(
                     sqlite_place,
                     f"INSERT OR REPLACE INTO noisemarket_entries SELECT {seq}, {columns} "
-                    "FROM noisemarket_entries WHERE seq = 2",
+                    "FROM noisemarket_entries WHERE seq = 3",
                 )
         verify(ledger)
 
@@ -174,7 +175,7 @@ def test_insert_or_replace_is_refused(sqlite_place: str) -> None:
 def settled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The bytes of a ledger with a settled job."""
     place = tmp_path_factory.mktemp("settled") / "ledger.sqlite"
-    with open_ledger(place, clock=lambda: NOW) as ledger:
+    with open_ledger(place, clock=lambda: NOW, curator=key("curator")) as ledger:
         job = Job.of()
         job.begin(ledger)
         settle(ledger, job.name, job.verdicts())
@@ -184,7 +185,7 @@ def settled(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
-    seq=st.integers(1, 16),
+    seq=st.integers(1, 20),
     column=st.sampled_from(COLUMNS),
     value=st.text(st.characters(min_codepoint=1, exclude_categories=["Cs"]), max_size=30)
     | st.integers(-(2**62), 2**62)
@@ -220,7 +221,7 @@ def test_verification_takes_constant_memory(
     """Eight times the jobs, one after the other: the peak stays where it was."""
     monkeypatch.setattr(sql_backend, "PAGE", 50)
     peaks = []
-    with open_ledger(tmp_path) as ledger:
+    with open_ledger(tmp_path, curator=key("curator")) as ledger:
         for upto in (2, 16):
             for number in range(0 if upto == 2 else 2, upto):
                 job = Job.of(
@@ -238,7 +239,7 @@ def test_verification_takes_constant_memory(
 def test_a_folder_with_an_odd_name(tmp_path: Path) -> None:
     folder = tmp_path / "a b?mode=ro#c%20d"
     folder.mkdir()
-    with open_ledger(folder) as ledger:
+    with open_ledger(folder, curator=key("curator")) as ledger:
         ledger.append(Job.of().opening())
     assert [path.name for path in folder.iterdir()] == ["ledger.sqlite"]
     with open_ledger(folder, create=False) as ledger:

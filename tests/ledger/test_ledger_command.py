@@ -37,7 +37,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 def fill(place: Any) -> tuple[Job, Head]:
     job = Job.of(["north", "east [x]", "south"])
-    with open_ledger(place, clock=lambda: NOW) as ledger:
+    with open_ledger(place, clock=lambda: NOW, curator=key("curator")) as ledger:
         job.begin(ledger)
         settle(ledger, job.name, job.verdicts(broken=["north"]))
         return job, ledger.head()
@@ -110,7 +110,7 @@ def test_a_ledger_of_another_curator(run: Run, tmp_path: Path) -> None:
 
 
 def test_no_budget_is_said_in_words(run: Run, tmp_path: Path) -> None:
-    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append(replace(Job.of(), budget=MOST).opening())
     _, out, _ = run("ls", str(tmp_path))
     assert "0.00 paid, no budget." in out
@@ -120,7 +120,7 @@ def test_no_budget_is_said_in_words(run: Run, tmp_path: Path) -> None:
 def test_names_are_shown_as_they_are(run: Run, tmp_path: Path, name: str) -> None:
     one = contract(name, job=name)
     job = Job((one,))
-    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append([*job.opening(), *job.signing()])
         ledger.append([entries.refused(one, 1, f"reason {name}")])
         settle(ledger, job.name, [Verdict(one.id, False, 0, {"reason": name})])
@@ -189,7 +189,7 @@ def test_a_statement_adds_up(run: Run, place: str) -> None:
 def test_a_refused_upload_costs_privacy_and_brings_nothing(run: Run, tmp_path: Path) -> None:
     one = contract()
     job = Job((one,))
-    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append([*job.opening(), *job.signing()])
         ledger.append([entries.delivered(one, 1), entries.delivered(one, 2)])
         ledger.append([entries.refused(one, 3, "not finite")])
@@ -204,7 +204,7 @@ def test_a_refused_upload_costs_privacy_and_brings_nothing(run: Run, tmp_path: P
 def test_a_contract_without_a_guarantee_says_so(run: Run, tmp_path: Path) -> None:
     infinite = {"rho_per_round": math.inf, "rho_cap": math.inf, "epsilon": math.inf}
     one = contract(protection="paper", simulated=True, **infinite)
-    with open_ledger(tmp_path, clock=lambda: NOW) as ledger:
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append([*Job((one,)).opening(), *Job((one,)).signing(), entries.delivered(one, 1)])
     code, out, _ = run("statement", str(tmp_path), "north", "--json")
     (said,) = json.loads(out)["contracts"]
@@ -221,16 +221,16 @@ def test_a_bad_ledger_is_told_by_its_first_bad_entry(run: Run, tmp_path: Path) -
     assert (code, out) == (1, "")
     assert "entry 7" in err
     file = str(tmp_path / "ledger.sqlite")
-    tamper(file, "UPDATE noisemarket_entries SET body = '[]' WHERE seq = 5")
+    tamper(file, "UPDATE noisemarket_entries SET body = '[]' WHERE seq = 6")
     code, out, err = run("verify", str(tmp_path))
     assert (code, out) == (1, "")
     assert err == (
-        "noisemarket: verification failed: entry 5 (signed, contract "
+        "noisemarket: verification failed: entry 6 (signed, contract "
         f"{err.split('contract ')[1][:12]}) was changed: its hash is another.\n"
     )
     code, out, err = run("verify", str(tmp_path), "--head", str(head), "--json")
     assert (code, err) == (1, "")
-    assert (json.loads(out)["sound"], json.loads(out)["entry"]) == (False, 5)
+    assert (json.loads(out)["sound"], json.loads(out)["entry"]) == (False, 6)
 
 
 @pytest.mark.parametrize(

@@ -19,8 +19,9 @@ from noisemarket.plain import finite
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
 DELIVERED, MISSED, REFUSED = "delivered", "missed", "refused"
 VERIFIED, PAID, BROKEN, SETTLED = "verified", "paid", "broken", "settled"
+SEALED = "sealed"
 ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
-KINDS = (OPENED, OFFERED, SIGNED, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED)
+KINDS = (OPENED, OFFERED, SIGNED, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED, SEALED)
 """All kinds of entries: the reference describes each of them."""
 
 CLOSED_ONCE = "closed"

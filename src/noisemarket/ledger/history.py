@@ -3,7 +3,7 @@
     opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
                -> paid | broken)* -> settled
 
-The same rules refuse an invalid entry when it is recorded and find it when the ledger is verified.
+and a seal after every batch of them, also after the last. The same rules refuse an invalid entry when it is recorded and find it when the ledger is verified.
 What is kept is one small record per open contract, with one bit a round: a closed contract and a
 settled job are forgotten. (``verify`` checks that none of them is opened twice.)
 """
@@ -26,6 +26,7 @@ from noisemarket.ledger.entries import (
     PAID,
     REFUSED,
     ROUND_KINDS,
+    SEALED,
     SETTLED,
     SIGNED,
     VERIFIED,
@@ -35,6 +36,7 @@ from noisemarket.ledger.entries import (
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked
+from noisemarket.ledger.seals import seal_holds
 from noisemarket.plain import infinite
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
@@ -87,6 +89,7 @@ class JobHistory:
         self.contracts = 0
         self.contracts_paid = 0
         self.contracts_broken = 0
+        self.unsealed = 0  # entries since the last seal
 
     def add(
         self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
@@ -110,6 +113,7 @@ class JobHistory:
             raise InvalidEntry(reason) from None
         except BadInput as problem:
             raise InvalidEntry(f"is invalid: {problem}") from None
+        self.unsealed = 0 if entry.kind == SEALED else self.unsealed + 1
 
     def _add(
         self,
@@ -124,6 +128,9 @@ class JobHistory:
             return
         if not self.stage:
             raise InvalidEntry("belongs to a job that was not opened, or is settled.")
+        if kind == SEALED:
+            self._sealed(entry, content, check_signatures)
+            return
         if self.stage == SETTLED:
             raise InvalidEntry("comes after its job was settled.")
         if kind == SETTLED:
@@ -167,6 +174,19 @@ class JobHistory:
         self.budget = checked(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
+
+    def _sealed(
+        self, entry: Entry | NewEntry, content: dict[str, Any], check_signatures: bool
+    ) -> None:
+        if not isinstance(entry, Entry) or entry.contract is not None or entry.once is not None:
+            raise InvalidEntry("is a seal that the ledger did not write itself.")
+        _keys(content, {"signature"})
+        if not self.unsealed:
+            raise InvalidEntry("seals nothing new.")
+        if check_signatures and not seal_holds(entry, content["signature"], self.curator_key):
+            raise InvalidEntry(
+                "is not the curator's seal: an entry up to here was changed, or another key sealed."
+            )
 
     def _offered(self, contract: str, once: str | None, content: dict[str, Any]) -> None:
         _expect(once, f"{OFFERED}:{contract}")

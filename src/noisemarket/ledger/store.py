@@ -11,7 +11,9 @@ from noisemarket.files import Closing
 from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
+from noisemarket.ledger.seals import seal_entry
 from noisemarket.ledger.sql_backend import SqlBackend
 from noisemarket.registry import Registry, subclass_of
 
@@ -30,7 +32,11 @@ def now() -> str:
 
 
 def open_ledger(
-    where: str | Path | LedgerBackend, *, create: bool = True, clock: Callable[[], str] = now
+    where: str | Path | LedgerBackend,
+    *,
+    create: bool = True,
+    clock: Callable[[], str] = now,
+    curator: KeyPair | None = None,
 ) -> Ledger:
     """Open a ledger.
 
@@ -39,6 +45,7 @@ def open_ledger(
         create: whether to make a new ledger if there is none, and to bring the tables of an older
             one up to date. Otherwise opening changes nothing.
         clock: gives the time of an entry, as ISO 8601 in UTC.
+        curator: the key that seals what is recorded. Without it the ledger can only be read.
 
     Returns:
         The ledger, which can be used in a ``with`` block.
@@ -54,14 +61,14 @@ def open_ledger(
                 print(verify(ledger).head)
     """
     if isinstance(where, LedgerBackend):
-        return Ledger(where, clock)
+        return Ledger(where, clock, curator)
     scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
     kind = scheme.partition("+")[0] if url else "sqlite"
     if kind not in BACKENDS:
         known = ", ".join(f"{name}://" for name in BACKENDS)
         remedy = f"give a folder, a file or a URL that begins with one of: {known}."
         raise BadInput("ledger", f"{scheme}://", remedy)
-    return Ledger(BACKENDS.find(kind)(where, create=create), clock)
+    return Ledger(BACKENDS.find(kind)(where, create=create), clock, curator)
 
 
 class Ledger(Closing):
@@ -70,11 +77,17 @@ class Ledger(Closing):
     Args:
         backend: where the entries are kept.
         clock: gives the time of an entry, as ISO 8601 in UTC.
+        curator: the key that seals what is recorded.
     """
 
-    def __init__(self, backend: LedgerBackend, clock: Callable[[], str] = now) -> None:
+    def __init__(
+        self,
+        backend: LedgerBackend,
+        clock: Callable[[], str] = now,
+        curator: KeyPair | None = None,
+    ) -> None:
         self.backend = backend
-        self._clock = clock
+        self._clock, self._curator = clock, curator
         self._histories: dict[str, tuple[int, JobHistory]] = {}
 
     @property
@@ -98,7 +111,7 @@ class Ledger(Closing):
         return head
 
     def append(self, entries: Iterable[NewEntry]) -> tuple[Entry, ...]:
-        """Record all of these entries, or none.
+        """Record all of these entries, or none, and seal the chain with the curator's key.
 
         An entry whose once key is recorded already, with the same content, is not recorded again.
 
@@ -112,11 +125,15 @@ class Ledger(Closing):
             LedgerConflict: a once key is recorded with other content, or an entry cannot follow
                 what the job has recorded so far. Nothing was written.
             OverBudget: a contract or payment would pass the job's budget. Nothing was written.
+            BadInput: the ledger was opened without the curator's key.
             LedgerError: the ledger cannot be written.
         """
         new = list(entries)
         if not new:
             return ()
+        if self._curator is None:
+            remedy = "open the ledger with the curator's key: what is recorded is sealed by it."
+            raise BadInput("curator", "none", remedy)
         try:
             with self.backend.writing() as transaction:
                 return self._append(transaction, new, self._clock())
@@ -170,6 +187,10 @@ class Ledger(Closing):
             recorded.append(done)
             added.append(done)
             known[name] = done
+        for job in dict.fromkeys(entry.job for entry in added):
+            seal = self._seal(head, job, at)
+            head = Head(seal.seq, seal.hash)
+            added.append(seal)
         if added:
             transaction.add(added)
             for job in {entry.job for entry in new} & self._histories.keys():
@@ -177,6 +198,19 @@ class Ledger(Closing):
                 if history.stage != SETTLED:
                     self._histories[job] = (head.count, history)
         return tuple(recorded)
+
+    def _seal(self, head: Head, job: str, at: str) -> Entry:
+        """The curator's seal on a job's new entries, which its history has."""
+        assert self._curator is not None
+        seal = seal_entry(self._curator, head, job, at)
+        _, history = self._histories[job]
+        if history.curator_key != self._curator.public_hex:
+            raise LedgerConflict(
+                f"job {job} is of the curator {history.curator_key[:16]}, and the ledger was "
+                "opened with another key. Nothing was written."
+            )
+        history.add(seal, at, check_signatures=False)
+        return seal
 
     def _check(self, transaction: Transaction, entry: NewEntry, at: str) -> None:
         """Check an entry against its job's history, which is first brought up to date."""

@@ -2,7 +2,9 @@
 
 Every hash is computed again, every signature checked, and every job's history checked from its
 beginning. Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of
-open contracts and open jobs, and the curators' keys. Time is linear in the length of the ledger,
+open contracts and open jobs, and the curators' keys. The curator's seals cover every entry: one
+that was changed, put in or taken out breaks the next of them. What they cannot tell is that the
+last sealed entries were cut off; a noted head or a receipt can. Time is linear in the length of the ledger,
 and memory does not grow with it.
 """
 
@@ -18,6 +20,7 @@ from noisemarket.ledger.entries import (
     FIRST,
     OFFERED,
     OPENED,
+    SEALED,
     SETTLED,
     Entry,
     Head,
@@ -60,10 +63,10 @@ def verify(
         ledger: the ledger.
         expected_head: a head that was noted elsewhere, as ``count:hash`` or the hash alone. The
             ledger may have grown since, but must still hold that entry. Without it, nobody can
-            tell that the last entries were cut off together with the head, or that all was
-            rewritten.
+            tell that the last entries were cut off together with the head.
         watch: is called now and then with the number of entries read, and of all entries.
         curator_keys: public keys that were noted elsewhere: every job must be of one of them.
+            Without them, whoever rewrites the whole ledger can put other keys in.
 
     Returns:
         What the ledger holds.
@@ -103,6 +106,7 @@ def verify(
         raise LedgerBroken(seq + 1, f"is missing: the head counts {length} entries.")
     if last != final:
         raise LedgerBroken(seq or None, "does not end in the hash that the head holds.")
+    tally.check_sealed()
     if noted is not None and not found:
         missing = "the noted hash" if noted.count < 0 else f"entry {noted.count}, which was noted"
         raise LedgerBroken(None, f"does not hold {missing}: entries were cut off or replaced.")
@@ -124,6 +128,7 @@ class _Tally:
         self._trusted = trusted
         self.curator_keys: dict[str, None] = {}  # in the order of their first job
         self.open: dict[str, JobHistory] = {}
+        self.unsealed: dict[str, int] = {}  # the first entry of a job that no seal covers yet
         self.jobs = self.jobs_settled = 0
         self.sums = dict.fromkeys(_SUMS, 0)
 
@@ -134,6 +139,12 @@ class _Tally:
             history.add(entry, entry.recorded_at)
         except InvalidEntry as problem:
             raise LedgerBroken(entry.seq, f"({described(entry)}) {problem}") from None
+        if entry.kind == SEALED:
+            del self.unsealed[entry.job]
+            if history.stage == SETTLED:
+                del self.open[entry.job]
+            return
+        self.unsealed.setdefault(entry.job, entry.seq)
         for name in _SUMS:
             self.sums[name] += getattr(history, name) - before[name]
         if entry.kind == OPENED:
@@ -145,7 +156,12 @@ class _Tally:
             self.open[entry.job] = history
         elif entry.kind == SETTLED:
             self.jobs_settled += 1
-            del self.open[entry.job]
+
+    def check_sealed(self) -> None:
+        """Refuse entries at the end that their curator has not sealed."""
+        if self.unsealed:
+            reason = "and what follows is not sealed by the curator: the seal was cut off."
+            raise LedgerBroken(min(self.unsealed.values()), reason)
 
 
 def _chained(entry: Entry, last: str) -> None:
