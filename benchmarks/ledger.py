@@ -113,7 +113,7 @@ def measure(place: str, title: str, sizes: list[int]) -> None:
         *("verification, s", "entries verified/s", "peak memory, MiB"),
     ):
         table.add_column(name, justify="right")
-    with open_ledger(place) as ledger:
+    with open_ledger(place, curator=CURATOR_KEY) as ledger:
         if ledger.head().count:
             raise BadInput("--url", "the ledger there", "is not empty: give another.")
         for count, agreeing, working, jobs in grow(ledger, sizes):

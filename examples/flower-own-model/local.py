@@ -61,7 +61,7 @@ def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> list[Nod
         accepted.append((contract, signature))
         config = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
         setups.append(NodeSetup(owner.name, config))
-    with open_ledger(folder / "ledger.sqlite") as ledger:
+    with open_ledger(folder / "ledger.sqlite", curator=curator) as ledger:
         record_contracts(ledger, curator, sum(deal.payment for deal in made), accepted)
     return setups
 

@@ -99,7 +99,7 @@ def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:
     files = [one for one in folder.rglob("*") if one.is_file() and "owners" not in one.parts]
     assert {"ledger.sqlite", "clock.json", "traffic.json"} <= {one.name for one in files}
     assert [one.name for one in files if holds(one.read_bytes(), secrets)] == []
-    fields = {"key", "stay", "signature", "kept", "weights"}
+    fields = {"key", "stay", "signature", "receipt", "weights"}
     assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
     assert not any(said.says(value) for value in own_weights.values())
 

@@ -20,8 +20,10 @@ from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
 from noisemarket.learning.messages import QuoteBatch
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
-from noisemarket.owner.agent import SETTLEMENT, OwnerAgent, settlement_of
+from noisemarket.ledger.receipts import Receipt, read_receipt
+from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.record import Invitation
 from noisemarket.owner.terms import Assignment
@@ -49,6 +51,9 @@ class Offered:
 
     def offer(self, contract: Contract, plan: Assignment | None = None) -> Message:
         return self.send(wire.CONTRACT, wire.contract(contract, plan or self.plan))
+
+    def receipt(self, stage: str = "signed", paid: int | None = None) -> Receipt:
+        return Receipt.of(self.curator, self.contract, stage, Head(7, "7" * 64), paid)
 
     def signature(self) -> str:
         return str(self.offer(self.contract).content["config"]["signature"])
@@ -170,7 +175,9 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
     signature = offered.signature()
 
     def keep(contract: Contract, mine: str, theirs: str) -> Message:
-        return offered.send(wire.SIGNED, wire.signed(SignedContract(contract, mine, theirs)))
+        return offered.send(
+            wire.SIGNED, wire.signed(SignedContract(contract, mine, theirs), offered.receipt())
+        )
 
     good = offered.curator.sign(CURATOR, offered.contract)
     stranger = KeyPair.create(tmp_path / "stranger")
@@ -190,38 +197,47 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 
 def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:
     good = offered.curator.sign(CURATOR, offered.contract)
-    kept = offered.send(wire.SIGNED, wire.signed(SignedContract(offered.contract, "0" * 128, good)))
+    both = SignedContract(offered.contract, "0" * 128, good)
+    kept = offered.send(wire.SIGNED, wire.signed(both, offered.receipt()))
     assert "nothing was signed" in str(kept.error.reason)
-    said = {"job": offered.contract.job, "paid": 1, "head": "1:x", "seal": "0" * 128}
-    assert "no contract" in str(offered.send(wire.SETTLED, wire.with_config(**said)).error.reason)
+    receipt = offered.receipt("settled", 1)
+    settled = offered.send(wire.SETTLED, wire.receipt(receipt))
+    assert "no contract" in str(settled.error.reason)
     for change, reason in (
         ({"paid": "x"}, "cannot be read"),
         ({"paid": True}, "cannot be read"),
         ({"head": 1}, "cannot be read"),
-        ({"head": "x" * 101}, "cannot be read"),
+        ({"head": "1:x"}, "cannot be read"),
         ({"job": 1}, "cannot be read"),
-        ({"seal": b""}, "cannot be read"),
+        ({"curator_signature": None}, "cannot be read"),
+        ({"stage": "other"}, "cannot be read"),
+        ({"owner": "x" * 20_000}, "cannot be read"),
         ({"job": "../x"}, "no such job"),
     ):
-        reply = offered.send(wire.SETTLED, wire.with_config(**said | change))
-        assert reason in str(reply.error.reason)
+        text = json.dumps(receipt.to_dict() | change)
+        reply = offered.send(wire.SETTLED, wire.with_config(receipt=text))
+        assert reason in str(reply.error.reason), change
+    for text in (b"", 1, "", "[]", "[" * 50_000):
+        reply = offered.send(wire.SETTLED, wire.with_config(receipt=text))
+        assert "cannot be read" in str(reply.error.reason)
 
 
 def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path) -> None:
-    contract, job = offered.contract, offered.contract.job
+    contract = offered.contract
     good = offered.curator.sign(CURATOR, contract)
-    kept = wire.signed(SignedContract(contract, offered.signature(), good))
-    assert not offered.send(wire.SIGNED, kept).has_error()
+    both = SignedContract(contract, offered.signature(), good)
+    assert not offered.send(wire.SIGNED, wire.signed(both, offered.receipt())).has_error()
 
     def settled(paid: int | None, key: KeyPair, about: Contract = contract) -> str:
-        seal = key.seal(SETTLEMENT, settlement_of(about.id, paid, "1:x"))
-        reply = offered.send(wire.SETTLED, wire.settled(job, paid, "1:x", seal))
+        receipt = Receipt.of(key, about, "settled", Head(9, "9" * 64), paid)
+        reply = offered.send(wire.SETTLED, wire.receipt(receipt))
         return str(reply.error.reason) if reply.has_error() else ""
 
     place = next(iter(offered.folder.glob("owners/*/jobs/*/contract.json"))).parent
     stranger = KeyPair.create(tmp_path / "stranger")
     assert "signature does not hold" in settled(5, stranger)
-    assert "signature does not hold" in settled(5, offered.curator, replace(contract, owner="1"))
+    other = replace(contract, owner="1")
+    assert "not of this contract" in settled(5, offered.curator, other)
     assert not (place / "statement.json").exists()
     assert settled(5, offered.curator) == ""
     assert settled(5, offered.curator) == ""
@@ -229,6 +245,34 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     assert "settled otherwise" in settled(None, offered.curator)
     statement = json.loads((place / "statement.json").read_text())
     assert (statement["owner"], statement["paid_micro"]) == (contract.owner, 5)
+    receipt = read_receipt(place / "settlement-receipt.json")
+    receipt.check(offered.curator.public_hex, owner=True)
+    assert (receipt.paid, receipt.stage) == (5, "settled")
+    assert read_receipt(place / "signing-receipt.json").stage == "signed"
+
+
+def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
+    offered: Offered,
+) -> None:
+    """It signs nothing that takes back what it has, and the curator gets its own word again."""
+    contract, good = offered.contract, offered.curator.sign(CURATOR, offered.contract)
+    both = SignedContract(contract, offered.signature(), good)
+
+    def answer(head: Head) -> Receipt | None:
+        receipt = Receipt.of(offered.curator, contract, "signed", head)
+        return wire.receipt_of(offered.send(wire.SIGNED, wire.signed(both, receipt)))
+
+    late = Head(12, "a" * 64)
+    for head in (Head(9, "9" * 64), late, late):
+        found = answer(head)
+        assert found is not None
+        assert found.noted == head
+        found.check(offered.curator.public_hex, owner=True)
+    for older in (Head(9, "9" * 64), Head(12, "b" * 64), Head(1, "c" * 64)):
+        found = answer(older)
+        assert found is not None
+        assert found.noted == late
+        found.check(offered.curator.public_hex, owner=True)
 
 
 def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:

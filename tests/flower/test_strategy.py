@@ -83,17 +83,23 @@ def prepare(path: Path, **more: Any) -> ProcessGrid:
         accepted.append((contract, signature))
         config = {"owner": name, "owner-folder": str(owner.path)}
         nodes[100 + place] = Node(app_of(), config, name)
-    with open_ledger(path / "ledger.sqlite") as ledger:
+    with open_ledger(path / "ledger.sqlite", curator=curator) as ledger:
         for _ in range(2):  # once is enough
             record_contracts(ledger, curator, len(NAMES) * PRICE, accepted)
     return ProcessGrid(nodes)
+
+
+def opened(path: Path) -> Ledger:
+    """The ledger, as the curator writes to it."""
+    curator = KeyPair.load(path / "curator")
+    return open_ledger(path / "ledger.sqlite", create=False, curator=curator)
 
 
 def carry_out(
     path: Path, grid: ProcessGrid, evaluate: Any = None, **more: Any
 ) -> tuple[np.ndarray, Any]:
     """Run the job; gives the bias of the model and all that the ledger says."""
-    with open_ledger(path / "ledger.sqlite", create=False) as ledger:
+    with opened(path) as ledger:
         strategy = ContractedFedAvg(ledger, JOB, path / "job", wait=0.1, **more)
         result = strategy.start(grid, model(), timeout=1, evaluate_fn=evaluate)
         assert strategy.settlement is not None
@@ -275,7 +281,7 @@ def test_without_owners_it_stops_and_can_go_on(tmp_path: Path) -> None:
 
 def test_what_it_cannot_do_it_says(tmp_path: Path) -> None:
     grid = prepare(tmp_path)
-    with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+    with opened(tmp_path) as ledger:
         with pytest.raises(BadInput, match="no signed contract"):
             ContractedFedAvg(ledger, "other", tmp_path / "job")
         with pytest.raises(BadInput, match="every owner's share"):
@@ -322,7 +328,7 @@ def test_an_owner_signs_nothing_that_costs_more_than_it_says(
 def test_contracts_go_on_record_with_both_signatures_only(tmp_path: Path) -> None:
     owner, curator = OwnerFolder("anna", tmp_path / "anna"), KeyPair.obtain(tmp_path / "curator")
     contract = contract_of(owner, curator)
-    with open_ledger(tmp_path / "ledger.sqlite") as ledger:
+    with open_ledger(tmp_path / "ledger.sqlite", curator=curator) as ledger:
         for accepted, words in (([], "at least one"), ([(contract, "")] * 2, "for each owner")):
             with pytest.raises(BadInput, match=words):
                 record_contracts(ledger, curator, PRICE, accepted)
@@ -348,7 +354,7 @@ def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
 
 def test_messages_hold_what_the_owner_must_know_and_the_apps_own_settings(tmp_path: Path) -> None:
     grid = prepare(tmp_path)
-    with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
+    with opened(tmp_path) as ledger:
         strategy = ContractedFedAvg(ledger, JOB, tmp_path / "job", wait=0.1)
         strategy.start(grid, model(), timeout=1, train_config=ConfigRecord({"rate": 0.1}))
     told = dict(grid.sent[-1].content["config"])

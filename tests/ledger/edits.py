@@ -213,7 +213,7 @@ EDITS: dict[str, Edit] = {
     "a budget lowered": says("opened", budget=30_000_000),
     "no owner keys": says("opened", owner_keys=None),
     "another owner's key": says(
-        "opened", owner_keys={name: key("mallory").public_hex for name in ("north", "east", "south")}
+        "opened", owner_keys=dict.fromkeys(["north", "east", "south"], key("mallory").public_hex)
     ),
     "what the opening says besides": about(weighting="other"),
     "another curator's key": another_curator,

@@ -91,7 +91,8 @@ def state(folder: Path) -> dict[str, Any]:
         bits = model["weights"].tobytes(), model["averaged"].tobytes()
     journal = read_journal(folder / "owners" / "privacy.journal")
     statements = {
-        path.parent.name: path.read_text() for path in folder.glob("owners/*/statement.json")
+        path.parent.name: json.loads(path.read_text()) | {"ledger_head": None}
+        for path in folder.glob("owners/*/statement.json")
     }
     lines = (folder / "curator" / "metrics.jsonl").read_text().splitlines()
     metrics = [json.loads(line) for line in lines]

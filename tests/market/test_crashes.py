@@ -104,8 +104,9 @@ def test_killed_before_every_single_step(
         played(made, begun(tmp_path / "whole", KEY))
     whole = state(tmp_path / "whole")
     assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
-    # Ledger: opened, 2 signed, 2 rounds, 2 settled; journal: budgets, 2 rounds; a line of metrics.
-    assert steps["append"] == 11
+    # Ledger: opened, 2 signed, 2 rounds, 2 settled; journal: budgets, 2 rounds; a line of metrics;
+    # receipts: 2 of signing, those of settlement.
+    assert steps["append"] == 14
     for number in range(1, steps.total() + 1, apart):
         folder = begun(tmp_path / str(number), KEY)
         with killed_at(number), pytest.raises(Killed):

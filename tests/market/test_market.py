@@ -34,9 +34,11 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
 from noisemarket.ledger.queries import account, contracts, jobs
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
@@ -209,7 +211,7 @@ def test_done_again_is_done_once(done: Done, images: Path) -> None:
 
 def test_a_second_settlement_pays_nothing(done: Done) -> None:
     folder, _, outcome = done
-    with open_ledger(folder) as ledger:
+    with open_ledger(folder, curator=KeyPair.load(folder / "curator")) as ledger:
         ids = [one.contract.id for one in contracts(ledger)]
         same = [Verdict(one, True, ROUNDS, account(ledger, one).evidence) for one in ids]
         head = ledger.head()
@@ -435,7 +437,9 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
             both.sign(replace(good, **change))
     signed = both.curator.countersign(good, both.sign(good))
     signed.verify(both.owner.public_key, both.curator.public_key)
-    both.owner.keep(signed, both.curator.public_key)
+    receipt = both.curator.receipt(good, "signed", Head(3, "3" * 64), None)
+    kept = both.owner.keep(signed, both.curator.public_key, receipt)
+    kept.check(both.curator.public_key, owner=True)
 
 
 def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) -> None:
@@ -493,6 +497,7 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         with pytest.raises(BadSignature, match="is not signed by its owner"):
             curator.countersign(contract, given)
     signed = curator.countersign(good, signature)
+    receipt = curator.receipt(good, "signed", Head(3, "3" * 64), None)
     other = replace(good, curator_key=thief.public_hex)
     for broken in (
         SignedContract(good, signature, signature),  # the owner's own, in the curator's place
@@ -500,8 +505,17 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
         SignedContract(dearer, signature, signed.curator_signature),
     ):
         with pytest.raises(Declined, match="the curator's signature does not hold"):
-            owner.keep(broken, curator.public_key)
+            owner.keep(broken, curator.public_key, receipt)
     assert not (owner.folder.path / "contract.json").exists()
+    for of, said in (
+        (replace(receipt, paid=5), "the curator's signature does not hold"),
+        (Receipt.of(thief, good, "signed", receipt.noted), "the curator's signature does not hold"),
+        (curator.receipt(good, "settled", receipt.noted, 5), "is not of this contract"),
+        (curator.receipt(dearer, "signed", receipt.noted, None), "is not of this contract"),
+    ):
+        with pytest.raises(Declined, match=said):
+            owner.keep(signed, curator.public_key, of)
+    assert owner.folder.receipts(good.job) == []
 
 
 def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from flwr.serverapp import Grid, ServerApp
 from moons_app import task
 from noisemarket.flower.curator_place import place_of
 from noisemarket.flower.strategy import ContractedFedAvg
+from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
 
 app = ServerApp()
@@ -17,7 +18,8 @@ def main(grid: Grid, context: Context) -> None:
     """Train under the contracts on the ledger, check what comes, and pay."""
     config = context.run_config
     folder = place_of("folder", str(config["folder"]))
-    with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
+    curator, note = KeyPair.load(folder / "curator"), folder / "curator" / "head.json"
+    with open_ledger(folder / "ledger.sqlite", create=False, curator=curator, note=note) as ledger:
         strategy = ContractedFedAvg(
             ledger, str(config["job"]), folder / "curator", wait=float(config["wait"])
         )

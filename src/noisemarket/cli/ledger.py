@@ -86,23 +86,33 @@ def verify_command(
             metavar="HEX", help="Key of a curator, noted earlier; can be repeated, one per curator."
         ),
     ] = None,
+    receipt: Annotated[
+        str | None, typer.Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Check every hash, signature, state and payment; name the first wrong entry."""
     from noisemarket.cli.common import console, progress
     from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
-    from noisemarket.ledger.verification import verify
+    from noisemarket.ledger.receipts import read_receipt
+    from noisemarket.ledger.verification import verify, verify_receipt
 
+    if head is not None and receipt is not None:
+        raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
+    held = None if receipt is None else read_receipt(receipt)
     with _reading(where) as ledger, progress("entries") as bar:
         task = bar.add_task("Verifying", total=None)
+
+        def watch(done: int, of: int) -> None:
+            bar.update(task, completed=done, total=of)
+
+        keys = curator_key or ()
         try:
-            found = verify(
-                ledger,
-                head,
-                lambda done, of: bar.update(task, completed=done, total=of),
-                curator_keys=curator_key or (),
-            )
+            if held is None:
+                found = verify(ledger, head, watch, curator_keys=keys)
+            else:
+                found = verify_receipt(ledger, held, watch, curator_keys=keys)
         except LedgerBroken as problem:
             if not as_json:
                 raise
@@ -117,6 +127,8 @@ def verify_command(
         f"{found.contracts} contracts ({found.contracts_paid} paid, {found.contracts_broken} "
         f"broken), {format_micro(found.paid)} paid in all."
     )
+    if held is not None:
+        print(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
     print(f"Head to note elsewhere: {found.head}")
     for key in found.curator_keys:
         print(f"Curator's key to note elsewhere: {key}")

@@ -97,7 +97,7 @@ def hold_market(
     folder = MarketFolder(path)
     folder.prepare()
     key = curator or folder.curator
-    owners = RemoteOwners(grid, scenario, folder, key, bounds or Bounds())
+    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds())
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 
         def watch(seen: Progress) -> None:

@@ -101,14 +101,12 @@ def owner_app(models: Modules | None = None) -> ClientApp:
     @answers(wire.SIGNED)
     def keep(agent: OwnerAgent, message: Message) -> RecordDict:
         """The contract with both signatures: from now on these are the owner's terms."""
-        agent.keep_accepted(wire.read_signed(message))
-        return wire.with_config(kept=True)
+        return wire.receipt(agent.keep_accepted(*wire.read_signed(message)))
 
     @answers(wire.SETTLED)
     def settle(agent: OwnerAgent, message: Message) -> RecordDict:
         """What the curator says, and signs, that it pays; the rest is the owner's own account."""
-        agent.settle(*wire.read_settled(message))
-        return wire.with_config(kept=True)
+        return wire.receipt(agent.settle(wire.read_receipt(message)))
 
     @answers(wire.TRAIN)
     def train(agent: OwnerAgent, message: Message) -> RecordDict:

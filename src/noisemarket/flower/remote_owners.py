@@ -25,16 +25,17 @@ from noisemarket.flower.remote_game import RemoteGame
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
+from noisemarket.ledger.ledger_errors import BadSignature
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
-from noisemarket.market.offers import Curator, job_terms
+from noisemarket.market.offers import job_terms
 from noisemarket.market.owners import Owners
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.clock import Clock
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Stop, Watch
 from noisemarket.negotiation import Negotiation, run_options
-from noisemarket.owner.agent import SETTLEMENT, settlement_of
 from noisemarket.owner.terms import Assignment
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
@@ -54,16 +55,14 @@ class RemoteOwners(Owners):
         grid: Flower's.
         scenario: what is run.
         folder: the job's.
-        key: the folder of the curator's key.
         bounds: how long owners are waited for, and how many are asked at a time.
     """
 
     def __init__(
-        self, grid: Grid, scenario: Scenario, folder: MarketFolder, key: Path, bounds: Bounds
+        self, grid: Grid, scenario: Scenario, folder: MarketFolder, bounds: Bounds
     ) -> None:
         self._grid, self._scenario, self._folder = grid, scenario, folder
-        self._curator, self._bounds = Curator(key), bounds
-        self._contracts: dict[int, str] = {}
+        self._bounds = bounds
         self._names: list[str] = []
         self._asking: Asking | None = None
         self._job = ""
@@ -168,15 +167,20 @@ class RemoteOwners(Owners):
         self._asking_now.ask(wire.CONTRACT, asked, take)
         return found
 
-    def keep(self, signed: Mapping[int, SignedContract]) -> None:
+    def keep(
+        self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
         """An owner that does not get it trains nothing, and says so when it is asked to."""
-        self._contracts |= {index: one.contract.id for index, one in signed.items()}
-        asked = {index: wire.signed(contract) for index, contract in signed.items()}
+        asked = {index: wire.signed(one, receipts[index]) for index, one in signed.items()}
+        found: dict[int, Receipt] = {}
 
-        def kept(_: int, reply: Any) -> bool:
-            return bool(wire.config_of(reply).get("kept"))
+        def kept(index: int, reply: Any) -> bool:
+            if (receipt := _countersigned(reply, receipts[index])) is not None:
+                found[index] = receipt
+            return index in found
 
         self._asking_now.ask(wire.SIGNED, asked, kept, leave_out=False)
+        return found
 
     # Training and after
 
@@ -193,21 +197,34 @@ class RemoteOwners(Owners):
         return sorted(here)
 
     def settled(
-        self, statements: Mapping[int, PrivacyStatement], paid: Mapping[int, int], head: str
-    ) -> None:
-        asked = {}
-        for index in statements:
-            amount = paid.get(index)
-            said = settlement_of(self._contracts[index], amount, head)
-            seal = self._curator.seal(SETTLEMENT, said)
-            asked[self._names[index]] = wire.settled(self._job, amount, head, seal)
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
+        asked = {self._names[index]: wire.receipt(receipts[index]) for index in statements}
         self.line.meet(0.0)
-        self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
+        replies = self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
+        found = {
+            index: _countersigned(replies.get(self._names[index]), receipts[index])
+            for index in statements
+        }
         traffic = [asdict(one) for one in self.line.traffic]
         RunFolder(self._folder.curator).write_json(TRAFFIC, traffic)
+        return {index: receipt for index, receipt in found.items() if receipt is not None}
 
     def _begin(self, environment: Environment, manifest: JobManifest) -> None:
         self._names = [str(name) for name in environment.population.names]
         self._job = manifest.job
         line = Line(self._grid, self._names, manifest.job, self._bounds)
         self._asking = Asking(line, self._folder.curator)
+
+
+def _countersigned(reply: Any, issued: Receipt) -> Receipt | None:
+    """An owner's receipt out of its reply: this one with its signature, or one that it had before;
+    None if it is neither."""
+    found = wire.receipt_of(reply)
+    if found is None or (found.contract, found.owner_key) != (issued.contract, issued.owner_key):
+        return None
+    try:
+        found.check(issued.curator_key, owner=True)
+    except BadSignature:
+        return None
+    return found

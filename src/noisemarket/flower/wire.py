@@ -4,9 +4,10 @@ query.hello     nothing                        the owner's name
 query.key       nothing                        the owner's public key
 query.quotes    an invitation, quotes          offers
 query.contract  a contract, an assignment      the owner's signature
-query.signed    a contract, both signatures    that it is kept
+query.signed    a contract, both signatures,   the receipt, signed by the owner
+                and a receipt
 train           job, round, sigma, the model   an update
-query.settled   paid, ledger head, a seal      that it is kept
+query.settled   a receipt of what is paid      the receipt, signed by the owner
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, Re
 from noisemarket.learning.messages import OfferBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.clock_record import ClockInvitation
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.record import Invitation
@@ -125,36 +127,42 @@ def read_contract(message: Message) -> tuple[Contract, Assignment]:
     return _contract(message), assignment
 
 
-def signed(both: SignedContract) -> RecordDict:
-    """A contract with both signatures."""
+def signed(both: SignedContract, of: Receipt) -> RecordDict:
+    """A contract with both signatures, and the curator's receipt."""
     return with_config(
-        contract=both.contract.bytes(), owner=both.owner_signature, curator=both.curator_signature
-    )
+        contract=both.contract.bytes(), owner=both.owner_signature, curator=both.curator_signature,
+        receipt=json.dumps(of.to_dict()),
+    )  # fmt: skip
 
 
-def read_signed(message: Message) -> SignedContract:
-    """A contract with both signatures, none of them believed yet."""
+def read_signed(message: Message) -> tuple[SignedContract, Receipt]:
+    """A contract with both signatures, and a receipt, none of them believed yet."""
     config = config_of(message)
     owner, curator = config.get("owner"), config.get("curator")
     if not isinstance(owner, str) or not isinstance(curator, str):
         raise Declined("the signatures cannot be read")
-    return SignedContract(_contract(message), owner, curator)
+    return SignedContract(_contract(message), owner, curator), read_receipt(message)
 
 
-def settled(job: str, paid: int | None, head: str, seal: str) -> RecordDict:
-    """What is paid, if anything, where it stands on the ledger, and the curator's seal on it."""
-    return with_config(job=job, paid=-1 if paid is None else paid, head=head, seal=seal)
+def receipt(of: Receipt) -> RecordDict:
+    """A receipt: the curator's of a settlement, or what an owner answers to one."""
+    return with_config(receipt=json.dumps(of.to_dict()))
 
 
-def read_settled(message: Message) -> tuple[str, int | None, str, str]:
-    """Job, payment, head and seal, none of them believed yet."""
-    said = config_of(message)
-    job, paid, head, seal = (said.get(name) for name in ("job", "paid", "head", "seal"))
-    if not (isinstance(job, str) and isinstance(head, str) and isinstance(seal, str)):
-        raise Declined("the message cannot be read")
-    if type(paid) is not int or len(head) > 100:
-        raise Declined("the message cannot be read")
-    return job, None if paid < 0 else paid, head, seal
+def read_receipt(message: Message) -> Receipt:
+    """A receipt, not believed yet."""
+    found = receipt_of(message)
+    if found is None:
+        raise Declined("the receipt cannot be read")
+    return found
+
+
+def receipt_of(message: Message | None) -> Receipt | None:
+    """A receipt out of a message; None if there is none."""
+    try:
+        return Receipt.from_json(text_of(message, "receipt") or "")
+    except BadInput:
+        return None
 
 
 def text_of(message: Message | None, name: str) -> str | None:

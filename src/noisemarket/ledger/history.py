@@ -3,9 +3,10 @@
     opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
                -> paid | broken)* -> settled
 
-and a seal after every batch of them, also after the last. The same rules refuse an invalid entry when it is recorded and find it when the ledger is verified.
-What is kept is one small record per open contract, with one bit a round: a closed contract and a
-settled job are forgotten. (``verify`` checks that none of them is opened twice.)
+and a seal after every batch of them, also after the last. The same rules refuse an invalid entry
+when it is recorded and find it when the ledger is verified. What is kept is one small
+record per open contract, with one bit a round: a closed contract and a settled job are forgotten.
+(``verify`` checks that none of them is opened twice.)
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 NoisemarketError
 `-- LedgerError          the ledger cannot be reached, read or written
-    |-- BadSignature     a contract is not signed by the right key
+    |-- BadSignature     a contract or receipt is not signed by the right key
+    |-- LedgerLost       the ledger lacks what was noted elsewhere: it was lost or put back
     |-- LedgerConflict   an entry contradicts what the ledger holds already
     |   `-- OverBudget   a contract or payment would pass the job's budget
     `-- LedgerBroken     verification failed: names the first bad entry
@@ -18,7 +19,11 @@ class LedgerError(NoisemarketError):
 
 
 class BadSignature(LedgerError):
-    """A contract is not signed by the right key."""
+    """A contract or a receipt is not signed by the right key."""
+
+
+class LedgerLost(LedgerError):
+    """The ledger lacks a head that was noted elsewhere: it was lost, or put back."""
 
 
 class LedgerConflict(LedgerError):

@@ -13,6 +13,7 @@ from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
+from noisemarket.ledger.notes import HeadNote, check_holds, lost
 from noisemarket.ledger.seals import seal_entry
 from noisemarket.ledger.sql_backend import SqlBackend
 from noisemarket.registry import Registry, subclass_of
@@ -37,6 +38,7 @@ def open_ledger(
     create: bool = True,
     clock: Callable[[], str] = now,
     curator: KeyPair | None = None,
+    note: Path | None = None,
 ) -> Ledger:
     """Open a ledger.
 
@@ -46,12 +48,15 @@ def open_ledger(
             one up to date. Otherwise opening changes nothing.
         clock: gives the time of an entry, as ISO 8601 in UTC.
         curator: the key that seals what is recorded. Without it the ledger can only be read.
+        note: a file, best outside of the ledger's own storage, in which the head is noted after
+            every transaction. A ledger that lacks what the file says is refused.
 
     Returns:
         The ledger, which can be used in a ``with`` block.
 
     Raises:
         BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
+        LedgerLost: the ledger lacks the head that was noted: it was lost, or put back.
         LedgerError: the ledger cannot be reached.
 
     Example:
@@ -60,15 +65,37 @@ def open_ledger(
             with open_ledger("runs/first", create=False) as ledger:
                 print(verify(ledger).head)
     """
+    noted = None if note is None else HeadNote(note)
     if isinstance(where, LedgerBackend):
-        return Ledger(where, clock, curator)
+        if noted is not None and (head := noted.read()) is not None:
+            check_holds(where, head, f"the curator ({note})")
+        return Ledger(where, clock, curator, noted)
     scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
     kind = scheme.partition("+")[0] if url else "sqlite"
     if kind not in BACKENDS:
         known = ", ".join(f"{name}://" for name in BACKENDS)
         remedy = f"give a folder, a file or a URL that begins with one of: {known}."
         raise BadInput("ledger", f"{scheme}://", remedy)
-    return Ledger(BACKENDS.find(kind)(where, create=create), clock, curator)
+    make = BACKENDS.find(kind)
+    if noted is not None and (head := noted.read()) is not None:
+        _refuse_lost(make, where, head, noted)  # before a new ledger is made in its place
+    return Ledger(make(where, create=create), clock, curator, noted)
+
+
+def _refuse_lost(
+    make: Callable[..., LedgerBackend], where: str | Path, head: Head, note: HeadNote
+) -> None:
+    """Refuse a ledger that is not there any more, or lacks the head."""
+    noted_by = f"the curator ({note.path})"
+    try:
+        backend = make(where, create=False)
+    except BadInput:
+        shown = str(where).rpartition("@")[2] if "://" in str(where) else str(where)  # no password
+        raise lost(shown, head, noted_by) from None
+    try:
+        check_holds(backend, head, noted_by)
+    finally:
+        backend.close()
 
 
 class Ledger(Closing):
@@ -78,6 +105,7 @@ class Ledger(Closing):
         backend: where the entries are kept.
         clock: gives the time of an entry, as ISO 8601 in UTC.
         curator: the key that seals what is recorded.
+        note: where the head is noted after every transaction.
     """
 
     def __init__(
@@ -85,9 +113,10 @@ class Ledger(Closing):
         backend: LedgerBackend,
         clock: Callable[[], str] = now,
         curator: KeyPair | None = None,
+        note: HeadNote | None = None,
     ) -> None:
         self.backend = backend
-        self._clock, self._curator = clock, curator
+        self._clock, self._curator, self._note = clock, curator, note
         self._histories: dict[str, tuple[int, JobHistory]] = {}
 
     @property
@@ -136,10 +165,13 @@ class Ledger(Closing):
             raise BadInput("curator", "none", remedy)
         try:
             with self.backend.writing() as transaction:
-                return self._append(transaction, new, self._clock())
+                recorded = self._append(transaction, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
             raise
+        if self._note is not None:
+            self._note.keep(self.head(), self.name)
+        return recorded
 
     def entries(
         self,

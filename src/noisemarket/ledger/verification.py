@@ -4,8 +4,8 @@ Every hash is computed again, every signature checked, and every job's history c
 beginning. Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of
 open contracts and open jobs, and the curators' keys. The curator's seals cover every entry: one
 that was changed, put in or taken out breaks the next of them. What they cannot tell is that the
-last sealed entries were cut off; a noted head or a receipt can. Time is linear in the length of the ledger,
-and memory does not grow with it.
+last sealed entries were cut off; a noted head or a receipt can. Time is linear in the length of the
+ledger, and memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -17,11 +17,14 @@ from dataclasses import dataclass
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import (
+    BROKEN,
     FIRST,
     OFFERED,
     OPENED,
+    PAID,
     SEALED,
     SETTLED,
+    SIGNED,
     Entry,
     Head,
     described,
@@ -29,6 +32,7 @@ from noisemarket.ledger.entries import (
 )
 from noisemarket.ledger.history import InvalidEntry, JobHistory
 from noisemarket.ledger.ledger_errors import LedgerBroken
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 
 _MOST = 2**62  # more entries than any ledger has
@@ -119,6 +123,48 @@ def verify(
         curator_keys=tuple(tally.curator_keys),
         **tally.sums,
     )
+
+
+def verify_receipt(
+    ledger: Ledger,
+    receipt: Receipt,
+    watch: Callable[[int, int], None] | None = None,
+    *,
+    curator_keys: Collection[str] = (),
+) -> VerifiedLedger:
+    """Check every entry of a ledger, and that it holds what a receipt says.
+
+    Args:
+        ledger: the ledger.
+        receipt: an owner's, of signing or of settlement.
+        watch: as for ``verify``.
+        curator_keys: as for ``verify``; the receipt must be of one of them.
+
+    Returns:
+        What the ledger holds.
+
+    Raises:
+        LedgerBroken: an entry is wrong, the receipt's head is not in the ledger, or the ledger pays
+            something else than the receipt says.
+        BadSignature: the curator that the receipt names has not signed it.
+        LedgerError: the ledger cannot be read.
+    """
+    receipt.check(receipt.curator_key)
+    if curator_keys and receipt.curator_key not in frozenset(map(_key, curator_keys)):
+        raise LedgerBroken(None, f"has a receipt of another curator: {receipt.curator_key}.")
+    found = verify(ledger, receipt.noted, watch, curator_keys=curator_keys)
+    said = {
+        entry.kind: entry
+        for entry in ledger.entries(contract=receipt.contract, until=receipt.noted.count)
+    }
+    closing = said.get(PAID) or said.get(BROKEN)
+    if SIGNED not in said or (receipt.stage == SETTLED and closing is None):
+        reason = f"holds no such thing as the receipt of contract {receipt.contract[:12]} says."
+        raise LedgerBroken(None, reason)
+    paid = said[PAID].content()["amount"] if PAID in said else None
+    if receipt.stage == SETTLED and closing is not None and paid != receipt.paid:
+        raise LedgerBroken(closing.seq, f"pays {paid}, and the receipt says {receipt.paid}.")
+    return found
 
 
 class _Tally:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import math
-import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,11 +20,12 @@ from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_c
 from noisemarket.files import save_arrays
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import MOST
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
-from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.ledger.store import Ledger
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.events import (
     Accused,
@@ -42,8 +42,10 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.lap_clock import LapClock
 from noisemarket.market.market_folder import (
     CHECKPOINT,
+    HEAD,
     JOB,
     METRICS,
     MODEL,
@@ -54,6 +56,7 @@ from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
 from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
+from noisemarket.market.receipt_book import ReceiptBook
 from noisemarket.market.verdicts import round_entries, verdicts
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.privacy.journal import JournalledAccountant
@@ -137,11 +140,22 @@ class _Market:
             resumed = (self._folder.path / JOB).exists()
             given = self._scenario.market
             manifest = self._folder.manifest(given.ledger, given.valid_hours)
-            with open_ledger(self._folder.ledger(manifest)) as ledger:
-                return (yield from self._job(ledger, manifest, resumed, watch))
+            curator, note = Curator(self._key), self._folder.curator / HEAD
+            with curator.ledger(self._folder.ledger(manifest), note) as ledger:
+                book = ReceiptBook(curator, ledger, self._folder.curator)
+                book.check(self._owners.receipts(manifest.job))
+                return (yield from self._job(ledger, curator, book, manifest, resumed, watch))
 
-    def _job(self, ledger: Ledger, manifest: JobManifest, resumed: bool, watch: Watch) -> Steps:
-        clock, curator, budget = _Clock(), Curator(self._key), budget_of(self._scenario)
+    def _job(
+        self,
+        ledger: Ledger,
+        curator: Curator,
+        book: ReceiptBook,
+        manifest: JobManifest,
+        resumed: bool,
+        watch: Watch,
+    ) -> Steps:
+        clock, budget = LapClock(), budget_of(self._scenario)
 
         negotiation = self._owners.negotiate(manifest, curator.public_key, watch, self._stop)
         if not negotiation.agreement.complete:
@@ -161,7 +175,7 @@ class _Market:
         clock.lap("negotiate")
 
         drafts = self._drafts(ledger, manifest, order, curator, deals, keys)
-        contracts = yield from self._sign(ledger, manifest, order, curator, drafts)
+        contracts = yield from self._sign(ledger, manifest, order, curator, drafts, book)
         left_out = [LeftOut(*one) for one in self._owners.left_out.items()]
         yield from left_out
         if not contracts:
@@ -171,7 +185,7 @@ class _Market:
         inspector, statements = yield from self._train(ledger, order, contracts, state, checkpoint)
         clock.lap("train")
 
-        closing = self._settle(ledger, manifest, contracts, state, inspector, statements)
+        closing = self._settle(ledger, manifest, contracts, state, inspector, statements, book)
         clock.lap("settle")
         yield from closing
         return MarketOutcome(
@@ -225,6 +239,7 @@ class _Market:
         order: Order,
         curator: Curator,
         drafts: Mapping[int, Contract],
+        book: ReceiptBook,
     ) -> Generator[Event, None, dict[int, Contract]]:
         """Have every owner and the curator sign, and record it; gives the contracts by index."""
         recorded = signatures(ledger, manifest.job)
@@ -244,7 +259,8 @@ class _Market:
                 signed[index] = curator.countersign(new[index], signature)
             signed = dict(sorted(signed.items()))
             record(ledger, signed.values())
-            self._owners.keep(signed)
+            issued = book.issue({index: one.contract for index, one in signed.items()}, SIGNED)
+            book.keep(issued, self._owners.keep(signed, issued))
             for index, one in signed.items():
                 contracts[index] = agreed = one.contract
                 yield Signed(
@@ -340,6 +356,7 @@ class _Market:
         state: State,
         inspector: UploadInspector,
         statements: Sequence[PrivacyStatement],
+        book: ReceiptBook,
     ) -> list[Event]:
         """Verify, pay, close, and tell the owners; gives what others are told after them."""
         rounds = ((result.delivered, result.refused) for result in state.results)
@@ -355,8 +372,9 @@ class _Market:
                 closing.append(Paid(*named, paid[index]))
             else:
                 closing.append(Broken(*named, verdict.evidence))
-        head = str(ledger.head())
-        self._owners.settled({index: statements[index] for index in contracts}, paid, head)
+        issued, head = book.issue(contracts, SETTLED, paid), str(ledger.head())
+        told = {index: statements[index] for index in contracts}
+        book.keep(issued, self._owners.settled(told, issued))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         return [*closing, Settled(manifest.job, *numbers, head)]
 
@@ -367,20 +385,3 @@ def _weights(order: Order, owners: Collection[str]) -> dict[str, float]:
     shares = {name: share for name, share in parts if name in owners}
     whole = math.fsum(shares.values())
     return {name: share / whole for name, share in shares.items()}
-
-
-class _Clock:
-    """What each step took."""
-
-    def __init__(self) -> None:
-        self.laps: dict[str, float] = {}
-        self._since = time.monotonic()
-
-    def so_far(self) -> float:
-        """Seconds since the last step ended."""
-        return time.monotonic() - self._since
-
-    def lap(self, step: str) -> None:
-        """A step ends here."""
-        self.laps[step] = self.so_far()
-        self._since = time.monotonic()

@@ -3,7 +3,7 @@
 scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
-curator/         the curator's key, checkpoint, metrics and model
+curator/         the curator's key, checkpoint, metrics and model, the ledger's head, and receipts
 owners/          the accountant's journal and, until all is settled, the key of the noise
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
@@ -36,6 +36,8 @@ CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
 NOISE_KEY = "noise.key"
+HEAD = "head.json"
+"""The ledger's head, as the curator noted it last."""
 
 
 @dataclass(frozen=True)

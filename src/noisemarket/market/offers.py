@@ -16,8 +16,10 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Clipped
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import PRO_RATA, Contract, moment
+from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
-from noisemarket.ledger.store import Ledger
+from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.market_folder import JobManifest
 from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyBudget
@@ -41,6 +43,14 @@ class Curator:
         """What others know it by."""
         return self._key.public_hex
 
+    def ledger(self, where: str, note: Path) -> Ledger:
+        """A ledger that this curator seals, and whose head it notes in a file.
+
+        Raises:
+            LedgerLost: the ledger lacks what was noted.
+        """
+        return open_ledger(where, curator=self._key, note=note)
+
     def draft(
         self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: JobTerms, records: int
     ) -> Contract:
@@ -60,9 +70,9 @@ class Curator:
         signed.verify(contract.owner_key, self.public_key)
         return signed
 
-    def seal(self, purpose: str, document: bytes) -> str:
-        """The curator's signature under something that is not a contract."""
-        return self._key.seal(purpose, document)
+    def receipt(self, contract: Contract, stage: str, head: Head, paid: int | None) -> Receipt:
+        """A signed receipt for the owner of a contract."""
+        return Receipt.of(self._key, contract, stage, head, paid)
 
 
 def job_terms(scenario: Scenario, manifest: JobManifest) -> JobTerms:

@@ -15,6 +15,7 @@ from noisemarket.federated.engine import Engine, Job
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.offers import job_terms
@@ -62,9 +63,20 @@ class Owners(ABC):
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
         """The signatures of those who accept."""
 
+    def receipts(self, job: str) -> Sequence[Receipt]:
+        """Receipts of the job that can be read before anything is done, wherever that is so."""
+        return ()
+
     @abstractmethod
-    def keep(self, signed: Mapping[int, SignedContract]) -> None:
-        """Give the owners their contracts with both signatures."""
+    def keep(
+        self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
+        """Give the owners their contracts with both signatures, and receipts of them.
+
+        Returns:
+            The receipts with the owners' signatures, of those who answer. An owner that has one of
+            a later state of the ledger gives that one.
+        """
 
     @abstractmethod
     def engine(self, order: Order) -> Engine:
@@ -76,9 +88,13 @@ class Owners(ABC):
 
     @abstractmethod
     def settled(
-        self, statements: Mapping[int, PrivacyStatement], paid: Mapping[int, int], head: str
-    ) -> None:
-        """Tell the owners what they gave up and what they are paid; who is not named, nothing."""
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
+        """Tell the owners what they gave up, and give them receipts of what they are paid.
+
+        Returns:
+            As ``keep``.
+        """
 
 
 class LocalOwners(Owners):
@@ -137,18 +153,27 @@ class LocalOwners(Owners):
             signatures[index] = agent.sign(contract, [expected])
         return signatures
 
-    def keep(self, signed: Mapping[int, SignedContract]) -> None:
-        for index, contract in signed.items():
-            self._agents[index].keep(contract, self._curator_key)
+    def receipts(self, job: str) -> Sequence[Receipt]:
+        folders = [path for path in self._folder.owners.iterdir() if path.is_dir()]
+        found = (OwnerFolder(path.name, path, one_job=True).receipts(job) for path in folders)
+        return [receipt for some in found for receipt in some if receipt.job == job]
+
+    def keep(
+        self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
+        return {
+            index: self._agents[index].keep(contract, self._curator_key, receipts[index])
+            for index, contract in signed.items()
+        }
 
     def engine(self, order: Order) -> Engine:
         return self._engine(order.job)
 
     def settled(
-        self, statements: Mapping[int, PrivacyStatement], paid: Mapping[int, int], head: str
-    ) -> None:
-        assert self._terms is not None
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
+    ) -> dict[int, Receipt]:
+        kept = {}
         for index, statement in statements.items():
-            folder = self._agents[index].folder
-            folder.keep_statement(self._terms.job, statement, paid.get(index))
+            kept[index] = self._agents[index].settle(receipts[index], statement)
         self._folder.forget_noise_key()
+        return kept

@@ -24,14 +24,18 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
 from noisemarket.ledger.contract import Contract, moment
-from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract, sealed
+from noisemarket.ledger.entries import SETTLED, SIGNED
+from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
+from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
+from noisemarket.owner.countersign import countersigned
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
 from noisemarket.owner.terms import Assignment, Deal, JobTerms, OwnerTerms, contract_of, terms_of
 from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.statement import PrivacyStatement
 
 if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train, not before
     from noisemarket.owner.round import Models
@@ -39,15 +43,7 @@ if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
 """What an owner must say about itself, in ``private.json`` or in its node's config."""
 
-SETTLEMENT = "settlement"
-"""What the curator's seal under ``settlement_of`` is for."""
-
 _CLOSE = 1e-9  # relative: two machines may round the last bit of a cost differently
-
-
-def settlement_of(contract: str, paid: int | None, head: str) -> bytes:
-    """What a curator seals when it says what it pays under a contract, named by its id."""
-    return json.dumps([contract, paid, head]).encode()
 
 
 class OwnerAgent:
@@ -291,23 +287,36 @@ class OwnerAgent:
         self.folder.agree(terms)
         return signature
 
-    def keep(self, signed: SignedContract, curator_key: str) -> None:
-        """Keep a copy of the contract, once the curator's signature holds.
+    def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
+        """Keep a copy of the contract and the receipt, once the curator's signatures hold.
+
+        Args:
+            signed: the contract.
+            curator_key: the curator's public key.
+            receipt: what the curator signs that its ledger held after the contract.
+
+        Returns:
+            The receipt with the owner's signature. If the owner has one of a later state of the
+            ledger, that one: the curator's ledger was put back.
 
         Raises:
-            Declined: it does not hold.
+            Declined: a signature does not hold, or the receipt is another contract's.
         """
         try:
             signed.verify(self.public_key, curator_key)
         except BadSignature:
             raise Declined("the curator's signature does not hold") from None
         self.folder.keep_contract(signed)
+        return countersigned(self.folder, receipt, signed.contract, SIGNED)
 
-    def keep_accepted(self, signed: SignedContract) -> None:
+    def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
         """Keep the contract that was accepted in this job; it is now what the owner trains under.
 
+        Returns:
+            As ``keep``.
+
         Raises:
-            Declined: it is not that contract, or the curator's signature does not hold.
+            Declined: it is not that contract, or a signature does not hold.
         """
         contract = signed.contract
         with self.folder.locked(contract.job) as path:
@@ -319,27 +328,40 @@ class OwnerAgent:
             same = json.loads(json.dumps(contract.to_dict())) == offer["contract"]
             if not same or signed.owner_signature != offer["signature"]:
                 raise Declined("that is not the contract that was signed")
-            self.keep(signed, record.invitation.curator_key)
+            kept = self.keep(signed, record.invitation.curator_key, receipt)
             self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
+            return kept
 
-    def settle(self, job: str, paid: int | None, head: str, seal: str) -> None:
-        """Keep what the owner gave up by its own journal, and what the curator says it pays.
+    def settle(self, receipt: Receipt, statement: PrivacyStatement | None = None) -> Receipt:
+        """Keep what the owner gave up, and what the curator says it pays.
 
         Only the curator of the contract can say it, and only once.
+
+        Args:
+            receipt: what the curator signs that it pays, and where its ledger stands.
+            statement: what the owner gave up; by default by its own journal.
+
+        Returns:
+            As ``keep``.
+
+        Raises:
+            Declined: the receipt is not good, or the job was settled otherwise before.
         """
+        job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:
             contract = self.folder.contract(job)
-            said = settlement_of(contract.id, paid, head)
-            if not sealed(SETTLEMENT, said, contract.curator_key, seal):
-                raise Declined("the curator's signature does not hold")
-            if (path / STATEMENT).exists():
+            if (path / STATEMENT).exists() and receipt.is_of(contract, SETTLED):
                 before = json.loads((path / STATEMENT).read_text(encoding="utf-8"))
                 if before["paid_micro"] != paid:
                     raise Declined("the job was settled otherwise")
-            journal, statement = self.folder.journal(job), None
-            if journal.exists():
+            kept = countersigned(self.folder, receipt, contract, SETTLED)
+            if kept.head != receipt.head:
+                return kept
+            journal = self.folder.journal(job)
+            if statement is None and journal.exists():
                 statement = read_journal(journal).statement(self.folder.name)
-            self.folder.keep_statement(job, statement, paid, ledger_head=head)
+            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head)
+            return kept
 
 
 def _record(path: Path) -> GameRecord | ClockRecord:

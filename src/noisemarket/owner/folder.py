@@ -8,6 +8,8 @@
       jobs/<job>/clock.json       in a clock auction: the lowest price at which it stayed
       jobs/<job>/offer.json       what it has signed
       jobs/<job>/contract.json    the contract with both signatures
+      jobs/<job>/signing-receipt.json     what the ledger held when it had signed, by the curator
+      jobs/<job>/settlement-receipt.json  the same when the job was settled, and what it is paid
       jobs/<job>/terms.json       what it trains under
       jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
       jobs/<job>/privacy.journal  what it has released, charged before the release
@@ -36,7 +38,9 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import exclusive, is_open, private_folder, save_arrays, write_json
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
+from noisemarket.ledger.receipts import Receipt, read_receipt
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.statement import PrivacyStatement
 
@@ -45,6 +49,8 @@ OFFER, CONTRACT = "offer.json", "contract.json"
 TERMS, RELEASE, JOURNAL, STATEMENT = (
     "terms.json", "release.npz", "privacy.journal", "statement.json",
 )  # fmt: skip
+RECEIPTS = {SIGNED: "signing-receipt.json", SETTLED: "settlement-receipt.json"}
+"""The files of receipts, by their stage."""
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -183,6 +189,16 @@ class OwnerFolder:
             "curator_signature": signed.curator_signature,
         }
         write_json(self.job(signed.contract.job) / CONTRACT, document, private=True)
+
+    def receipts(self, job: str) -> list[Receipt]:
+        """The receipts of a job, of signing and of settlement, as far as there are any."""
+        paths = [self._job(job) / name for name in RECEIPTS.values()]
+        return [read_receipt(path) for path in paths if path.exists()]
+
+    def keep_receipt(self, receipt: Receipt) -> None:
+        """Keep a receipt, in the place of an older one of its stage."""
+        path = self.job(receipt.job) / RECEIPTS[receipt.stage]
+        write_json(path, receipt.to_dict(), private=True)
 
     def keep_statement(
         self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any

@@ -1,0 +1,222 @@
+"""A ledger that is lost, or put back, is not begun anew and does not pay again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.ledger.postgres import Server
+from tests.ledger.tampering import cut_to_a_seal, rewrite
+from tests.market.common import events, job_name, played, scenario
+
+from noisemarket.cli import main
+from noisemarket.errors import BadInput
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerLost
+from noisemarket.ledger.queries import contracts
+from noisemarket.ledger.receipts import Receipt, read_receipt
+from noisemarket.ledger.store import open_ledger
+from noisemarket.ledger.verification import verify, verify_receipt
+from noisemarket.market.events import RoundTrained, Signed
+from noisemarket.market.receipt_book import RECEIPTS
+from noisemarket.scenario import Scenario
+
+NOTE = Path("curator") / "head.json"
+LOST = "was lost or put back, and going on would pay again; put a backup"
+
+
+@pytest.fixture(scope="module")
+def made(images: Path) -> Scenario:
+    return scenario(images, owners=2, rounds=2, shard_steps=1, channels=(2, 2))
+
+
+@pytest.fixture(scope="module")
+def settled(made: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("settled") / "run"
+    played(made, folder)
+    return folder
+
+
+@pytest.fixture
+def run(settled: Path, tmp_path: Path) -> Path:
+    """A copy of a run folder whose job is settled."""
+    return Path(shutil.copytree(settled, tmp_path / "run"))
+
+
+def forget(run: Path, *, owners: bool) -> None:
+    """Leave the heads with the owners only, or with the curator only."""
+    for path in run.glob("owners/*/*-receipt.json") if owners else [run / NOTE]:
+        path.unlink()
+
+
+@pytest.mark.parametrize("left_with", ["curator", "owners"])
+def test_a_lost_ledger_is_not_begun_anew(made: Scenario, run: Path, left_with: str) -> None:
+    forget(run, owners=left_with == "curator")
+    backup = (run / "ledger.sqlite").read_bytes()
+    (run / "ledger.sqlite").unlink()
+    with pytest.raises(LedgerLost, match=LOST) as told:
+        played(made, run)
+    assert ("curator/head.json" in str(told.value)) == (left_with == "curator")
+    assert ("receipt of owner" in str(told.value)) == (left_with == "owners")
+    if left_with == "curator":
+        assert not (run / "ledger.sqlite").exists()
+    (run / "ledger.sqlite").write_bytes(backup)  # as the message says
+    played(made, run)
+
+
+@pytest.mark.parametrize("left_with", ["curator", "owners"])
+def test_a_ledger_that_was_put_back_does_not_pay_again(
+    made: Scenario, run: Path, left_with: str
+) -> None:
+    forget(run, owners=left_with == "curator")
+    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)  # before the settlement: sound in itself
+    with open_ledger(run, create=False) as ledger:
+        before = verify(ledger)
+        assert before.jobs_settled == 0
+    with pytest.raises(LedgerLost, match=LOST):
+        played(made, run)
+    with open_ledger(run, create=False) as ledger:
+        assert verify(ledger).head == before.head
+
+
+def test_a_job_that_is_only_signed_is_held_to_its_ledger_too(
+    made: Scenario, tmp_path: Path
+) -> None:
+    stream = events(made, tmp_path)
+    assert any(isinstance(event, Signed) for event in stream)
+    stream.close()
+    forget(tmp_path, owners=False)
+    (tmp_path / "ledger.sqlite").unlink()
+    with pytest.raises(LedgerLost, match="receipt of owner"):
+        played(made, tmp_path)
+
+
+def test_a_ledger_on_a_server_that_was_put_back(
+    made: Scenario, images: Path, tmp_path: Path, server: Server
+) -> None:
+    place = server.new_place()
+    given = {"owners": 2, "rounds": 2, "shard_steps": 1, "channels": (2, 2)}
+    there = scenario(images, ledger=place, **given)
+    played(there, tmp_path)
+    rewrite(place, cut_to_a_seal)
+    with pytest.raises(LedgerLost, match=LOST):
+        played(there, tmp_path)
+
+
+def test_a_note_that_cannot_be_read_is_told(made: Scenario, run: Path) -> None:
+    for damage in ("", "[]", "{}", '{"head": "1:x"}', '{"head": 1}'):
+        (run / NOTE).write_text(damage)
+        with pytest.raises(BadInput, match=r"noted head = .*head\.json: cannot be read"):
+            played(made, run)
+
+
+def test_the_receipt_of_a_stranger_is_no_ones_word(
+    made: Scenario, run: Path, tmp_path: Path
+) -> None:
+    """Whoever can write to an owner's folder cannot stop the job with a head of its own."""
+    path = next(run.glob("owners/*/settlement-receipt.json"))
+    receipt = read_receipt(path)
+    with open_ledger(run, create=False) as ledger:
+        agreed = next(
+            one.contract for one in contracts(ledger) if one.contract.owner == receipt.owner
+        )
+    stranger = KeyPair.create(tmp_path / "stranger")
+    forged = Receipt.of(stranger, agreed, "settled", type(receipt.noted)(999, "9" * 64), 5)
+    path.write_text(json.dumps(forged.to_dict()))
+    played(made, run)
+    assert read_receipt(path) == receipt
+
+
+def receipts_of(run: Path) -> Iterator[tuple[Path, Receipt]]:
+    for path in sorted(run.glob("owners/*/*-receipt.json")):
+        yield path, read_receipt(path)
+
+
+def test_both_sides_have_receipts_with_both_signatures(run: Path) -> None:
+    curator = KeyPair.load(run / "curator").public_hex
+    lines = (run / "curator" / RECEIPTS).read_text().splitlines()
+    kept = {Receipt.from_json(line) for line in lines}
+    with open_ledger(run, create=False) as ledger:
+        paid = {one.contract.owner: one.paid for one in contracts(ledger)}
+        found = list(receipts_of(run))
+        assert len(found) == 2 * len(paid)
+        for path, receipt in found:
+            receipt.check(curator, owner=True)
+            assert receipt.job == job_name(run)
+            assert receipt in kept
+            assert receipt.paid == (paid[receipt.owner] if "settlement" in path.name else None)
+            assert path.stat().st_mode & 0o077 == 0
+            verify(ledger, receipt.noted, curator_keys=[curator])
+
+
+def test_the_head_is_noted_after_every_transaction(made: Scenario, tmp_path: Path) -> None:
+    stream = events(made, tmp_path)
+    for event in stream:
+        if isinstance(event, Signed | RoundTrained):
+            with open_ledger(tmp_path, create=False) as ledger:
+                assert json.loads((tmp_path / NOTE).read_text())["head"] == str(ledger.head())
+    stream.close()
+
+
+def ended(*words: str) -> int:
+    with pytest.raises(SystemExit) as end:
+        main(["ledger", "verify", *words])
+    return int(end.value.code or 0)
+
+
+def test_a_receipt_finds_what_no_key_can(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    curator = KeyPair.load(run / "curator").public_hex
+    receipt = str(next(run.glob("owners/*/settlement-receipt.json")))
+    signing = str(next(run.glob("owners/*/signing-receipt.json")))
+    for file in (receipt, signing):
+        assert ended(str(run), "--receipt", file) == 0
+        assert "The receipt holds" in capsys.readouterr().out
+    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)
+    assert ended(str(run), "--curator-key", curator) == 0
+    assert ended(str(run), "--receipt", signing) == 0
+    capsys.readouterr()
+    assert ended(str(run), "--receipt", receipt) == 1
+    said = capsys.readouterr().err
+    assert "does not hold entry" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_receipt_that_is_none_is_refused_in_one_sentence(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = next(run.glob("owners/*/settlement-receipt.json"))
+    good = json.loads(path.read_text())
+    changed = tmp_path / "changed.json"
+    for change, said in (
+        ({"paid": good["paid"] + 1}, "not signed by the curator"),
+        ({"head": f"1:{'0' * 64}"}, "not signed by the curator"),
+        ({"stage": "other"}, "is not a receipt"),
+        ({"more": 1}, "is not a receipt"),
+    ):
+        changed.write_text(json.dumps(good | change))
+        assert ended(str(run), "--receipt", str(changed)) in (1, 2)
+        told = capsys.readouterr().err
+        assert said in told
+        assert len(told.splitlines()) == 1
+    assert ended(str(run), "--receipt", str(tmp_path / "none")) == 2
+    assert "cannot be read" in capsys.readouterr().err
+    other = KeyPair.create(tmp_path / "other").public_hex
+    assert ended(str(run), "--receipt", str(path), "--curator-key", other) == 1
+
+
+def test_a_curator_that_pays_other_than_it_signed_is_found(run: Path, tmp_path: Path) -> None:
+    """The receipt is of this ledger's head, but says something else than the ledger does."""
+    receipt = read_receipt(next(run.glob("owners/*/settlement-receipt.json")))
+    with open_ledger(run, create=False) as ledger:
+        agreed = next(
+            one.contract for one in contracts(ledger) if one.contract.owner == receipt.owner
+        )
+        curator = KeyPair.load(run / "curator")
+        more = Receipt.of(curator, agreed, "settled", receipt.noted, (receipt.paid or 0) + 1)
+        (tmp_path / "more.json").write_text(json.dumps(more.to_dict()))
+        verify_receipt(ledger, receipt)
+        with pytest.raises(LedgerBroken, match="pays"):
+            verify_receipt(ledger, more)
