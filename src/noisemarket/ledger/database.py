@@ -90,7 +90,7 @@ class Database:
         @event.listens_for(engine, "connect")
         def durable(connection: Any, _record: object) -> None:
             cursor = connection.cursor()
-            cursor.execute("PRAGMA synchronous = FULL")
+            cursor.execute("PRAGMA synchronous = EXTRA")  # also the folder, after the journal goes
             cursor.execute("PRAGMA trusted_schema = OFF")
             cursor.close()
 
