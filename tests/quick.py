@@ -37,6 +37,7 @@ NEEDS = {
     "game/test_equilibrium.py": "compiled",
     "game/test_exploitability.py": "compiled",
     "learning/test_bisection.py": "compiled",
+    "learning/test_bisection_players.py": "compiled",
     "learning/test_draws.py": "slow",
     "learning/test_known_games.py": "compiled",
     "learning/test_laws.py": "compiled",

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from noisemarket.learning.bisection_curator import curator_beliefs, hear_answer, quote
 from noisemarket.mechanisms.bisection_mechanism import Bisection
 from noisemarket.negotiation import Negotiation, negotiate
 from noisemarket.scenario import Scenario, load_scenario
@@ -130,3 +131,30 @@ def test_threads_and_order_change_nothing() -> None:
     assert two.trace is not None
     for name, values in vars(one.trace).items():
         np.testing.assert_array_equal(values, getattr(two.trace, name))
+
+
+def test_an_owner_that_refuses_all_but_the_curators_limit_gains_the_most() -> None:
+    """No more than the limit is ever quoted, and whoever refuses less ends there."""
+    result = negotiate(market(surface="sharded-mnist", owners=12), mechanism="bisection")
+    environment, contracts = result.environment, result.agreement.contracts
+    gained, side, curator = (
+        result.gained_by_lying, environment.owner_side(), environment.curator_side()
+    )  # fmt: skip
+    assert gained is not None
+    assert gained.max() > 0.01
+    savings, payments = environment.levels.shape
+    kept = side.surplus(contracts.saving, contracts.payment)
+    signs, limits = curator.signs(), curator.limits()
+    for n in range(12):
+        one = environment.owner_side(-1, slice(n, n + 1))
+        possible = [
+            (one.surplus(np.array([j]), np.array([k]))[0], j)
+            for j in range(savings) for k in range(payments) if signs[n, j, k]
+        ]  # fmt: skip
+        best, offer = max(possible)
+        assert gained[n] == pytest.approx(max(best - kept[n], 0.0), abs=1e-9)
+        beliefs, quotes = curator_beliefs(savings), []
+        for _ in range(100):
+            quotes.append(quote(beliefs, limits[n], offer))
+            hear_answer(beliefs, offer, quotes[-1], quotes[-1] >= limits[n, offer])
+        assert max(quotes) == limits[n, offer] == beliefs.signed[offer] or offer == 0

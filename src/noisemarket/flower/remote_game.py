@@ -23,8 +23,13 @@ from noisemarket.flower import wire
 from noisemarket.flower.asking import Asking
 from noisemarket.game.environment import Environment
 from noisemarket.learning.messages import CuratorPlayer, OfferBatch
-from noisemarket.learning.players import GameRules
-from noisemarket.mechanisms.by_message import agreement_of, curator_against, game_rules
+from noisemarket.learning.players import BISECTION, GameRules
+from noisemarket.mechanisms.by_message import (
+    agreement_of,
+    bisection_rules,
+    curator_against,
+    game_rules,
+)
 from noisemarket.mechanisms.mechanism import Agreement, Progress, same_for_all
 from noisemarket.negotiation import run_options
 from noisemarket.owner.record import Invitation
@@ -65,7 +70,10 @@ class RemoteGame:
     ) -> None:
         self._environment, self._asking, self._folder = environment, asking, folder
         self._config = run_options(scenario).play
-        self._table = game_rules(environment, rule, self._config, interactions(scenario))
+        if rule == BISECTION:
+            self._table = bisection_rules(environment, self._config)
+        else:
+            self._table = game_rules(environment, rule, self._config, interactions(scenario))
 
     def play(
         self,
@@ -89,21 +97,27 @@ class RemoteGame:
         kept = _Replies(self._folder / REPLIES, table, names, payoffs)
         for index, player in players.items():
             kept.replay(index, player)
-        if any(player.played < table.iterations for player in players.values()):
+        if self._behind(players):
             self._asking.line.meet(self._asking.line.bounds.wait)
-        while behind := [p for p, one in players.items() if one.played < table.iterations]:
+        while behind := self._behind(players):
             if stop():
                 raise Interrupted("stopped while negotiating; nothing was signed yet.")
             for index in self._exchange(behind, players, invitations, kept):
                 del players[index]
             if not players:
                 raise NoisemarketError("No owner has taken part in the negotiation.")
-            share = min(one.played for one in players.values()) / table.iterations
+            played = [players[index].played for index in behind if index in players]
+            share = min(played, default=0) / table.iterations
             nobody = same_for_all(0, 0, 0)
             watch(Progress(slice(0, 0), nobody, int(share * len(names)), len(names)))
         deals = dict.fromkeys(range(len(names)), (0, 0))
-        deals |= {index: player.deals.usual() for index, player in players.items()}
+        deals |= {index: player.deal() for index, player in players.items()}
         return agreement_of(deals, len(names))
+
+    def _behind(self, players: Mapping[int, CuratorPlayer]) -> list[int]:
+        """The owners whose negotiation is not over."""
+        most = self._table.iterations
+        return [p for p, one in players.items() if one.played < most and not one.settled]
 
     def _exchange(
         self,

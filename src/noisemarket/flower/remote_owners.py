@@ -32,6 +32,7 @@ from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
 from noisemarket.market.offers import job_terms
 from noisemarket.market.owners import Owners
 from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.bisection_mechanism import Bisection
 from noisemarket.mechanisms.clock import Clock
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Stop, Watch
@@ -90,14 +91,14 @@ class RemoteOwners(Owners):
     # Negotiation
 
     @staticmethod
-    def check(scenario: Scenario) -> Learned | Clock:
+    def check(scenario: Scenario) -> Learned | Bisection | Clock:
         """The mechanism of a scenario; refuses one that is not played by messages."""
         chosen = find_mechanism(scenario.mechanism)
         by_class = isinstance(chosen, Learned) and not isinstance(chosen.rule, str)
-        if by_class or not isinstance(chosen, Learned | Clock):
+        if by_class or not isinstance(chosen, Learned | Bisection | Clock):
             remedy = (
-                "is not played by messages: over Flower, choose clock, dypp, q_learning, phc, "
-                "greedy."
+                "is not played by messages: over Flower, choose clock, dypp, bisection, "
+                "q_learning, phc, greedy."
             )
             raise BadInput("mechanism", scenario.mechanism, remedy)
         if scenario.changes:

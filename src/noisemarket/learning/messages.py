@@ -14,6 +14,7 @@ player needs no saving: it learns again from the replies that came.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
@@ -88,39 +89,34 @@ class RecentDeals:
         saving, payment = np.unravel_index(int(seen.argmax()), shape)
         return int(saving), int(payment)
 
+    def last(self) -> tuple[int, int]:
+        """The saving and payment signed last; no trade if nothing was."""
+        signed = np.flatnonzero(self.signed)
+        if not len(signed):
+            return 0, 0
+        return int(self.offers[signed[-1]]), int(self.quotes[signed[-1]])
+
 
 class _Player:
-    """What both players keep: a rule, their own tables, how far they are, the last interactions.
+    """What all players keep: the number of savings and payments, how far they are, and the last
+    interactions."""
 
-    ``rewards`` is what each (saving, payment) is worth to this side if both sign. Unsigned, nothing
-    is exchanged and the reward is 0. ``signs`` says where this side signs.
-    """
-
-    def __init__(
-        self,
-        rule: Rule,
-        rewards: FloatArray,
-        signs: BoolArray,
-        stream: Stream,
-        *,
-        sees_offer: bool,
-        window: int,
-    ) -> None:
-        self._rule, self._rewards, self._signs, self._stream = rule, rewards, signs, stream
-        self._sees_offer, self._window = sees_offer, window
-        self._offer = 0
+    def __init__(self, shape: tuple[int, ...], window: int) -> None:
+        self._shape, self._window = shape, window
         self.played = 0
         self.deals = RecentDeals.none()
 
+    def deal(self) -> tuple[int, int]:
+        """The saving and the payment that the pair has agreed to."""
+        return self.deals.usual()
 
-class OwnerPlayer(_Player):
-    """The owner's player: it alone knows the owner's rewards and where the owner signs."""
 
-    _quote = 0
+class OwnerPlayer(_Player, ABC):
+    """An owner's player: it alone knows what the owner wants."""
 
     def answer(self, batch: QuoteBatch) -> OfferBatch:
         """Play the interactions of a quote batch, learning on the way."""
-        savings, payments = self._rewards.shape
+        savings, payments = self._shape
         fits = batch.quotes.shape == batch.signs.shape == (len(batch), savings)
         if batch.first != self.played:
             raise BadInput("quotes", batch.first, f"the next interaction is {self.played}.")
@@ -129,62 +125,60 @@ class OwnerPlayer(_Player):
         offers, quotes = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
         signed = np.zeros(len(batch), bool)
         for i in range(len(batch)):
-            offer = self._rule.act(self._quote, self._stream.next()[0])
-            state = offer if self._sees_offer else self._offer
-            quote = int(batch.quotes[i, state])
-            both = bool(batch.signs[i, state]) and bool(self._signs[offer, quote])
-            reward = float(self._rewards[offer, quote]) if both else 0.0
-            self._rule.learn(self._quote, offer, reward, quote, self.played)
-            self._offer, self._quote = offer, quote
-            offers[i], quotes[i], signed[i] = offer, quote, both
+            offers[i], quotes[i], signed[i] = self._move(batch.quotes[i], batch.signs[i])
             self.played += 1
         self.deals = self.deals.then(offers, quotes, signed, self._window)
         return OfferBatch(batch.first, offers, signed)
 
+    @abstractmethod
+    def _move(self, quotes: Moves, signs: BoolArray) -> tuple[int, int, bool]:
+        """Play one interaction, given the curator's answers in every state.
+
+        Gives the offer, the quote, and whether both sign.
+        """
+
+    @abstractmethod
+    def _memory(self) -> State:
+        """What the player has learned, as arrays."""
+
+    @abstractmethod
+    def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Take back what ``_memory`` gave."""
+
     def state(self) -> State:
         """Everything that changes, as arrays."""
-        rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
         return {
-            **rule,
+            **self._memory(),
             "played": np.array([self.played]),
-            "stream": np.array(self._stream.state, dtype=np.uint64),
             "offers": self.deals.offers,
             "quotes": self.deals.quotes,
             "signed": self.deals.signed,
-            "last": np.array([self._offer, self._quote]),
         }
 
     def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         """Go on from what ``state`` gave."""
-        for name, value in state.items():
-            if name.startswith(_RULE):
-                setattr(self._rule, name.removeprefix(_RULE), np.array(value))
+        self._remember(state)
         self.played = int(state["played"][0])
-        self._stream.state = [int(word) for word in state["stream"]]
         moves = np.array(state["offers"], np.int64), np.array(state["quotes"], np.int64)
         self.deals = RecentDeals(*moves, np.array(state["signed"], bool))
-        self._offer, self._quote = (int(move) for move in state["last"])
 
 
-class CuratorPlayer(_Player):
-    """The curator's player against one owner: it alone knows the curator's rewards."""
+class CuratorPlayer(_Player, ABC):
+    """A curator's player against one owner: it alone knows what the curator wants."""
 
     _open: QuoteBatch | None = None
-    _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
+    settled = False
+    """Whether there is nothing left to negotiate."""
 
     def draw_quotes(self, interactions: int) -> QuoteBatch:
         """Draw the answers to the next interactions. They stand until the reply is taken."""
-        if self._open is not None:
-            return self._open
-        savings = len(self._rewards)
-        uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
-        quotes = self._rule.act_everywhere(uniforms)
-        if self._sees_offer:
-            signs = self._signs[np.arange(savings)[None, :], quotes]
-        else:
-            signs = np.ones(quotes.shape, bool)
-        self._open = QuoteBatch(self.played, quotes, signs)
+        if self._open is None:
+            self._open = QuoteBatch(self.played, *self._draw(interactions))
         return self._open
+
+    @abstractmethod
+    def _draw(self, interactions: int) -> tuple[Moves, BoolArray]:
+        """A quote for each interaction and state, and whether the curator would sign it."""
 
     def take(self, reply: OfferBatch) -> None:
         """Learn from the owner's reply to the open quote batch."""
@@ -192,22 +186,101 @@ class CuratorPlayer(_Player):
         if batch is None or reply.first != batch.first or len(reply) != len(batch):
             raise BadInput("offers", reply.first, "do not answer the quotes that were sent.")
         wrong = reply.offers.dtype.kind not in "iu" or reply.signed.shape != reply.offers.shape
-        if wrong or reply.offers.min() < 0 or reply.offers.max() >= len(self._rewards):
+        if wrong or reply.offers.min() < 0 or reply.offers.max() >= self._shape[0]:
             raise BadInput("offers", reply.first, "do not fit this game.")
         quotes, signed = np.zeros(len(reply), np.int64), np.zeros(len(reply), bool)
         for i, offer in enumerate(int(move) for move in reply.offers):
-            state = offer if self._sees_offer else self._offer
-            if self.played > 0:
-                self._rule.learn(*self._pending, state, self.played - 1)
-            quote = int(batch.quotes[i, state])
-            both = bool(reply.signed[i]) and bool(batch.signs[i, state])
-            reward = float(self._rewards[offer, quote]) if both else 0.0
-            self._pending = (state, quote, reward)
-            self._offer = offer
-            quotes[i], signed[i] = quote, both
+            state = self._state(offer)
+            quotes[i] = batch.quotes[i, state]
+            signed[i] = bool(reply.signed[i]) and bool(batch.signs[i, state])
+            self._hear(offer, int(quotes[i]), bool(signed[i]))
             self.played += 1
         self.deals = self.deals.then(reply.offers.astype(np.int64), quotes, signed, self._window)
         self._open = None
+
+    def _state(self, offer: int) -> int:
+        """The state in which the curator answers an offer."""
+        return offer
+
+    @abstractmethod
+    def _hear(self, offer: int, quote: int, signed: bool) -> None:
+        """Take in one interaction: whether both signed."""
+
+
+@dataclass(frozen=True)
+class Stakes:
+    """What a learner plays for: ``rewards`` is what each (saving, payment) is worth to its side if
+    both sign, else 0; ``signs`` says where this side signs."""
+
+    rewards: FloatArray
+    signs: BoolArray
+
+
+class LearningOwner(OwnerPlayer):
+    """An owner's player that follows a learning rule."""
+
+    def __init__(
+        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
+    ) -> None:
+        super().__init__(stakes.rewards.shape, window)
+        self._rule, self._stakes, self._stream = rule, stakes, stream
+        self._sees_offer, self._offer, self._quote = sees_offer, 0, 0
+
+    def _move(self, quotes: Moves, signs: BoolArray) -> tuple[int, int, bool]:
+        offer = self._rule.act(self._quote, self._stream.next()[0])
+        state = offer if self._sees_offer else self._offer
+        quote = int(quotes[state])
+        both = bool(signs[state]) and bool(self._stakes.signs[offer, quote])
+        reward = float(self._stakes.rewards[offer, quote]) if both else 0.0
+        self._rule.learn(self._quote, offer, reward, quote, self.played)
+        self._offer, self._quote = offer, quote
+        return offer, quote, both
+
+    def _memory(self) -> State:
+        rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
+        return {
+            **rule,
+            "stream": np.array(self._stream.state, dtype=np.uint64),
+            "last": np.array([self._offer, self._quote]),
+        }
+
+    def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        for name, value in state.items():
+            if name.startswith(_RULE):
+                setattr(self._rule, name.removeprefix(_RULE), np.array(value))
+        self._stream.state = [int(word) for word in state["stream"]]
+        self._offer, self._quote = (int(move) for move in state["last"])
+
+
+class LearningCurator(CuratorPlayer):
+    """A curator's player that follows a learning rule."""
+
+    _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
+
+    def __init__(
+        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
+    ) -> None:
+        super().__init__(stakes.rewards.shape, window)
+        self._rule, self._stakes, self._stream = rule, stakes, stream
+        self._sees_offer, self._offer = sees_offer, 0
+
+    def _draw(self, interactions: int) -> tuple[Moves, BoolArray]:
+        uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
+        quotes = self._rule.act_everywhere(uniforms)
+        if not self._sees_offer:
+            return quotes, np.ones(quotes.shape, bool)
+        return quotes, self._stakes.signs[np.arange(self._shape[0])[None, :], quotes]
+
+    def _state(self, offer: int) -> int:
+        return offer if self._sees_offer else self._offer
+
+    def _hear(self, offer: int, quote: int, signed: bool) -> None:
+        state = self._state(offer)
+        if self.played > 0:
+            self._rule.learn(*self._pending, state, self.played - 1)
+        reward = float(self._stakes.rewards[offer, quote]) if signed else 0.0
+        self._pending = (state, quote, reward)
+        self._offer = offer
 
 
 def message_lengths(iterations: int, per_message: int) -> Iterator[int]:

@@ -15,11 +15,21 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.protocol import Protocol
-from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
+from noisemarket.game.sides import CuratorSide, OwnerSide
+from noisemarket.learning.bisection_players import BisectionCurator, BisectionOwner
 from noisemarket.learning.draws import GOLDEN, Stream, mix
-from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
+from noisemarket.learning.messages import (
+    CuratorPlayer,
+    LearningCurator,
+    LearningOwner,
+    OwnerPlayer,
+    Stakes,
+)
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import find_rule
+
+BISECTION = "bisection"
+"""What stands for a rule in ``GameRules`` where both sides play ``bisection``."""
 
 _MOST_CELLS = 2_000_000
 
@@ -45,6 +55,11 @@ class GameRules:
     def sees_offer(self) -> bool:
         """Whether the curator answers the present offer rather than the last one."""
         return self.protocol == "signed"
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the game may be over before its last interaction."""
+        return self.rule == BISECTION
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON."""
@@ -72,7 +87,8 @@ class GameRules:
             sound = False
         if not sound:
             raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
-        find_rule(rules.rule)
+        if not rules.ends_early:
+            find_rule(rules.rule)
         return rules
 
 
@@ -83,9 +99,11 @@ def seeds(play_seed: int) -> tuple[int, int]:
 
 def owner_player(rules: GameRules, side: OwnerSide, seed: int, key: int) -> OwnerPlayer:
     """The player of the only owner of a side; ``key`` names its stream of random numbers."""
-    rewards, signs = _tables(rules, side)
-    return OwnerPlayer(
-        _learner(rules, rewards.T, rules.optimism), rewards, signs, Stream(seed, key),
+    if rules.rule == BISECTION:
+        return BisectionOwner(side, rules.window)
+    stakes = _stakes(rules, side)
+    return LearningOwner(
+        _learner(rules, stakes.rewards.T, rules.optimism), stakes, Stream(seed, key),
         sees_offer=rules.sees_offer, window=rules.window,
     )  # fmt: skip
 
@@ -94,19 +112,21 @@ def curator_player(
     rules: GameRules, side: CuratorSide, seed: int, key: int, optimism: float
 ) -> CuratorPlayer:
     """The curator's player against the only owner of a side."""
-    rewards, signs = _tables(rules, side)
-    return CuratorPlayer(
-        _learner(rules, rewards, optimism), rewards, signs, Stream(seed, key),
+    if rules.rule == BISECTION:
+        return BisectionCurator(side, rules.window)
+    stakes = _stakes(rules, side)
+    return LearningCurator(
+        _learner(rules, stakes.rewards, optimism), stakes, Stream(seed, key),
         sees_offer=rules.sees_offer, window=rules.window,
     )  # fmt: skip
 
 
-def _tables(rules: GameRules, side: OwnerSide | CuratorSide) -> tuple[FloatArray, BoolArray]:
+def _stakes(rules: GameRules, side: OwnerSide | CuratorSide) -> Stakes:
     """A side's rewards and where it signs; where every outcome binds, it always signs."""
     if rules.sees_offer:
-        return side.gains()[0], side.signs()[0]
+        return Stakes(side.gains()[0], side.signs()[0])
     rewards = side.payoffs()[0]
-    return rewards, np.ones(rewards.shape, dtype=bool)
+    return Stakes(rewards, np.ones(rewards.shape, dtype=bool))
 
 
 def _learner(rules: GameRules, hopes: FloatArray, optimism: float) -> Rule:

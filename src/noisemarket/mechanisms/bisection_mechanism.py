@@ -10,10 +10,13 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection import bargain_batch
 from noisemarket.learning.compiled.bisection_loop import Bargains
+from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
+from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
@@ -27,6 +30,9 @@ from noisemarket.mechanisms.totals import TraceTotals
 
 class Bisection(Mechanism):
     """Each offer at the least that its owner signs, found by bisection, owner by owner."""
+
+    rule = BISECTION
+    """What a game by messages calls it."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         config, owners = options.play, len(environment)
@@ -46,6 +52,17 @@ class Bisection(Mechanism):
             options.watch(Progress(some, agreed, int(done.sum()), owners))
         trace = totals.trace(environment.levels, int(done.sum()))
         return Agreement(contracts, done, trace)
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray:
+        """An owner that refuses all but the curator's limit ends there: nothing more is paid."""
+        side, limits = environment.owner_side(), environment.curator_side().limits()
+        best = np.zeros(len(environment))
+        for saving, limit in enumerate(limits.T):
+            one = np.full(len(best), saving), np.maximum(limit, 0)
+            best = np.maximum(best, np.where(limit >= 0, side.surplus(*one), 0.0))
+        return gained_over(side, agreement.contracts, best)
 
 
 def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:

@@ -7,6 +7,7 @@ the same messages and seeds ends with the same contracts.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,9 +15,18 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.messages import CuratorPlayer, message_lengths
-from noisemarket.learning.players import GameRules, curator_player, owner_player, seeds
+from noisemarket.learning.players import (
+    BISECTION,
+    GameRules,
+    curator_player,
+    owner_player,
+    seeds,
+)
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms.mechanism import Agreement, Progress, RunOptions, same_for_all
+
+MOST_MESSAGES = 40
+"""Messages to an owner in a bisection at most."""
 
 
 def game_rules(
@@ -35,6 +45,14 @@ def game_rules(
         window=min(config.window, config.iterations),
         interactions_per_message=per_message,
         optimism=config.owner_optimism,
+    )
+
+
+def bisection_rules(environment: Environment, config: PlayConfig) -> GameRules:
+    """The same for ``bisection``: one interaction a message, and few of them."""
+    few = replace(config, iterations=min(config.iterations, MOST_MESSAGES))
+    return replace(
+        game_rules(environment, BISECTION, few, 1), protocol="signed", window=MOST_MESSAGES
     )
 
 
@@ -72,7 +90,7 @@ def play_by_messages(
         curator = curator_against(index, rules, environment, config)
         for interactions in message_lengths(rules.iterations, rules.interactions_per_message):
             curator.take(owner.answer(curator.draw_quotes(interactions)))
-        deals[index] = curator.deals.usual()
+        deals[index] = curator.deal()
         contracts = agreement_of({0: deals[index]}, 1).contracts
         options.watch(Progress(one, contracts, len(deals), owners))
     return agreement_of(deals, owners)

@@ -247,7 +247,7 @@ class OwnerAgent:
             levels, agreed = record.invitation.levels, record.deals()
         else:
             levels = record.invitation.table.levels
-            agreed = [self._player(record).deals.usual(), (0, 0)]
+            agreed = [self._player(record).deal(), (0, 0)]
         out = []
         for saving, payment in agreed:
             paid = to_micro(float(levels.payments[payment]), "payment")
@@ -372,7 +372,8 @@ def _record(path: Path) -> GameRecord | ClockRecord:
         record = GameRecord.read(path / PLAY)
     except FileNotFoundError:
         raise Declined("nothing was negotiated in this job") from None
-    if record.played < record.invitation.table.iterations:
+    table = record.invitation.table
+    if record.played < table.iterations and not table.ends_early:
         raise Declined("the negotiation is not over")
     return record
 
