@@ -17,6 +17,7 @@ from tests.flower.market_common import NAMES, grid_of, make_scenario
 from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market, market_over_flower
 from noisemarket.flower.curator_place import CURATOR
 from noisemarket.flower.line import Bounds
@@ -511,3 +512,23 @@ def test_a_path_in_the_settings_is_refused_because_owners_see_them(
     monkeypatch.setenv(CURATOR, str(tmp_path))
     with pytest.raises(BadInput, match=f"{setting}.*{path}.*owners see the settings"):
         market_over_flower(None, config)  # type: ignore[arg-type]
+
+
+def test_a_curator_of_another_version_is_told_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    scenario = make_scenario(folder)
+    grid = grid_of(scenario, folder)
+    marked = wire.marked
+
+    def newer(content: RecordDict) -> RecordDict:
+        marked(content)["config"]["protocol"] = 2
+        return content
+
+    monkeypatch.setattr(wire, "marked", newer)
+    with pytest.raises(NoisemarketError, match="No owner has taken part"):
+        hold(grid, scenario, folder)
+    said = json.loads((folder / "curator" / "left-out.json").read_text())
+    words = "the curator speaks protocol 2, this owner 1: install its noisemarket"
+    assert said == dict.fromkeys(NAMES, f"quotes: {words}")

@@ -8,6 +8,10 @@ import typer
 
 from noisemarket.cli.options import Json, Out, Overwrite, Runtime, ScenarioFile, Seed, Settings, Tls
 
+NodeConfig = Annotated[
+    str, typer.Option("--node-config", help="The node's config file, or that of a house.")
+]
+
 flower_app = typer.Typer(
     help="Run the market over Flower, with a SuperLink and SuperNodes.",
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -75,3 +79,55 @@ def key(
     from noisemarket.ledger.keys import KeyPair
 
     typer.echo(KeyPair.obtain(folder).public_hex)
+
+
+@flower_app.command(
+    "node", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
+)
+def node(
+    context: typer.Context,
+    config: NodeConfig,
+    poll: Annotated[
+        float,
+        typer.Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start."),
+    ] = 1.0,
+    check: Annotated[
+        bool, typer.Option("--check", help="Check the config and the owners' folders, and end.")
+    ] = False,
+) -> None:
+    """Run an owner's SuperNode; other options are those of flower-supernode."""
+    from pathlib import Path
+
+    from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
+
+    owners = check_node(Path(config))
+    typer.echo(f"{config}: {', '.join(owners)} can take part.", err=True)
+    if check:
+        return
+    options = ["--node-config", config, *context.args]
+    raise typer.Exit(OwnerNode(options, lambda line: typer.echo(line, err=True), poll).run())
+
+
+@flower_app.command("health")
+def health(
+    address: Annotated[
+        str, typer.Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
+    ] = "127.0.0.1:9094",
+    root_certificates: Annotated[
+        str | None, typer.Option(help="Of a SuperLink with TLS: its issuer's certificate.")
+    ] = None,
+    config: Annotated[
+        str | None, typer.Option("--node-config", help="Also check this node's config.")
+    ] = None,
+) -> None:
+    """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
+    from pathlib import Path
+
+    from noisemarket.flower.deploy.health import is_healthy
+    from noisemarket.flower.deploy.owner_node import check_node
+
+    if config is not None:
+        check_node(Path(config))
+    problem = is_healthy(address, Path(root_certificates) if root_certificates else None)
+    typer.echo(problem or f"{address} answers.", err=bool(problem))
+    raise typer.Exit(1 if problem else 0)

@@ -46,8 +46,9 @@ def market_over_flower(
         grid: Flower's, of the ServerApp.
         config: names in the curator's folder (``curator_place``): ``scenario`` is a file,
             ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
-            has one for all its jobs. ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure``
-            are those of ``line.Bounds``.
+            has one for all its jobs, ``houses`` a list of SuperNodes with several owners.
+            ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure`` are those of
+            ``line.Bounds``.
         show: is told what happens, in words.
 
     Returns:
@@ -73,7 +74,9 @@ def market_over_flower(
     key = str(config.get("curator-folder", ""))
     own = place_of("curator-folder", key) if key else None
     folder = place_of("folder", str(config["folder"]))
-    return hold_market(grid, scenario, folder, show, bounds, own)
+    houses = str(config.get("houses", ""))
+    listed = place_of("houses", houses) if houses else None
+    return hold_market(grid, scenario, folder, show, bounds, own, listed)
 
 
 def hold_market(
@@ -83,6 +86,7 @@ def hold_market(
     show: Callable[[str], None] = print,
     bounds: Bounds | None = None,
     curator: Path | None = None,
+    houses: Path | None = None,
 ) -> MarketOutcome:
     """Run a scenario's market with the owners of a grid.
 
@@ -93,11 +97,12 @@ def hold_market(
         show: is told what happens, in words.
         bounds: how long owners are waited for, and how many are asked at a time.
         curator: the folder of the curator's key, by default one for this job alone.
+        houses: a file that lists which SuperNodes serve several owners, if any do.
     """
     folder = MarketFolder(path)
     folder.prepare()
     key = curator or folder.curator
-    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds())
+    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
     with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
 
         def watch(seen: Progress) -> None:

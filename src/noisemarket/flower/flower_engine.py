@@ -15,7 +15,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
 from noisemarket.federated.protections import Upload
 from noisemarket.flower import wire
-from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, RecordDict
 from noisemarket.flower.line import Line
 
 
@@ -64,7 +64,7 @@ class FlowerEngine(Engine):
         pass  # the grid is Flower's
 
 
-def _upload(reply: Message | None) -> Upload | None:
+def _upload(reply: wire.Said | None) -> Upload | None:
     """The update in a reply; None if there is none that can be read."""
     arrays = None if reply is None else reply.content.get("arrays")
     if not isinstance(arrays, ArrayRecord) or wire.WEIGHTS not in arrays:

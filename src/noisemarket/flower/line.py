@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from logging import getLogger
 from typing import TYPE_CHECKING
@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower import wire
 from noisemarket.flower.api import Message, RecordDict
+from noisemarket.flower.house import apart, refusal, together
+from noisemarket.owner.folder import Declined
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
@@ -70,16 +72,23 @@ class Bounds:
 class Line:
     """The curator's line to the SuperNodes of a job's owners, over a grid.
 
-    A node is the owner under whose name its key was registered.
+    A node is the owner under whose name its key was registered, or a house: then ``houses`` says
+    which owners it serves.
     """
 
     def __init__(
-        self, grid: Grid, names: Sequence[str], job_id: str, bounds: Bounds | None = None
+        self,
+        grid: Grid,
+        names: Sequence[str],
+        job_id: str,
+        bounds: Bounds | None = None,
+        houses: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
         self._grid, self.names, self.job_id = grid, list(names), job_id
-        self.bounds = bounds or Bounds()
+        self.bounds, self._listed = bounds or Bounds(), houses or {}
+        self._houses: set[int] = set()  # nodes that serve several owners
         self.known: dict[str, int] = {}
-        """Flower's number of the node of each owner that was ever seen."""
+        """Flower's number of the node of each owner that was ever seen; owners may share one."""
         self.traffic: list[Traffic] = []
         self.declined: dict[str, str] = {}
         """What each owner that declined said last."""
@@ -100,17 +109,47 @@ class Line:
         *,
         timeout: float | None = None,
         group: str = "",
-    ) -> dict[str, Message]:
+    ) -> dict[str, wire.Said]:
         """Send each owner a message and collect what comes back in time, but for error replies.
 
         A message is dead after ``timeout``: an owner that comes late does not act on it.
         """
-        numbers = {name: self.known[name] for name in contents if name in self.known}
-        names = {number: name for name, number in numbers.items()}
-        asked = {number: contents[name] for name, number in numbers.items()}
+        homes: dict[int, list[str]] = {}
+        for name in contents:
+            if name in self.known:
+                homes.setdefault(self.known[name], []).append(name)
+        asked = {
+            number: together({name: wire.marked(contents[name]) for name in names})
+            if number in self._houses
+            else wire.marked(contents[names[0]])
+            for number, names in homes.items()
+        }
         longest = self.bounds.timeout if timeout is None else timeout
         replies = self._exchange(kind, asked, longest, group)
-        return {names[number]: reply for number, reply in replies.items()}
+        return {
+            name: answer
+            for number, reply in replies.items()
+            for name, answer in self._each(kind, number, homes[number], reply)
+        }
+
+    def _each(
+        self, kind: str, number: int, names: Sequence[str], reply: Message
+    ) -> Iterator[tuple[str, wire.Said]]:
+        """What each of the owners at a node has answered."""
+        if number not in self._houses:
+            yield names[0], reply
+            return
+        try:
+            parts = apart(reply.content) or {}
+        except Declined:
+            parts = {}
+        for name in names:
+            if name not in parts:
+                continue
+            if (why := refusal(parts[name])) is None:
+                yield name, parts[name]
+            else:
+                self._note_refusal(kind, name, why)
 
     def _exchange(
         self, kind: str, contents: Mapping[int, RecordDict], timeout: float, group: str = ""
@@ -168,10 +207,13 @@ class Line:
     def _note_error(self, kind: str, number: int, reason: str) -> None:
         if any(name in reason for name in _DEAD_WORKER):
             raise WorkersDied("A worker of Flower's simulation died: run again to go on.")
-        getLogger(__name__).warning("%s: node %s: %s", kind, number, reason)
         for name, its in self.known.items():
             if its == number:
-                self.declined[name] = " ".join(reason.split())[:200]
+                self._note_refusal(kind, name, reason)
+
+    def _note_refusal(self, kind: str, name: str, reason: str) -> None:
+        self.declined[name] = " ".join(reason.split())[:200]
+        getLogger(__name__).warning("%s: owner %s: %s", kind, name, self.declined[name])
 
     def _look_round(self) -> set[str]:
         """The owners whose nodes are online now. New nodes are met, also those that came back."""
@@ -180,7 +222,9 @@ class Line:
         known = set(self.known.values())
         strangers = {}
         for number, name in online.items():
-            if name in self.names:
+            if name in self._listed:
+                self._settle_in(self._listed[name], number)
+            elif name in self.names:
                 self.known[name] = number
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
                 strangers[number] = wire.with_config(job=self.job_id)
@@ -193,11 +237,22 @@ class Line:
         said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
             name = wire.text_of(said.get(number), "owner") or ""
+            house = wire.config_of(said.get(number)).get("owners")
+            several = house if isinstance(house, list) else []
             if name in self.names and self.known.get(name) not in online:
                 self.known[name] = number
+            elif free := [
+                one for one in several if one in self.names and self.known.get(one) not in online
+            ]:
+                self._settle_in(free, number)
             else:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
         return {name for name in self.names if self.known.get(name) in online}
+
+    def _settle_in(self, owners: Iterable[str], number: int) -> None:
+        """These owners live in the house that is this node."""
+        self._houses.add(number)
+        self.known |= dict.fromkeys(owners, number)
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

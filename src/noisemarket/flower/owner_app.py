@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial, wraps
 from logging import getLogger
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,7 @@ from noisemarket.flower.api import (
     Message,
     RecordDict,
 )
+from noisemarket.flower.house import HOUSE, Part, apart, owners_of, together
 from noisemarket.flower.simulated_node import config_of_node
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -43,6 +44,7 @@ DECLINED, FAILED = 1001, 1002
 """Codes of an owner's error replies: it will not, or it could not."""
 
 Handler = Callable[[Message, Context], Message]
+Answer = TypeVar("Answer")
 Modules = Callable[[Mapping[str, Any]], "nn.Module"]
 
 
@@ -58,58 +60,70 @@ def owner_app(models: Modules | None = None) -> ClientApp:
     """
     app, build = ClientApp(), maker_of if models is None else _makers(models)
 
-    def answers(kind: str) -> Callable[[Callable[[OwnerAgent, Message], RecordDict]], None]:
+    def answers(kind: str) -> Callable[[Callable[[OwnerAgent, wire.Said], RecordDict]], None]:
         """Have the app answer this kind of message."""
 
-        def register(answer: Callable[[OwnerAgent, Message], RecordDict]) -> None:
+        def register(answer: Callable[[OwnerAgent, wire.Said], RecordDict]) -> None:
             @public_errors
             def handle(message: Message, context: Context) -> Message:
-                config = config_of_node(context.node_config)
-                agent = OwnerAgent(OwnerFolder.of(config), config)
-                return Message(answer(agent, message), reply_to=message)
+                owners = owners_of(config_of_node(context.node_config))
+                if (asked := apart(message.content)) is None:
+                    wire.check_protocol(message)
+                    return Message(answer(_agent(owners), message), reply_to=message)
+                replies = {
+                    name: public_answer(partial(_answer, answer, owners, name, part))
+                    for name, part in asked.items()
+                }
+                return Message(together(replies), reply_to=message)
 
             decorate = app.train() if kind == wire.TRAIN else app.query(kind.split(".")[1])
             decorate(handle)
 
         return register
 
-    @answers(wire.HELLO)
-    def hello(agent: OwnerAgent, _: Message) -> RecordDict:
+    @app.query(wire.HELLO.split(".")[1])
+    @public_errors
+    def hello(message: Message, context: Context) -> Message:
         """Who this node is. Only a node whose key was registered under a name is believed."""
-        return wire.with_config(owner=agent.folder.name)
+        config = config_of_node(context.node_config)
+        owners = owners_of(config)
+        for one in owners.values():
+            OwnerFolder.of(one)
+        said = {"owners": list(owners)} if HOUSE in config else {"owner": next(iter(owners))}
+        return Message(wire.with_config(**said), reply_to=message)
 
     @answers(wire.KEY)
-    def key(agent: OwnerAgent, _: Message) -> RecordDict:
+    def key(agent: OwnerAgent, _: wire.Said) -> RecordDict:
         """The owner's public key."""
         return wire.with_config(key=agent.public_key)
 
     @answers(wire.QUOTES)
-    def play(agent: OwnerAgent, message: Message) -> RecordDict:
+    def play(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """Many interactions of the game."""
         return wire.offers(agent.answer(*wire.read_quotes(message)))
 
     @answers(wire.PRICE)
-    def stay(agent: OwnerAgent, message: Message) -> RecordDict:
+    def stay(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """Whether the owner stays in a clock auction."""
         return wire.with_config(stay=agent.stay(*wire.read_price(message)))
 
     @answers(wire.CONTRACT)
-    def sign(agent: OwnerAgent, message: Message) -> RecordDict:
+    def sign(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """The owner's signature, if that is what it agreed to."""
         return wire.with_config(signature=agent.accept(*wire.read_contract(message), build))
 
     @answers(wire.SIGNED)
-    def keep(agent: OwnerAgent, message: Message) -> RecordDict:
+    def keep(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """The contract with both signatures: from now on these are the owner's terms."""
         return wire.receipt(agent.keep_accepted(*wire.read_signed(message)))
 
     @answers(wire.SETTLED)
-    def settle(agent: OwnerAgent, message: Message) -> RecordDict:
+    def settle(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """What the curator says, and signs, that it pays; the rest is the owner's own account."""
         return wire.receipt(agent.settle(wire.read_receipt(message)))
 
     @answers(wire.TRAIN)
-    def train(agent: OwnerAgent, message: Message) -> RecordDict:
+    def train(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """A round under contract."""
         task = Task.of(message)
         terms, start = task.terms(agent.folder), _weights(message)
@@ -130,7 +144,7 @@ class Task:
     sigma: float | None
 
     @classmethod
-    def of(cls, message: Message) -> Task:
+    def of(cls, message: wire.Said) -> Task:
         """What is in a message, each part checked."""
         config = message.content.get("config")
         if not isinstance(config, ConfigRecord):
@@ -154,7 +168,7 @@ class Task:
         return terms
 
 
-def arrays_of(message: Message) -> ArrayRecord:
+def arrays_of(message: wire.Said) -> ArrayRecord:
     """The model in a message."""
     arrays = message.content.get("arrays")
     if not isinstance(arrays, ArrayRecord) or not arrays:
@@ -171,16 +185,43 @@ def public_errors(handler: Handler) -> Handler:
 
     @wraps(handler)
     def careful(message: Message, context: Context) -> Message:
-        try:
-            return handler(message, context)
-        except Declined as problem:
-            getLogger(__name__).warning("Declined: %s.", problem)
-            return Message(Error(DECLINED, str(problem)), reply_to=message)
-        except Exception:
-            getLogger(__name__).exception("The message could not be answered.")
-            return Message(Error(FAILED, "failed on the owner's side"), reply_to=message)
+        reply = public_answer(lambda: handler(message, context))
+        return Message(reply, reply_to=message) if isinstance(reply, Error) else reply
 
     return careful
+
+
+def public_answer(answer: Callable[[], Answer]) -> Answer | Error:
+    """What an owner answers, or a failure in words that are public."""
+    try:
+        return answer()
+    except Declined as problem:
+        getLogger(__name__).warning("Declined: %s.", problem)
+        return Error(DECLINED, str(problem))
+    except Exception:
+        getLogger(__name__).exception("The message could not be answered.")
+        return Error(FAILED, "failed on the owner's side")
+
+
+def _answer(
+    answer: Callable[[OwnerAgent, wire.Said], RecordDict],
+    owners: Mapping[str, Mapping[str, Any]],
+    name: str,
+    part: Part,
+) -> RecordDict:
+    wire.check_protocol(part)
+    return answer(_agent(owners, name), part)
+
+
+def _agent(owners: Mapping[str, Mapping[str, Any]], name: str | None = None) -> OwnerAgent:
+    """Who acts for an owner of this node; for its only one, where no name is given."""
+    if name is None:
+        if len(owners) != 1:
+            raise Declined("this node serves several owners: ask the house")
+        (name,) = owners
+    if name not in owners:
+        raise Declined("no such owner in this house")
+    return OwnerAgent(OwnerFolder.of(owners[name]), owners[name])
 
 
 def _makers(modules: Modules) -> Models:
@@ -192,7 +233,7 @@ def _makers(modules: Modules) -> Models:
     return maker
 
 
-def _weights(message: Message) -> NDArray[np.float32]:
+def _weights(message: wire.Said) -> NDArray[np.float32]:
     try:
         weights = arrays_of(message)[wire.WEIGHTS].numpy()
     except (KeyError, TypeError, ValueError, EOFError):

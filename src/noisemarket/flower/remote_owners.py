@@ -19,6 +19,7 @@ from noisemarket.federated.engine import Engine
 from noisemarket.flower import wire
 from noisemarket.flower.asking import Asking
 from noisemarket.flower.flower_engine import FlowerEngine
+from noisemarket.flower.house import read_houses
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.flower.remote_clock import RemoteClock
 from noisemarket.flower.remote_game import RemoteGame
@@ -57,13 +58,19 @@ class RemoteOwners(Owners):
         scenario: what is run.
         folder: the job's.
         bounds: how long owners are waited for, and how many are asked at a time.
+        houses: the file that lists which SuperNodes serve several owners, if any do.
     """
 
     def __init__(
-        self, grid: Grid, scenario: Scenario, folder: MarketFolder, bounds: Bounds
+        self,
+        grid: Grid,
+        scenario: Scenario,
+        folder: MarketFolder,
+        bounds: Bounds,
+        houses: Path | None = None,
     ) -> None:
         self._grid, self._scenario, self._folder = grid, scenario, folder
-        self._bounds = bounds
+        self._bounds, self._listed = bounds, houses
         self._names: list[str] = []
         self._asking: Asking | None = None
         self._job = ""
@@ -214,7 +221,8 @@ class RemoteOwners(Owners):
     def _begin(self, environment: Environment, manifest: JobManifest) -> None:
         self._names = [str(name) for name in environment.population.names]
         self._job = manifest.job
-        line = Line(self._grid, self._names, manifest.job, self._bounds)
+        houses = read_houses(self._listed, self._names) if self._listed else None
+        line = Line(self._grid, self._names, manifest.job, self._bounds, houses)
         self._asking = Asking(line, self._folder.curator)
 
 

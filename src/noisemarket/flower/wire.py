@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from noisemarket.flower.house import Part
 from noisemarket.learning.messages import OfferBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
@@ -35,13 +36,40 @@ HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "quer
 PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.settled"
 WEIGHTS = "weights"
 
+PROTOCOL = 1
+"""Which messages these are. It grows when an owner or a curator of before could not read them."""
+
+Said = Message | Part
+"""A message to or from one owner, or its part of one for a house."""
+
 _LARGEST = 10_000_000  # numbers in a message of the game
 
 
-def config_of(message: Message | None) -> Mapping[str, Any]:
+def config_of(message: Said | None) -> Mapping[str, Any]:
     """The settings in a message; none if there are none."""
     config = None if message is None else message.content.get("config")
     return config if isinstance(config, ConfigRecord) else {}
+
+
+def marked(content: RecordDict) -> RecordDict:
+    """A content that says of which protocol it is."""
+    if isinstance(config := content.get("config"), ConfigRecord):
+        config["protocol"] = PROTOCOL
+    return content
+
+
+def check_protocol(message: Said) -> None:
+    """Decline what is of another protocol. What names none, such as an app of one's own, passes.
+
+    Raises:
+        Declined: owner and curator have versions of noisemarket that do not fit.
+    """
+    theirs = config_of(message).get("protocol", PROTOCOL)
+    if theirs != PROTOCOL:
+        said = theirs if isinstance(theirs, int) else "another"
+        raise Declined(
+            f"the curator speaks protocol {said}, this owner {PROTOCOL}: install its noisemarket"
+        )
 
 
 def with_config(**values: Any) -> RecordDict:
@@ -55,7 +83,7 @@ def quotes(invitation: Invitation, batch: QuoteBatch) -> RecordDict:
     return RecordDict({"config": config, "arrays": _moves(quotes=batch.quotes, signs=batch.signs)})
 
 
-def read_quotes(message: Message) -> tuple[Invitation, QuoteBatch]:
+def read_quotes(message: Said) -> tuple[Invitation, QuoteBatch]:
     """A curator's quotes, and the game that they belong to."""
     config = config_of(message)
     drawn, signs = _read(message, "quotes", 2), _read(message, "signs", 2)
@@ -73,7 +101,7 @@ def offers(batch: OfferBatch) -> RecordDict:
     return RecordDict({"config": ConfigRecord({"first": batch.first}), "arrays": arrays})
 
 
-def read_offers(message: Message | None) -> OfferBatch | None:
+def read_offers(message: Said | None) -> OfferBatch | None:
     """An owner's offers; None if they cannot be read."""
     if message is None:
         return None
@@ -89,7 +117,7 @@ def price(invitation: ClockInvitation, payment: int) -> RecordDict:
     return with_config(invitation=invitation.to_json(), price=payment)
 
 
-def read_price(message: Message) -> tuple[ClockInvitation, int]:
+def read_price(message: Said) -> tuple[ClockInvitation, int]:
     """A price of a clock auction, and the clock that it belongs to."""
     config = config_of(message)
     invitation, payment = config.get("invitation"), config.get("price")
@@ -98,7 +126,7 @@ def read_price(message: Message) -> tuple[ClockInvitation, int]:
     return ClockInvitation.from_json(invitation), payment
 
 
-def read_stay(message: Message | None) -> bool | None:
+def read_stay(message: Said | None) -> bool | None:
     """Whether an owner stays; None if it cannot be read."""
     stay = config_of(message).get("stay")
     return stay if isinstance(stay, bool) else None
@@ -110,7 +138,7 @@ def contract(draft: Contract, assignment: Assignment) -> RecordDict:
     return with_config(contract=draft.bytes(), plan=plan)
 
 
-def read_contract(message: Message) -> tuple[Contract, Assignment]:
+def read_contract(message: Said) -> tuple[Contract, Assignment]:
     """A contract to be signed, and what the owner needs to do its work."""
     plan = config_of(message).get("plan")
     try:
@@ -135,7 +163,7 @@ def signed(both: SignedContract, of: Receipt) -> RecordDict:
     )  # fmt: skip
 
 
-def read_signed(message: Message) -> tuple[SignedContract, Receipt]:
+def read_signed(message: Said) -> tuple[SignedContract, Receipt]:
     """A contract with both signatures, and a receipt, none of them believed yet."""
     config = config_of(message)
     owner, curator = config.get("owner"), config.get("curator")
@@ -149,7 +177,7 @@ def receipt(of: Receipt) -> RecordDict:
     return with_config(receipt=json.dumps(of.to_dict()))
 
 
-def read_receipt(message: Message) -> Receipt:
+def read_receipt(message: Said) -> Receipt:
     """A receipt, not believed yet."""
     found = receipt_of(message)
     if found is None:
@@ -157,7 +185,7 @@ def read_receipt(message: Message) -> Receipt:
     return found
 
 
-def receipt_of(message: Message | None) -> Receipt | None:
+def receipt_of(message: Said | None) -> Receipt | None:
     """A receipt out of a message; None if there is none."""
     try:
         return Receipt.from_json(text_of(message, "receipt") or "")
@@ -165,13 +193,13 @@ def receipt_of(message: Message | None) -> Receipt | None:
         return None
 
 
-def text_of(message: Message | None, name: str) -> str | None:
+def text_of(message: Said | None, name: str) -> str | None:
     """A text out of a message; None if there is none."""
     value = config_of(message).get(name)
     return value if isinstance(value, str) else None
 
 
-def _contract(message: Message) -> Contract:
+def _contract(message: Said) -> Contract:
     document = config_of(message).get("contract")
     if not isinstance(document, bytes):
         raise Declined("the contract cannot be read")
@@ -190,7 +218,7 @@ def _moves(**arrays: NDArray[Any]) -> ArrayRecord:
     return ArrayRecord(out)
 
 
-def _read(message: Message, name: str, dimensions: int) -> NDArray[np.int64] | None:
+def _read(message: Said, name: str, dimensions: int) -> NDArray[np.int64] | None:
     """Level numbers; None if they are none. Whatever the bytes do to the reader, it is no more."""
     arrays = message.content.get("arrays")
     if not isinstance(arrays, ArrayRecord) or name not in arrays:

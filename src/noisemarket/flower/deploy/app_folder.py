@@ -36,6 +36,7 @@ clientapp = "market_app.client_app:app"
 scenario = ""
 folder = ""
 curator-folder = ""
+houses = ""
 insecure = false
 timeout = 600.0
 grace = 600.0

@@ -50,6 +50,10 @@ _LOOK = 0.2
 _AT_ONCE = 4
 """Owners at work at a time, for each core: every one of them is a process of its own."""
 
+_IN_FLIGHT = 32
+"""The same in a simulation. Flower looks through all messages that are out for each of its nodes,
+so that the time for a thousand at once would grow with the square of the owners."""
+
 _RESTARTS = 3
 """How often a job goes on by itself after a worker of the simulation has died."""
 
@@ -172,7 +176,7 @@ class _SingleMachine:
             "scenario": SCENARIO,
             "folder": ".",
             "insecure": simulated or not tls,
-            "at-once": 0 if simulated else _AT_ONCE * available_cores(),
+            "at-once": (_IN_FLIGHT if simulated else _AT_ONCE) * available_cores(),
         }
         kind: type[Simulation | Deployment] = Simulation if simulated else Deployment
         with kind(nodes, secure=tls, curator=self._folder.path) as running:

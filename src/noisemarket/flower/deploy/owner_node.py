@@ -1,0 +1,128 @@
+"""An owner's SuperNode as a service: checked before it starts, started again when it must be.
+
+A SuperLink holds the place of a node that was killed until it has missed two heartbeats, and tells
+a new one of the same key that it cannot be activated. Flower's SuperNode then ends. Here that is
+said once, in one line, and the node is started again until it is let in.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.files import unusable
+from noisemarket.flower.deploy.deployment import POLL
+from noisemarket.flower.deploy.superlink import flower_command
+from noisemarket.flower.house import owners_of
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import Declined, OwnerFolder
+
+HEARTBEATS = 60.0
+"""Seconds until a SuperLink gives up a node that is silent: two heartbeats of 30 seconds."""
+
+_REFUSED = "Failed to activate SuperNode"
+_PAUSE = 5.0
+
+
+def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
+    """The owners of a node by its config file, if each of them could take part in a job.
+
+    Raises:
+        BadInput: the file, a folder or a limit is missing or wrong.
+    """
+    try:
+        config = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise unusable("--node-config", str(path), "read", problem) from None
+    except ValueError as problem:
+        raise BadInput("--node-config", str(path), f"is not TOML ({problem}).") from None
+    try:
+        owners = owners_of(config)
+        for one in owners.values():
+            OwnerAgent(OwnerFolder.of(one), one).rho_cap()
+    except Declined as problem:
+        raise BadInput("--node-config", str(path), f"{problem}.") from None
+    return owners
+
+
+class OwnerNode:
+    """Runs ``flower-supernode`` until it is told to stop.
+
+    Args:
+        options: the options of ``flower-supernode``.
+        say: is told what the SuperNode prints, line by line.
+        poll: how often it looks for an app to start, in seconds.
+    """
+
+    def __init__(
+        self, options: Sequence[str], say: Callable[[str], None], poll: float = 1.0
+    ) -> None:
+        self._command = [flower_command("flower-supernode"), *options]
+        self._say, self._poll = say, poll
+        self._process: subprocess.Popen[str] | None = None
+        self._stopped = False
+
+    def stop(self, *_: object) -> None:
+        """End the SuperNode, and with it ``run``."""
+        self._stopped = True
+        if self._process is not None:
+            self._process.terminate()
+
+    def run(self) -> int:
+        """Run it; gives its exit code, once it has ended for another reason than its old place."""
+        signal.signal(signal.SIGTERM, self.stop)
+        signal.signal(signal.SIGINT, self.stop)
+        refused = 0.0
+        while True:
+            code, turned_away = self._once(quiet=refused > 0.0)
+            if self._stopped or not turned_away:
+                return 0 if self._stopped else code
+            if not refused:
+                refused = time.monotonic()
+                self._say(
+                    "The SuperLink still counts this node as online and lets it in when two "
+                    f"heartbeats are missed, at most {HEARTBEATS:.0f} seconds after it ended. "
+                    "Trying again; the job goes on meanwhile."
+                )
+            elif time.monotonic() - refused > 3 * HEARTBEATS:
+                self._say("The SuperLink does not let this node in: is it registered, or online?")
+                return code
+            time.sleep(_PAUSE)
+
+    def _once(self, *, quiet: bool) -> tuple[int, bool]:
+        """One life of the SuperNode: its exit code, and whether it was turned away."""
+        environment = {"FLWR_TELEMETRY_ENABLED": "0", POLL: f"{self._poll:g}", **os.environ}
+        held: list[str] = []
+        turned_away = False
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+        with self._process as process:
+            assert process.stdout is not None
+            if self._stopped:
+                process.terminate()
+            for line in process.stdout:
+                turned_away = turned_away or _REFUSED in line
+                let_in = "SuperNode ID" in line
+                if quiet and not let_in:
+                    held.append(line)  # what it says each time before it is turned away
+                    continue
+                quiet = False
+                self._say(line.rstrip("\n"))
+        if quiet and not turned_away:
+            for line in held:
+                self._say(line.rstrip("\n"))
+        return process.returncode, turned_away
