@@ -28,7 +28,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-features bench-fl \
-	bench-flower bench-ledger bench-market reproduce constraints clean
+	bench-flower bench-ledger bench-market cheats reproduce constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -128,6 +128,9 @@ bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 
 bench-market: $(VENV)/.installed ## measure what the market costs on top of bare training
 	$(BIN)/python benchmarks/market.py $(ARGS)
+
+cheats: $(VENV)/.core ## play every way to cheat against the market, and print what is found (15 minutes)
+	$(BIN)/python benchmarks/cheats.py $(ARGS)
 
 reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/explanation/reproduction
 	$(BIN)/noisemarket reproduce --out docs/explanation/reproduction --page docs/explanation/reproduction.md --overwrite $(ARGS)

@@ -30,7 +30,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
-BENCHMARKS = {"--million", "--plot", "--markdown", "--postgres", "--quick"}
+BENCHMARKS = {
+    *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison")
+}
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
     *("--enable-supernode-auth", "--disable-runtime-dependency-installation", "--name"),

@@ -169,7 +169,7 @@ def troubled(engine: Engine, order: Order, state: State, account: Accountant, **
         assert weights.shape == (engine.dimension,)
         return {2: "disliked"} if number == 2 else {}
 
-    faulty = FaultyEngine(engine, faults, dict(enumerate(SIGMA)), 1)
+    faulty = FaultyEngine(engine, faults, order.job)
     for _ in train(faulty, order.job, account, order.plan, state, inspect=inspect,
                    present=present, **more):  # fmt: skip
         pass

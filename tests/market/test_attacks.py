@@ -342,7 +342,7 @@ def test_faults_happen_in_their_rounds_only(images: Path, tmp_path: Path) -> Non
     ]
     plain = SerialEngine(job)
     weights = plain.first_weights()
-    with FaultyEngine(SerialEngine(job), faults, dict(enumerate(job.sigma)), 1) as engine:
+    with FaultyEngine(SerialEngine(job), faults, job) as engine:
         assert engine.dimension == plain.dimension
         assert engine.score(weights) == plain.score(weights)
         for number in (1, 2, 3):

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
+from noisemarket.federated.weighting.weight_cap import capped
 
 Refused = tuple[tuple[int, str], ...]
 """Owners whose uploads do not count in a round, and why."""
@@ -54,17 +55,19 @@ def aggregate(
     shares: NDArray[np.float64],
     decay: float = 0.0,
     rate: float = 1.0,
+    weight_cap: float = 1.0,
 ) -> Weights:
     """The global model moved by the weighted mean of the updates, summed in the owners' order.
 
     The mean counts ``rate`` times. The model is first shrunk by ``decay``, which keeps the noise of
-    past rounds from piling up.
+    past rounds from piling up. No owner has a larger part in the mean than ``weight_cap``.
     """
     present = sorted(uploads)
-    whole = float(shares[present].sum()) if present else 0.0
+    counts = capped(shares[present], weight_cap) if present else np.zeros(0)
+    whole = float(counts.sum())
     if whole <= 0.0:
         return weights
     moved = (1.0 - decay) * weights
-    for owner in present:
-        moved += (rate * shares[owner] / whole) * uploads[owner].astype(np.float64)
+    for owner, count in zip(present, counts.tolist(), strict=True):
+        moved += (rate * count / whole) * uploads[owner].astype(np.float64)
     return moved

@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.files import load_arrays, save_arrays
 from noisemarket.plain import finite
+
+_KEPT = "kept-"
 
 
 @dataclass(frozen=True)
@@ -51,8 +54,8 @@ class State:
     """Where training stands: the global model, the average of the models, and the rounds so far.
 
     ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
-    from: plain values for JSON. ``velocity`` is what momentum carries from round to round: a single
-    zero where there is none.
+    from: plain values for JSON; ``kept`` are the arrays that it keeps of uploads. ``velocity`` is
+    what momentum carries from round to round: a single zero where there is none.
     """
 
     weights: Weights
@@ -61,6 +64,7 @@ class State:
     job: str = ""
     inspector: dict[str, Any] = field(default_factory=dict)
     velocity: Weights = field(default_factory=lambda: np.zeros(1))
+    kept: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     @property
     def rounds_done(self) -> int:
@@ -81,6 +85,7 @@ class Checkpoint:
 
     def save(self, state: State) -> None:
         """Write the state; a crash leaves the one before."""
+        kept: dict[str, Any] = {_KEPT + name: array for name, array in state.kept.items()}
         save_arrays(
             self.path,
             fingerprint=self.fingerprint,
@@ -90,6 +95,7 @@ class Checkpoint:
             velocity=state.velocity,
             results=json.dumps([result.to_dict() for result in state.results]),
             extra=json.dumps({"job": state.job, **state.inspector}),
+            **kept,
         )
 
     def load(self, like: State | None = None) -> State | None:
@@ -117,7 +123,12 @@ class Checkpoint:
                     raise ValueError("its weights are not those of this model")
                 if not np.isfinite(array).all():
                     raise ValueError("its weights are not finite")
-            return State(*models, results, job, inspector, velocity)
+            kept = {
+                name.removeprefix(_KEPT): array
+                for name, array in saved.items()
+                if name.startswith(_KEPT)
+            }
+            return State(*models, results, job, inspector, velocity, kept)
         except RecursionError:
             raise BadInput("checkpoint", str(self.path), "cannot be read (too deep).") from None
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as problem:

@@ -17,8 +17,8 @@ from noisemarket.federated.protections import Upload
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
-__all__ = ["Checkpoint", "Inspect", "Present", "RoundResult", "State", "TrainingPlan", "aggregate",
-           "check_charges", "screen", "train"]  # fmt: skip
+__all__ = ["Checkpoint", "Inspect", "LeftOut", "Present", "RoundResult", "State", "TrainingPlan",
+           "aggregate", "check_charges", "screen", "train"]  # fmt: skip
 
 Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
@@ -26,6 +26,9 @@ can be used. Returns whom to refuse, and why. Rounds count from 1, here as every
 
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither invited nor charged."""
+
+LeftOut = Callable[[], Collection[int]]
+"""Owners whose uploads of the round, delivered and accepted, have no part in the mean."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,8 @@ class TrainingPlan:
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
     global models beside them, ``decay`` shrinks the global model in every round, ``rate``
     multiplies the mean update, and ``momentum`` has it go on in later rounds: work on what was
-    released, so none of it costs privacy.
+    released, so none of it costs privacy. ``weight_cap`` is the largest part of one owner in the
+    mean of a round.
     """
 
     rounds: int
@@ -44,6 +48,7 @@ class TrainingPlan:
     decay: float = 0.0
     rate: float = 1.0
     momentum: float = 0.0
+    weight_cap: float = 1.0
 
 
 def train(
@@ -55,6 +60,7 @@ def train(
     checkpoint: Checkpoint | None = None,
     inspect: Inspect | None = None,
     present: Present | None = None,
+    left_out: LeftOut | None = None,
 ) -> Iterator[RoundResult]:
     """Train from ``state`` to the end of the plan, changing ``state`` as rounds are done.
 
@@ -64,7 +70,7 @@ def train(
     of the rounds that are done is refused.
     """
     check_charges(accountant, state)
-    return _rounds(engine, job, accountant, plan, state, checkpoint, inspect, present)
+    return _rounds(engine, job, accountant, plan, state, checkpoint, inspect, present, left_out)
 
 
 def check_charges(accountant: Accountant, state: State) -> None:
@@ -86,6 +92,7 @@ def _rounds(
     checkpoint: Checkpoint | None,
     inspect: Inspect | None,
     present: Present | None,
+    left_out: LeftOut | None,
 ) -> Iterator[RoundResult]:
     if checkpoint is not None and state.rounds_done == 0:
         checkpoint.save(state)  # before anything is charged, it is known to which job
@@ -100,7 +107,9 @@ def _rounds(
         good, refused = screen(uploads, engine.dimension)
         if inspect is not None:
             good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
-        weights, velocity = _moved(state, good, plan)
+        out = set() if left_out is None else set(left_out())
+        counted = {owner: upload for owner, upload in good.items() if owner not in out}
+        weights, velocity = _moved(state, counted, plan)
         past = plan.averaging if number > 1 else 0.0
         averaged = past * state.averaged + (1.0 - past) * weights
         scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
@@ -116,12 +125,13 @@ def _rounds(
 
 def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tuple[Weights, Weights]:
     """The next global model, and the velocity with which it goes on."""
+    cap = plan.weight_cap
     if plan.momentum == 0.0:
-        moved = aggregate(state.weights, uploads, plan.shares, plan.decay, plan.rate)
+        moved = aggregate(state.weights, uploads, plan.shares, plan.decay, plan.rate, cap)
         return moved, state.velocity
     if not uploads:
         return state.weights, state.velocity
-    mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares)
+    mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares, weight_cap=cap)
     velocity = plan.momentum * state.velocity + mean
     return (1.0 - plan.decay) * state.weights + plan.rate * velocity, velocity
 

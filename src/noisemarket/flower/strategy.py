@@ -172,7 +172,9 @@ class ContractedFedAvg(Strategy):
             tuple(sorted(good)),
         )  # fmt: skip
         results = [*at.state.results, done]
-        at.state = State(weights, weights, results, self._job, at.inspector.state())
+        kept = at.inspector.arrays()
+        seen = at.inspector.state()
+        at.state = State(weights, weights, results, self._job, seen, kept=kept)
         self._checkpoint.save(at.state)
         self._record(done)
         return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
@@ -209,7 +211,7 @@ class ContractedFedAvg(Strategy):
             self._record(done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
         inspector = UploadInspector(
-            self.contracts, alarm, self.rounds, self._accuse, state.inspector
+            self.contracts, alarm, self.rounds, self._accuse, state.inspector, None, state.kept
         )
         bounds = Bounds(timeout, insecure=self._insecure)
         line = Line(grid, self._names, self._job, bounds)

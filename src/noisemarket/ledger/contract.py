@@ -24,6 +24,11 @@ ALL_ROUNDS = "all_rounds"
 MISSED_ROUNDS = (PRO_RATA, ALL_ROUNDS)
 """What is paid for missed rounds: the delivered share, rounded down; or nothing unless all came."""
 
+KEPT = "kept"
+USEFUL = "useful"
+PAY_RULES = (KEPT, USEFUL)
+"""Who is paid: who keeps the contract; or who keeps it and is found useful besides."""
+
 MOST_ROUNDS = 1_000_000
 _MOST_TEXT = 1000
 Bytes = bytes  # inside Contract, ``bytes`` is its method
@@ -64,6 +69,8 @@ class Contract:
         missed_rounds: what is paid if rounds are missed, one of ``MISSED_ROUNDS``.
         minimum_share: share of the rounds below which nothing is paid.
         false_alarm: the chance that the job accuses any honest owner.
+        pay: who is paid, one of ``PAY_RULES``.
+        usefulness: the rule of ``pay = "useful"`` with its error rates; empty otherwise.
         version: of this form.
 
     Raises:
@@ -96,6 +103,8 @@ class Contract:
     missed_rounds: str = PRO_RATA
     minimum_share: float = 0.0
     false_alarm: float = 0.0
+    pay: str = KEPT
+    usefulness: Mapping[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -130,14 +139,17 @@ class Contract:
             raise BadInput("missed_rounds", self.missed_rounds, f"choose one of: {choices}.")
         if not moment("expires_at", self.expires_at) > moment("offered_at", self.offered_at):
             raise BadInput("expires_at", self.expires_at, "give a time after offered_at.")
-        object.__setattr__(self, "settings", MappingProxyType(_settings(self.settings)))
+        if self.pay not in PAY_RULES:
+            raise BadInput("pay", self.pay, f"choose one of: {', '.join(PAY_RULES)}.")
+        for name in ("settings", "usefulness"):
+            object.__setattr__(self, name, MappingProxyType(_settings(name, getattr(self, name))))
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is None."""
         values = {name: getattr(self, name) for name in _FIELDS}
         for name in _MAY_BE_INFINITE:
             values[name] = finite(values[name])
-        values["settings"] = dict(self.settings)
+        values["settings"], values["usefulness"] = dict(self.settings), dict(self.usefulness)
         return values
 
     @classmethod
@@ -275,10 +287,10 @@ def _whole(name: str, value: object, most: int) -> None:
         raise BadInput(name, value, f"give a whole number from 1 to {most}.")
 
 
-def _settings(values: object) -> dict[str, Any]:
+def _settings(field: str, values: object) -> dict[str, Any]:
     remedy = "give names with numbers, texts, true or false, or lists of these."
     if not isinstance(values, Mapping):
-        raise BadInput("settings", values, remedy)
+        raise BadInput(field, values, remedy)
     kept: dict[str, Any] = {}
     for name, value in values.items():
         _text("name of a setting", name)
@@ -287,7 +299,7 @@ def _settings(values: object) -> dict[str, Any]:
             finite = not isinstance(item, float) or math.isfinite(item)
             small = not isinstance(item, int) or abs(item) < 2**53
             if not (item is None or isinstance(item, str | int | float)) or not (finite and small):
-                raise BadInput(f"settings.{name}", value, remedy)
+                raise BadInput(f"{field}.{name}", value, remedy)
             if isinstance(item, str) and item:
-                _text(f"settings.{name}", item)
+                _text(f"{field}.{name}", item)
     return kept

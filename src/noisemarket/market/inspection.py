@@ -1,4 +1,4 @@
-"""The curator's watch over the uploads of a job: is the contracted noise in them?"""
+"""The curator's watch over uploads: is the contracted noise in them, and do they help?"""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
+from noisemarket.federated.reference import Directions
 from noisemarket.ledger.contract import Contract
+from noisemarket.market.noise_watch import SHARES, NoiseWatch
+from noisemarket.market.usefulness import UsefulnessWatch
 from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
+from noisemarket.privacy.noise_shape import UploadFinding
+from noisemarket.privacy.usefulness_rule import UsefulStanding
+
+Arrays = Mapping[str, NDArray[Any]]
 
 
 class UploadInspector:
-    """Judges every upload, alone and pooled with the owner's rounds before.
+    """Judges every upload, alone and with the owner's rounds before, and beside all others.
 
-    It works on what the curator has: contracts and uploads. What it finds goes to ``report``, and
-    ``state`` is plain JSON, so that a job that was killed goes on watching where it stood. Without
-    a ``protection``, it is the one that each contract names.
+    It works on what the curator has: contracts and uploads, and ``directions`` from labelled
+    records of its own where it has some. What it finds goes to ``report``. ``state`` is plain JSON
+    and ``arrays`` are what is kept of the uploads, so that a job that was killed goes on watching
+    where it stood. Without a ``protection``, it is the one that each contract names.
     """
 
     def __init__(
@@ -30,6 +41,9 @@ class UploadInspector:
         report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
+        arrays: Arrays | None = None,
+        directions: Directions | None = None,
+        publish: Callable[[int, NDArray[np.float32]], None] = lambda number, rows: None,
     ) -> None:
         self._contracts = contracts
         self._protections = {
@@ -37,7 +51,8 @@ class UploadInspector:
             or PROTECTIONS.find(contract.protection).from_contract(contract.protection_settings)
             for owner, contract in contracts.items()
         }
-        self._rate = alarm_rate(false_alarm, max(1, len(contracts)), rounds)
+        owners = max(1, len(contracts))
+        self._rate = alarm_rate(SHARES["length"] * false_alarm, owners, rounds)
         self._report = report
         pools, accused, tested = (
             {int(owner): kept for owner, kept in (state or {}).get(name, {}).items()}
@@ -46,6 +61,17 @@ class UploadInspector:
         self._pools = {owner: _read(fields) for owner, fields in pools.items()}
         self._accused: dict[int, dict[str, Any]] = accused
         self._tested: dict[int, int] = tested
+        self._owners = sorted(contracts)
+        self._rows = {owner: row for row, owner in enumerate(self._owners)}
+        sigma = np.array([contracts[owner].sigma for owner in self._owners], dtype=np.float64)
+        bounds = np.array([self._reach(owner) for owner in self._owners], dtype=np.float64)
+        steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
+        kept, seed = dict(arrays or {}), (state or {}).get("sketch_seed")
+        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, seed, kept)
+        self._useful = None
+        if directions is not None:
+            rate = SHARES["harm"] * false_alarm / (owners * rounds)
+            self._useful = UsefulnessWatch(sigma, directions, rate, kept, publish)
 
     @property
     def accused(self) -> Mapping[int, dict[str, Any]]:
@@ -53,12 +79,18 @@ class UploadInspector:
         return self._accused
 
     def state(self) -> dict[str, Any]:
-        """All that is to be kept between rounds."""
+        """All that is to be kept between rounds, but for ``arrays``."""
         return {
             "pools": {str(owner): plain(asdict(pool)) for owner, pool in self._pools.items()},
             "accused": {str(owner): finding for owner, finding in self._accused.items()},
             "tested": {str(owner): number for owner, number in self._tested.items()},
+            "sketch_seed": self._noise.seed,
         }
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """What is kept of the uploads between rounds."""
+        useful = {} if self._useful is None else self._useful.arrays
+        return self._noise.arrays | useful
 
     def present(self, round_number: int) -> list[int]:
         """Who takes part: all whose contract was not found broken."""
@@ -74,12 +106,31 @@ class UploadInspector:
             self._tested[owner] = self._tested.get(owner, 0) + 1
             found = self._judge(owner, upload, longest[self._protections[owner].name])
             if found is not None:
-                what, evidence = found
-                refused[owner] = what
-                finding = {"round": round_number, "reason": what, "evidence": evidence}
-                self._accused[owner] = finding
-                self._report(owner, round_number, what, evidence)
+                refused[owner] = self._accuse(round_number, owner, *found)
+        by_row = {self._rows[owner]: uploads[owner] for owner in uploads if owner not in refused}
+        rows = np.array(sorted(by_row), dtype=np.int64)
+        accused, spoilt = self._noise.check(round_number, rows, by_row)
+        if self._useful is not None:
+            for row, finding in self._useful.check(round_number, weights, rows, by_row).items():
+                accused.setdefault(row, finding)
+        for row, finding in accused.items():
+            if (owner := self._owners[row]) not in refused:
+                refused[owner] = self._accuse(round_number, owner, finding.reason, _told(finding))
+        for row, finding in spoilt.items():
+            refused.setdefault(self._owners[row], finding.reason)
         return refused
+
+    def left_out(self) -> list[int]:
+        """Owners whose uploads stood against the reference records so far: for a robust mean."""
+        if self._useful is None:
+            return []
+        return [self._owners[row] for row in self._useful.against()]
+
+    def standing(self, owner: int) -> UsefulStanding:
+        """How far an owner's uploads went along the reference records, if there are any."""
+        if self._useful is None:
+            return UsefulStanding(0, 0.0, 0.0)
+        return self._useful.standing(self._rows[owner])
 
     def evidence(self, owner: int) -> dict[str, Any]:
         """What the finding about an owner's whole contract rests on."""
@@ -87,10 +138,26 @@ class UploadInspector:
             return dict(self._accused[owner])
         if owner not in self._tested:
             return {"checked": False}
-        seen = {"checked": True, "rounds_checked": self._tested[owner]}
+        seen: dict[str, Any] = {"checked": True, "rounds_checked": self._tested[owner]}
+        if self._useful is not None:
+            at = self.standing(owner)
+            figures = {"best": at.best, "against": at.against}
+            rounded = {name: float(f"{value:.6g}") for name, value in figures.items()}
+            seen["usefulness"] = {"rounds": at.rounds, **rounded}
         if (pool := self._pools.get(owner)) is None:
             return seen
         return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
+
+    def _accuse(self, round_number: int, owner: int, reason: str, evidence: dict[str, Any]) -> str:
+        finding = {"round": round_number, "reason": reason, "evidence": evidence}
+        self._accused[owner] = finding
+        self._report(owner, round_number, reason, evidence)
+        return reason
+
+    def _reach(self, owner: int) -> float:
+        """The greatest length of an owner's upload without its noise, by its contract."""
+        protection, stated = self._protections[owner], self._contracts[owner].protection_settings
+        return float(stated["reach"]) if protection.states_reach else protection.reach(0)
 
     def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
         """How long an update may be under each protection, judged by all uploads of the round."""
@@ -123,6 +190,16 @@ class UploadInspector:
 
 def _shown(evidence: Evidence) -> dict[str, Any]:
     return plain({**asdict(evidence), "noise_ratio": evidence.noise_ratio})
+
+
+def _told(finding: UploadFinding) -> dict[str, Any]:
+    """A finding as evidence: numbers of six digits, the same on every machine."""
+    values = asdict(finding) | {"verdict": finding.reason}
+    del values["reason"]
+    for name in ("statistic", "lowest", "highest"):
+        if math.isfinite(values[name]):
+            values[name] = float(f"{values[name]:.6g}")
+    return plain(values)
 
 
 def _read(fields: Mapping[str, Any]) -> Evidence:

@@ -13,8 +13,11 @@ import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
-from noisemarket.federated.engine import Engine, Weights
+from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges, train
 from noisemarket.files import save_arrays
@@ -40,7 +43,7 @@ from noisemarket.market.events import (
     Signed,
     Verified,
 )
-from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.faults import with_faults
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.lap_clock import LapClock
 from noisemarket.market.market_folder import (
@@ -49,6 +52,7 @@ from noisemarket.market.market_folder import (
     JOB,
     METRICS,
     MODEL,
+    REFERENCE,
     JobManifest,
     MarketFolder,
 )
@@ -139,7 +143,9 @@ class _Market:
         with self._folder.held():
             resumed = (self._folder.path / JOB).exists()
             given = self._scenario.market
-            manifest = self._folder.manifest(given.ledger, given.valid_hours)
+            directions = self._market.order.directions()
+            kinds = 0 if directions is None else len(directions)
+            manifest = self._folder.manifest(given.ledger, given.valid_hours, kinds)
             curator, note = Curator(self._key), self._folder.curator / HEAD
             with curator.ledger(self._folder.ledger(manifest), note) as ledger:
                 book = ReceiptBook(curator, ledger, self._folder.curator)
@@ -285,24 +291,27 @@ class _Market:
 
         alarm, rounds = self._scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
-            contracts, alarm, rounds, report, state.inspector, order.job.protection
-        )
+            contracts, alarm, rounds, report, state.inspector, order.job.protection, state.kept,
+            order.directions(), self._publish,
+        )  # fmt: skip
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
             refused = inspector.inspect(number, weights, uploads)
-            state.inspector = inspector.state()
+            state.inspector, state.kept = inspector.state(), inspector.arrays()
             return refused
 
         def present(number: int) -> Sequence[int]:
             return self._owners.present(inspector.present(number))
 
+        screened = self._scenario.market.aggregate == "screened"
         with JournalledAccountant(self._owners.journal, order.budgets) as accountant:
             check_charges(accountant, state)
             for lines in round_entries(contracts, accountant, state.results):
                 ledger.append(lines)
             self._write_metrics(state.results)
             if state.rounds_done < rounds:
-                with self._engine(order, contracts) as engine:
+                honest = self._owners.engine(order)
+                with with_faults(honest, self._scenario, contracts, order.job) as engine:
                     for result in train(
                         engine,
                         order.job,
@@ -312,6 +321,7 @@ class _Market:
                         checkpoint,
                         inspect,
                         present,
+                        inspector.left_out if screened else None,
                     ):
                         for lines in round_entries(contracts, accountant, [result]):
                             ledger.append(lines)
@@ -326,19 +336,11 @@ class _Market:
         save_arrays(model, weights=state.weights, averaged=state.averaged)
         return inspector, statements
 
-    def _engine(self, order: Order, contracts: Mapping[int, Contract]) -> Engine:
-        """What trains the owners; in a study of faults, with those at fault among them."""
-        indices = {contract.owner: index for index, contract in contracts.items()}
-        faults = [
-            Fault(indices[fault.owner], fault.kind, fault.factor, fault.first, fault.last)
-            for fault in self._scenario.faults
-            if fault.owner in indices
-        ]
-        engine = self._owners.engine(order)
-        if not faults:
-            return engine
-        sigma = {index: contract.sigma for index, contract in contracts.items()}
-        return FaultyEngine(engine, faults, sigma, self._scenario.seed)
+    def _publish(self, number: int, directions: NDArray[np.float32]) -> None:
+        """Keep the directions of a round, from which owners can compute their own standing."""
+        folder = self._folder.curator / REFERENCE
+        folder.mkdir(exist_ok=True)
+        save_arrays(folder / f"round-{number:04d}.npz", directions=directions)
 
     def _write_metrics(self, results: list[RoundResult]) -> None:
         folder = RunFolder(self._folder.curator)

@@ -3,7 +3,9 @@
 scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
-curator/         the curator's key, checkpoint, metrics and model, the ledger's head, and receipts
+curator/         the curator's key, checkpoint, metrics and model, the ledger's head, and receipts;
+                 reference/ has the directions of its own records in every round, for owners that
+                 check whether they helped
 owners/          the accountant's journal and, until all is settled, the key of the noise
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
@@ -35,6 +37,7 @@ JOURNAL = "privacy.journal"
 CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
+REFERENCE = "reference"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"
 """The ledger's head, as the curator noted it last."""
@@ -42,12 +45,16 @@ HEAD = "head.json"
 
 @dataclass(frozen=True)
 class JobManifest:
-    """What is fixed when a job is opened, and must be the same when it is resumed."""
+    """What is fixed when a job is opened, and must be the same when it is resumed.
+
+    ``directions`` says along how many directions the curator judges whether uploads help.
+    """
 
     job: str
     opened_at: str
     expires_at: str
     ledger: str
+    directions: int = 0
 
 
 class MarketFolder:
@@ -57,7 +64,9 @@ class MarketFolder:
         self.path = path
         self.curator, self.owners = path / "curator", path / "owners"
 
-    def manifest(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
+    def manifest(
+        self, ledger: str = "", valid_hours: float = 24.0, directions: int = 0
+    ) -> JobManifest:
         """The job's manifest, written on the first call."""
         path = self.path / JOB
         if path.exists():
@@ -68,7 +77,7 @@ class MarketFolder:
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
-        manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger)
+        manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger, directions)
         RunFolder(self.path).write_json(JOB, asdict(manifest))
         return manifest
 

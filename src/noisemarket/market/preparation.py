@@ -51,6 +51,11 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     if mechanism.joint and scenario.training.weighting != "noise":
         remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
         raise BadInput("training.weighting", scenario.training.weighting, remedy)
+    needs = {"market.pay": "useful", "market.aggregate": "screened"}
+    for name, value in needs.items():
+        given = getattr(scenario.market, name.removeprefix("market."))
+        if given == value and not scenario.market.reference_records:
+            raise BadInput(name, value, "needs market.reference_records above 0.")
     environment = scenario.environment(secrets=secrets)
     mechanism.check(environment, run_options(scenario))
     names = set(map(str, environment.population.names))

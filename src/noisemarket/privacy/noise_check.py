@@ -11,7 +11,9 @@ Under DP-SGD later steps react to earlier noise, and that law does not hold. Wha
 they do is the triangle inequality: the noise alone has a chi-square length, and the rest of the
 upload is no longer than all its clipped steps together (``check_steps``).
 
-No test of noise finds an owner that trains nothing and uploads noise of the right size.
+These see the length alone. ``noise_shape`` asks whether the noise is Gaussian everywhere, and
+``noise_repeats`` whether it is new. No test of noise finds an owner that trains nothing and uploads
+fresh noise of the right size.
 """
 
 from __future__ import annotations
@@ -174,6 +176,18 @@ def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
         math.fsum(evidence.largest_shift for evidence in rounds),
         rate,
     )
+
+
+def chi_square_limits(degrees: int, shift: float, rate: float) -> tuple[float, float]:
+    """Between which limits a squared length stays: its noncentrality is anything up to ``shift``.
+
+    Args:
+        degrees: how many coordinates it is of.
+        shift: the largest noncentrality; infinity for no limit above.
+        rate: how often an honest owner is beyond a limit, on each side.
+    """
+    limit = _sigmas(rate)
+    return _quantile(degrees, 0.0, -limit), _quantile(degrees, shift, limit)
 
 
 def tail_score(statistic: float, degrees: int, shift: float) -> float:

@@ -184,18 +184,49 @@ class MarketSection(Section):
     false_alarm: float = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
+    reference_records: int = Field(
+        0,
+        ge=0,
+        le=10**7,
+        description="labelled records of the curator's own, to see whether uploads help; taken out "
+        "of the training records before these are dealt out; 0: it is not checked",
+    )
+    pay: Literal["auto", "kept", "useful"] = Field(
+        "auto",
+        description="who is paid: kept (who keeps its contract), useful (who also helps, by the "
+        "reference records); auto: useful if there are any",
+    )
+    useful_length: Positive = Field(
+        0.12, description="useful: what a useful owner moves the model a round, in clip lengths"
+    )
+    useful_missed: float = Field(
+        1e-3, gt=0, lt=1, description="useful: chance that such an owner is not paid"
+    )
+    aggregate: Literal["mean", "screened"] = Field(
+        "mean",
+        description="mean, or screened: without owners who stand against the reference records",
+    )
     valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours for which an offer is valid")
     ledger: LedgerUrl = Field(
         "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
     )
 
 
+FaultKind = Literal[
+    "noise", "zeros", "nan", "huge", "short", "absent", "replay", "copy", "opposite", "blend",
+    "shared_noise", "constant", "two_point", "half_noise", "boosted", "boosted_flip", "bias_push",
+    "free_rider", "scramble", "flip", "wrong_labels", "echo",
+]  # fmt: skip
+
+
 class FaultSection(Section):
     """An owner that breaks its contract, to test the market."""
 
     owner: str = Field(description="its name")
-    kind: Literal["noise", "zeros", "nan", "huge", "short", "absent"] = Field(
-        description="what it sends: noise, zeros, nan, huge, short, absent"
+    kind: FaultKind = Field(
+        description="what it sends: noise, zeros, nan, huge, short, absent, replay, copy, "
+        "opposite, blend, shared_noise, constant, two_point, half_noise, boosted, boosted_flip, "
+        "bias_push, free_rider, scramble, flip, wrong_labels or echo"
     )
     factor: NotNegative = Field(1.1, description="noise: its scale over the contracted one")
     first: int = Field(1, ge=1, description="first round in which it does")

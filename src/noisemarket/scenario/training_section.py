@@ -64,6 +64,9 @@ class TrainingSection(Section):
         description="weights of the owners' updates: noise, data_size, equal, or a name that an "
         "installed package brings",
     )
+    weight_cap: float = Field(
+        1.0, gt=0, le=1, description="largest share of one owner in the mean; 1: no limit"
+    )
     server_rate: Positive | Auto = Field(
         "auto", description="factor of the mean update; auto: by the noise in it"
     )

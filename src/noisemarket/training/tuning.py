@@ -24,6 +24,7 @@ from noisemarket.federated.weighting import (
     effective_noise,
     owner_weights,
 )
+from noisemarket.federated.weighting.weight_cap import capped
 from noisemarket.scenario.training_section import TrainingSection
 
 AUTO = "auto"
@@ -80,7 +81,8 @@ def plan_of(
         weighting: instead of the scenario's own.
     """
     figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds)
-    shares = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
+    given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
+    shares = capped(given, training.weight_cap)
     if kind_of(job.model) == "features":
         longest = max(job.protection.reach(int(size)) for size in job.partition.sizes)
         noise = effective_noise(job.sigma, shares) / math.sqrt(len(job))
@@ -89,8 +91,8 @@ def plan_of(
         steps = network_steps(job.sigma, shares)
     chosen = ServerSteps(
         *(
-            own if given == AUTO else float(given)
-            for given, own in (
+            own if said == AUTO else float(said)
+            for said, own in (
                 (training.server_rate, steps.rate),
                 (training.momentum, steps.momentum),
                 (training.averaging, steps.averaging),
@@ -98,4 +100,4 @@ def plan_of(
         )
     )
     return TrainingPlan(training.rounds, shares, chosen.averaging, training.decay, chosen.rate,
-                        chosen.momentum)  # fmt: skip
+                        chosen.momentum, training.weight_cap)  # fmt: skip

@@ -1,0 +1,238 @@
+"""Every way to cheat that the market knows, at several contracts: found in which round, and paid?
+
+    python benchmarks/cheats.py                    # all cheats, sigma 0.1, 0.3 and 0.6, 30 rounds
+    python benchmarks/cheats.py --honest           # honest owners only: who is accused or not paid
+    python benchmarks/cheats.py --poison           # accuracy under 0, 5 and 20 % of poisoners
+    python benchmarks/cheats.py --quick            # two rounds, few owners: shows that all runs
+
+A tenth of the owners has sold noise, down to the sigma of the column; the others keep 0.6. One of
+the sellers cheats in every round (two for noise that is shared). Uploads pass through the market's
+own inspection, and what is paid follows the market's own rule.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from noisemarket.federated.engine import Weights
+from noisemarket.federated.protections import Upload
+from noisemarket.federated.rounds import train
+from noisemarket.ledger.contract import Contract
+from noisemarket.market.cheats import CHEATS
+from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.market_folder import JobManifest
+from noisemarket.market.offers import job_terms
+from noisemarket.market.verdicts import verdicts
+from noisemarket.owner.terms import Deal, contract_of
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.scenario import Scenario
+from noisemarket.training import Order, order
+from noisemarket.training.serial_engine import SerialEngine
+
+KINDS = [kind for kind in CHEATS if kind not in ("zeros", "nan", "huge", "short")]
+SIGMAS = 0.1, 0.3, 0.6
+KEPT_SIGMA = 0.6
+OFFERED = "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00"
+
+
+@dataclass(frozen=True)
+class Played:
+    """What a job came to: per owner the finding, if any, and whether it is paid; the accuracy."""
+
+    found: Mapping[int, Mapping[str, object]]
+    refused: Mapping[int, int]
+    paid: Mapping[int, bool]
+    standing: Mapping[int, tuple[float, float]]
+    accuracy: float
+
+
+def play(
+    made: Order, scenario: Scenario, faults: Sequence[Fault], *, inspected: bool = True
+) -> Played:
+    """Train a job with these cheats under the market's inspection, or under none."""
+    contracts = contracts_of(made, scenario)
+    rounds = made.plan.rounds
+    watch = UploadInspector(
+        contracts, scenario.market.false_alarm, rounds, protection=made.job.protection,
+        directions=made.directions() if inspected else None,
+    )  # fmt: skip
+    state = made.start()
+
+    def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        return watch.inspect(number, weights, uploads) if inspected else {}
+
+    screened = inspected and scenario.market.aggregate == "screened"
+    with FaultyEngine(SerialEngine(made.job), faults, made.job) as engine:
+        for _ in train(
+            engine, made.job, Accountant(made.budgets), made.plan, state, None, inspect,
+            watch.present, watch.left_out if screened else None,
+        ):  # fmt: skip
+            pass
+    came = ((result.delivered, result.refused) for result in state.results)
+    judged = verdicts(contracts, came, watch)
+    refused: dict[int, int] = {}
+    for result in state.results:
+        for owner, _ in result.refused:
+            refused.setdefault(owner, result.number)
+    standing = {owner: watch.standing(owner) for owner in contracts}
+    return Played(
+        watch.accused,
+        refused,
+        {
+            owner: one.kept and contracts[owner].owed(one.delivered) > 0
+            for owner, one in zip(contracts, judged, strict=True)
+        },
+        {owner: (at.best, at.against) for owner, at in standing.items()},
+        state.results[-1].averaged.accuracy if state.results[-1].averaged else 0.0,
+    )
+
+
+def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
+    """A contract for every owner, each paying 1, as the market would draw it up."""
+    directions = made.directions()
+    manifest = JobManifest("job", *OFFERED, "", 0 if directions is None else len(directions))
+    terms = job_terms(scenario, manifest)
+    return {
+        index: contract_of(
+            Deal(name, KEPT_SIGMA - sigma, sigma, 10**6), "0" * 64, "1" * 64, budget, terms,
+            int(size),
+        )
+        for index, (name, sigma, budget, size) in enumerate(
+            zip(made.names, made.job.sigma.tolist(), made.budgets, made.job.partition.sizes,
+                strict=True)
+        )
+    }  # fmt: skip
+
+
+class Jobs:
+    """Jobs of one size, with data loaded and dealt out once for each non-IID degree."""
+
+    def __init__(self, owners: int, rounds: int, records: int) -> None:
+        self._owners, self._rounds, self._records = owners, rounds, records
+        self._made: dict[tuple[float, int], Order] = {}
+
+    def scenario(self, beta: float = 1.0, seed: int = 1, **more: object) -> Scenario:
+        """The scenario of a job."""
+        return Scenario.from_preset(
+            "market", owners=self._owners, rounds=self._rounds, beta=beta, seed=seed,
+            noise="simulated", reference_records=self._records, **more,
+        )  # fmt: skip
+
+    def order(self, scenario: Scenario, sigma: float, sellers: int) -> Order:
+        """The job in which the first owners have sold down to this sigma."""
+        beta, noise = float(scenario.population.beta), np.full(self._owners, KEPT_SIGMA)  # type: ignore[arg-type]
+        noise[:sellers] = sigma
+        environment, key = scenario.environment(), (beta, scenario.seed)
+        made = order(scenario, environment, noise, like=self._made.get(key))
+        self._made.setdefault(key, made)
+        return made
+
+
+def campaign(jobs: Jobs, owners: int, kinds: Sequence[str]) -> Table:
+    """A row for each way to cheat."""
+    table = Table("cheat", *(f"sigma {sigma:g}" for sigma in SIGMAS))
+    for kind in kinds:
+        cells = []
+        for sigma in SIGMAS:
+            scenario = jobs.scenario()
+            made = jobs.order(scenario, sigma, max(2, owners // 10))
+            faults = [Fault(1, kind)] + ([Fault(0, kind)] if kind == "shared_noise" else [])
+            cells.append(_cell(play(made, scenario, faults)))
+        table.add_row(kind, *cells)
+    return table
+
+
+def _cell(seen: Played) -> str:
+    best, against = seen.standing[1]
+    if 1 in seen.found:
+        found = seen.found[1]
+        evidence = found["evidence"]
+        test = evidence.get("test", "length") if isinstance(evidence, dict) else "length"
+        return f"round {found['round']}, {test}"
+    paid = "paid" if seen.paid[1] else "not paid"
+    if 1 in seen.refused:
+        return f"refused from round {seen.refused[1]}, {paid}"
+    return f"{paid} (best {best:.1f}, against {against:.1f})"
+
+
+def honest(jobs: Jobs, owners: int, seeds: int) -> Table:
+    """Who of honest owners is accused, and who is not paid, at several non-IID degrees."""
+    head = "beta", "sigma", "owners", "accused", "not paid", "least best", "most against"
+    table = Table(*head)
+    for beta in (0.1, 1.0, 10.0):
+        for sigma, sellers in ((0.1, owners // 10), (0.1, owners), (0.3, owners), (0.6, owners)):
+            count, accused, unpaid, least, most = 0, 0, 0, np.inf, -np.inf
+            for seed in range(1, seeds + 1):
+                scenario = jobs.scenario(beta, seed)
+                seen = play(jobs.order(scenario, sigma, sellers), scenario, [])
+                count, accused = count + sellers, accused + len(seen.found)
+                unpaid += sum(not seen.paid[owner] for owner in range(sellers))
+                least = min(least, *(seen.standing[owner][0] for owner in range(sellers)))
+                most = max(most, *(one[1] for one in seen.standing.values()))
+            name = f"{sigma:g} (a tenth; others 0.6)" if sellers < owners else f"{sigma:g} (all)"
+            row = f"{beta:g}", name, count, accused, unpaid, f"{least:.1f}", f"{most:.1f}"
+            table.add_row(*map(str, row))
+    return table
+
+
+def poison(jobs: Jobs, owners: int) -> Table:
+    """Accuracy under poisoners, without and with protection."""
+    table = Table("poisoners", "cheat", "no checks", "checks", "checks, weight cap 0.02",
+                  "checks, screened mean")  # fmt: skip
+    for share in (0.0, 0.05, 0.2):
+        for kind in ("flip", "boosted_flip", "wrong_labels") if share else ("-",):
+            # Half of the poisoners are among the sellers, whose weight is large.
+            bad = round(share * owners)
+            sellers = max(2, owners // 10)
+            chosen = [*range(min(sellers, bad // 2)), *range(sellers, sellers + bad - bad // 2)]
+            faults = [Fault(owner, kind) for owner in chosen]
+            cells = []
+            for inspected, more in (
+                (False, {}),
+                (True, {}),
+                (True, {"weight_cap": 0.02}),
+                (True, {"aggregate": "screened"}),
+            ):
+                scenario = jobs.scenario(1.0, 1, **more)
+                made = jobs.order(scenario, 0.1, sellers)
+                seen = play(made, scenario, faults, inspected=inspected)
+                cells.append(f"{seen.accuracy:.1f}")
+            table.add_row(f"{100 * share:g} %", kind, *cells)
+    return table
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Play the campaign and print its table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--owners", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=30)
+    parser.add_argument("--records", type=int, default=300, help="the curator's own")
+    parser.add_argument("--seeds", type=int, default=2, help="for --honest")
+    parser.add_argument("--kind", action="append", choices=KINDS, help="these cheats only")
+    parser.add_argument("--honest", action="store_true")
+    parser.add_argument("--poison", action="store_true")
+    parser.add_argument("--quick", action="store_true")
+    given = parser.parse_args(arguments)
+    owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
+    jobs, began = Jobs(owners, rounds, given.records), time.monotonic()
+    if given.honest:
+        table = honest(jobs, owners, 1 if given.quick else given.seeds)
+    elif given.poison:
+        table = poison(jobs, owners)
+    else:
+        table = campaign(jobs, owners, given.kind or KINDS)
+    Console(width=160 if not sys.stdout.isatty() else None).print(table)
+    print(f"{owners} owners, {rounds} rounds, {time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""Labelled records of the curator's own: where a model that learns would go from here.
+
+They are kept apart from the owners' records and from the test images. Directions that follow from
+them and from the global model alone have nothing to do with any owner's noise.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.data import Dataset, Images, Labels
+from noisemarket.federated.engine import Weights, single_precision
+from noisemarket.federated.models.model import ModelMaker
+
+
+@dataclass(frozen=True, eq=False)
+class ReferenceRecords:
+    """The curator's own records, as a model gets them, and their labels."""
+
+    inputs: NDArray[np.float32]
+    labels: Labels
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def classes(self) -> list[int]:
+        """The classes that occur among them."""
+        return sorted(set(self.labels.tolist()))
+
+
+def set_aside(
+    data: Dataset, number: int, rng: np.random.Generator
+) -> tuple[Dataset, ReferenceRecords]:
+    """Take some training records out of what is dealt to owners: these are the curator's.
+
+    Args:
+        data: whose training records are divided.
+        number: how many the curator keeps.
+        rng: chooses them.
+
+    Returns:
+        The data that is left for the owners, and the curator's records.
+
+    Raises:
+        BadInput: that would take more than half of the records.
+    """
+    records = len(data.train_labels)
+    if 2 * number > records:
+        remedy = f"give at most half of the {records:,} training records."
+        raise BadInput("market.reference_records", number, remedy)
+    own = np.zeros(records, dtype=bool)
+    own[rng.choice(records, number, replace=False)] = True
+    images = data.ready(data.train_images[own])
+    kept = ReferenceRecords(images, data.train_labels[own])
+    left: Images = data.train_images[~own]
+    labels = data.train_labels[~own]
+    for part in (left, labels):
+        part.setflags(write=False)
+    return replace(data, train_images=left, train_labels=labels), kept
+
+
+class Directions:
+    """Where reference records would have a model go: one direction for each class, one for all.
+
+    A direction is the negative gradient of the mean loss of these records. Each class has its own
+    because owners differ: one with two classes moves along these, and may well move against the
+    gradient of all records together.
+
+    Args:
+        model: makes the model.
+        seed: the job's.
+        records: the curator's own.
+    """
+
+    def __init__(self, model: ModelMaker, seed: int, records: ReferenceRecords) -> None:
+        self._model = model(seed)
+        groups = [np.flatnonzero(records.labels == label) for label in records.classes]
+        self._groups = [
+            self._model.records(records.inputs[own], records.labels[own].copy())
+            for own in (*groups, np.arange(len(records)))
+        ]
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def at(self, weights: Weights) -> NDArray[np.float32]:
+        """The directions from a global model, one row for each; the last is that of all records."""
+        start = single_precision(weights)
+        rows = np.empty((len(self), start.size), np.float32)
+        with self._model.one_thread():
+            for row, group in zip(rows, self._groups, strict=True):
+                moved = start.copy()
+                self._model.descend(moved, group, 1.0)
+                np.subtract(moved, start, out=row)
+        return np.nan_to_num(rows, copy=False, nan=0.0, posinf=0.0, neginf=0.0)
