@@ -107,6 +107,16 @@ def test_replaced_in_place(tmp_path: Path) -> None:
     assert names(outside) == {"kept"}
 
 
+def test_a_run_that_was_killed_at_its_very_beginning_is_begun_again(tmp_path: Path) -> None:
+    path = tmp_path / "r"
+    path.mkdir()
+    (path / f".status.json.{'0' * 16}.new").write_text("{")
+    (path / LOCK).touch()
+    with RunFolder.create(str(path), "x"):
+        assert status(path)["state"] == "running"
+    assert names(path) == {"status.json"}
+
+
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "text").touch()
     for overwrite in (False, True):

@@ -13,7 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import LOCK, Lock, exclusive, not_written, unusable, write_atomic, write_json
+from noisemarket.files import (
+    LOCK,
+    UNFINISHED,
+    Lock,
+    exclusive,
+    not_written,
+    unusable,
+    write_atomic,
+    write_json,
+)
 
 STATUS = "status.json"
 
@@ -175,7 +184,7 @@ def read_status(path: Path) -> dict[str, Any]:
 
 def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     """Whether an earlier run is to be replaced; whatever else is there is refused."""
-    if not path.exists() or (path.is_dir() and all(one.name == LOCK for one in path.iterdir())):
+    if not path.exists() or (path.is_dir() and all(map(_is_begun, path.iterdir()))):
         return False
     if path.is_symlink() or not (path / STATUS).is_file():
         raise BadInput("--out", str(path), "exists and is not a run folder: name another.")
@@ -184,6 +193,12 @@ def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     if any(path.resolve() in Path(file).resolve().parents for file in inputs):
         raise BadInput("--out", str(path), "holds an input of this run: rename.")
     return True
+
+
+def _is_begun(path: Path) -> bool:
+    """Whether a run that was killed at its very beginning leaves this: a lock, half a status."""
+    unfinished = path.name.startswith(f".{STATUS}.") and path.name.endswith(UNFINISHED)
+    return path.name == LOCK or unfinished
 
 
 def _empty(path: Path) -> None:

@@ -4,11 +4,15 @@ It listens on a socket in a folder of its own and nowhere else. PostgreSQL refus
 so root starts it as the user ``nobody``.
 """
 
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import uuid
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -62,6 +66,10 @@ class Server:
                 self.binaries = copy / self.binaries.name
         data = str(self.folder / "data")
         self._run("initdb", "--auth=trust", "--encoding=UTF8", "-N", "-U", "postgres", "-D", data)
+        self._begin()
+
+    def _begin(self) -> None:
+        data = str(self.folder / "data")
         options = f"-c listen_addresses='' -c unix_socket_directories='{self.folder}'"
         options += "" if self.durable else " -F"
         log = str(self.folder / "log")
@@ -74,6 +82,17 @@ class Server:
         with psycopg.connect(url) as connection:
             connection.execute(f"CREATE SCHEMA {name}".encode())
         return f"{url}&options=-csearch_path%3D{name}"
+
+    def crash(self) -> None:
+        """Kill the server, all its processes at once, and start it again."""
+        main = int((self.folder / "data" / "postmaster.pid").read_text().split()[0])
+        os.kill(main, signal.SIGSTOP)  # it must start no other meanwhile
+        killed = [*(pid for pid, parent in _parents() if parent == main), main]
+        for pid in killed:
+            os.kill(pid, signal.SIGKILL)
+        while set(killed) & {pid for pid, _ in _parents()}:
+            time.sleep(0.01)
+        self._begin()
 
     def stop(self) -> None:
         """End the server and remove its folder."""
@@ -92,6 +111,16 @@ class Server:
             cwd=self.folder,
             **self.user,
         )
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Every process that is not a zombie, and its parent."""
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            with contextlib.suppress(OSError):
+                state, parent = (path / "stat").read_text().rpartition(")")[2].split()[:2]
+                if state != "Z":
+                    yield int(path.name), int(parent)
 
 
 def binaries() -> Path:
