@@ -92,6 +92,9 @@ class Server:
             os.kill(pid, signal.SIGKILL)
         while set(killed) & {pid for pid, _ in _parents()}:
             time.sleep(0.01)
+        # Where nobody collects dead processes at once, the server takes itself for alive.
+        for lock in (self.folder / "data" / "postmaster.pid", *self.folder.glob(".s.*.lock")):
+            lock.unlink(missing_ok=True)
         self._begin()
 
     def stop(self) -> None:
