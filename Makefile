@@ -28,7 +28,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-features bench-fl \
-	bench-flower bench-ledger bench-market cheats reproduce constraints clean
+	bench-flower bench-ledger bench-market cheats reproduce torture constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -134,6 +134,9 @@ cheats: $(VENV)/.core ## play every way to cheat against the market, and print w
 
 reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/explanation/reproduction
 	$(BIN)/noisemarket reproduce --out docs/explanation/reproduction --page docs/explanation/reproduction.md --overwrite $(ARGS)
+
+torture: $(VENV)/.installed ## kill jobs at random moments, resume them, and look whether anything is lost (minutes)
+	$(BIN)/python -m tests.market.torture $(ARGS)
 
 define CONSTRAINTS_HEADER
 # The exact versions that CI and `make venv` install, transitive ones included.

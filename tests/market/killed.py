@@ -1,12 +1,11 @@
 """Runs a market over and over in child processes and kills them (-9) at random moments.
 
-    python -m tests.market.killed IMAGES FOLDER NOISE SEED KILLS [command]
+    python -m tests.market.killed IMAGES FOLDER NOISE SEED KILLS
 
 A child begins, or goes on with, the market in FOLDER. One that was not killed in time ends the
 folder; another one is begun until there were KILLS kills. Prints the folders and how often each was
-killed, as JSON. The children are forks, so that a start costs nothing; the parent only waits. With
-``command`` they are what ``noisemarket run`` and ``noisemarket run --resume`` are, from first to
-last, but for the worker processes.
+killed, as JSON. The children are forks, so that a start costs nothing; the parent only waits.
+``tests.market.torture`` does the same to ``noisemarket run``.
 """
 
 import json
@@ -19,7 +18,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from tests.market.common import here, played, scenario, words
+from tests.market.common import played, scenario
 
 from noisemarket.files import write_atomic
 from noisemarket.market import market_folder as folders
@@ -31,21 +30,6 @@ def begun(folder: Path, key: bytes) -> Path:
     market.prepare()
     write_atomic(market.owners / folders.NOISE_KEY, key, private=True)
     return folder
-
-
-def command(images: Path, noise: str, place: Path) -> None:
-    """``noisemarket run``, on a folder that may be half done."""
-    from noisemarket.cli import engines, main
-
-    engines.run_market = here  # type: ignore[assignment]
-    given = [*words(images, noise=noise), "--out", str(place), "--overwrite"]
-    if (place / folders.SCENARIO).exists():
-        given = ["run", "--no-baselines", "--resume", str(place)]
-    try:
-        main(given)
-    except SystemExit as end:
-        if end.code:
-            raise
 
 
 def child(work: Callable[[], object]) -> int:
@@ -63,13 +47,11 @@ def child(work: Callable[[], object]) -> int:
 
 
 def main() -> None:
-    given, parent, noise, seed, kills, *by_command = sys.argv[1:]
+    given, parent, noise, seed, kills = sys.argv[1:]
     images, key, rng = Path(given), bytes(range(32)), random.Random(seed)
 
     def go_on(name: str) -> Callable[[], object]:
         place = Path(parent) / name
-        if by_command:
-            return partial(command, images, noise, place)
         return partial(played, scenario(images, noise=noise), begun(place, key))
 
     out = os.dup(1)

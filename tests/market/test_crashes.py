@@ -31,7 +31,6 @@ from noisemarket.privacy.journal import read_journal
 from noisemarket.training.serial_engine import SerialEngine
 
 KEY = bytes(range(32))
-TIMES_AND_NAMES = ("seconds", "ledger_head")
 
 
 class Killed(BaseException):
@@ -185,23 +184,3 @@ def test_real_processes_killed_at_random(
             verify(ledger)
         charges = read_journal(tmp_path / name / "owners" / "privacy.journal").charges
         assert len(charges) == OWNERS * ROUNDS
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks")
-def test_the_command_killed_at_random(images: Path, tmp_path: Path) -> None:
-    kills = 6
-    done = kill_at_random(str(images), str(tmp_path), "simulated", "1", str(kills), "command")
-    assert sum(done.values()) >= kills
-    whole = state(tmp_path / "whole")
-    for name in done:
-        folder = tmp_path / name
-        assert state(folder) == whole, done
-        sound(folder, 3, 2)
-        assert json.loads((folder / "status.json").read_text())["state"] == "complete"
-        assert told(folder) == told(tmp_path / "whole")
-
-
-def told(folder: Path) -> dict[str, Any]:
-    """The summary, but for what no two jobs have in common."""
-    summary = dict(json.loads((folder / "summary.json").read_text()))
-    return {name: value for name, value in summary.items() if name not in TIMES_AND_NAMES}
