@@ -19,6 +19,7 @@ from tests.market.torture import (
     came_to,
     ended_well,
     look,
+    mapped,
     nothing_left,
     wait_for,
 )
@@ -68,11 +69,13 @@ def test_every_kind_of_damage_is_noticed(
     with pytest.raises(Violation, match="charged twice"):
         look(job)
 
-    number = os.getpid()  # no session has it
-    memory = SharedMemory(f"noisemarket-{number}-left", create=True, size=1)
+    memory = SharedMemory(create=True, size=1)
     try:
+        seen = mapped(os.getsid(0))
+        assert Path("/dev/shm", memory.name) in seen
         with pytest.raises(Violation, match="shared memory is left"):
-            nothing_left(number)
+            nothing_left(os.getpid(), seen)  # of no session: all its processes are gone
     finally:
         memory.close()
         memory.unlink()
+    nothing_left(os.getpid(), seen)

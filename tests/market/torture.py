@@ -25,6 +25,7 @@ of one that nobody disturbed. Ends with exit code 1 and keeps the folder if anyt
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import random
@@ -179,15 +180,28 @@ def kill(job: Job, pid: int, server: Server | None, rng: random.Random) -> int |
     return wait_for(pid, PATIENCE)
 
 
-def nothing_left(pid: int) -> None:
-    """The workers of a process end with it, and leave no shared memory."""
+def mapped(pid: int) -> set[Path]:
+    """The shared memory that the processes of a session have under a name."""
+    found = set()
+    for one, _, session, _ in processes():
+        if session == pid:
+            with contextlib.suppress(OSError):
+                lines = Path(f"/proc/{one}/maps").read_text().splitlines()
+                found |= {
+                    Path(line[line.index("/dev/shm/") :]) for line in lines if "/dev/shm/" in line
+                }
+    return {path for path in found if "(deleted)" not in path.name}
+
+
+def nothing_left(pid: int, memory: set[Path]) -> None:
+    """The workers of a process end with it, and leave none of the shared memory that they had."""
     end = time.monotonic() + PATIENCE
     while left := [one for one, _, session, _ in processes() if session == pid]:
         if time.monotonic() > end:
             raise Violation(f"processes are left: {left}")
         time.sleep(0.05)
-    if memory := [path.name for path in Path("/dev/shm").glob(f"noisemarket-{pid}-*")]:
-        raise Violation(f"shared memory is left: {memory}")
+    if kept := sorted(path.name for path in memory if path.exists()):
+        raise Violation(f"shared memory is left: {kept}")
 
 
 # What must hold
@@ -310,11 +324,12 @@ class Campaign:
             while True:
                 pid = begin(job, self.images, log)
                 code = wait_for(pid, self.rng.uniform(0.0, takes))
+                memory = mapped(pid)
                 if code is None:
                     code = kill(job, pid, self.server, self.rng)
                     job.kills += 1
                     self.kills[kind] += 1
-                nothing_left(pid)
+                nothing_left(pid, memory)
                 look(job)
                 if code == 0:
                     break
