@@ -42,7 +42,8 @@ def test_every_kind_of_damage_is_noticed(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     job = Job(tmp_path / "job", FORKED, "simulated")
-    assert wait_for(begin(job, images, tmp_path / "log"), 300) == 0, (tmp_path / "log").read_text()
+    child = begin(job, images, tmp_path / "log")
+    assert wait_for(child, 300) == 0, (tmp_path / "log").read_text()
     look(job)
     whole = came_to(job)
     ended_well(job, whole)
@@ -74,8 +75,8 @@ def test_every_kind_of_damage_is_noticed(
         seen = mapped(os.getsid(0))
         assert Path("/dev/shm", memory.name) in seen
         with pytest.raises(Violation, match="shared memory is left"):
-            nothing_left(os.getpid(), seen)  # of no session: all its processes are gone
+            nothing_left(child, seen)
     finally:
         memory.close()
         memory.unlink()
-    nothing_left(os.getpid(), seen)
+    nothing_left(child, seen)
