@@ -25,7 +25,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr, ndtri
 
 FULL_ROUNDS = 30
 """Later rounds have little left to learn: they are not asked for more signal."""
@@ -70,16 +69,22 @@ class UsefulnessRule:
             >>> round(UsefulnessRule(0.12, 1e-3, 11).threshold(sigma=0.1, rounds=30), 2)
             3.28
         """
+        from scipy.special import ndtri  # slow to import, and most messages to an owner need none
+
         moved = self.length * self.reach * math.sqrt(min(rounds, FULL_ROUNDS))
         signal = moved / max(sigma, LEAST_SIGMA)
         return signal + float(ndtri(self.missed / 2.0))
 
     def most_against(self) -> float:
         """The largest ``UsefulStanding.against`` of an owner that is paid."""
+        from scipy.special import ndtri  # slow to import, and most messages to an owner need none
+
         return -float(ndtri(self.missed / 2.0 / self.directions))
 
     def idle_paid(self, sigma: float, rounds: int) -> float:
         """The chance that an owner that learns nothing is found useful, at most."""
+        from scipy.special import ndtr  # slow to import, and most messages to an owner need none
+
         return min(1.0, self.directions * float(ndtr(-self.threshold(sigma, rounds))))
 
     def met(self, standing: UsefulStanding, sigma: float) -> bool:
