@@ -31,7 +31,8 @@ DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
 BENCHMARKS = {
-    *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison")
+    *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
+    "--runtimes",
 }
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
