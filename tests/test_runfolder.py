@@ -2,6 +2,7 @@
 
 import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from noisemarket import runfolder
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import LOCK, not_written
-from noisemarket.runfolder import RunFolder
+from noisemarket.runfolder import RunFolder, read_status, still_runs
 
 
 def status(path: Path) -> dict[str, object]:
@@ -130,3 +131,13 @@ def test_a_status_that_cannot_be_read(tmp_path: Path) -> None:
         (tmp_path / "status.json").write_text(damage)
         with pytest.raises(BadInput, match=r"status\.json: cannot be read\."):
             RunFolder.reopen(tmp_path)
+
+
+def test_a_status_says_which_process_wrote_it(tmp_path: Path) -> None:
+    with RunFolder.create(str(tmp_path / "r"), "r"):
+        process = read_status(tmp_path / "r")["process"]
+    assert process["id"] == os.getpid()
+    assert still_runs(process)
+    assert still_runs({**process, "began": process["began"] - 60.0}) is False
+    assert still_runs({**process, "host": "elsewhere"}) is None
+    assert still_runs(None) is None

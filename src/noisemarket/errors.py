@@ -13,7 +13,12 @@ from __future__ import annotations
 
 
 class NoisemarketError(Exception):
-    """Root of all errors that this package raises on purpose."""
+    """Root of all errors that this package raises on purpose.
+
+    ``again`` says that the same may well succeed if it is tried once more.
+    """
+
+    again = False
 
 
 class BadInput(NoisemarketError):

@@ -5,12 +5,15 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import psutil
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import (
@@ -128,6 +131,7 @@ class RunFolder:
             "updated": _now(),
             "noisemarket": __version__,
             "python": sys.version.split()[0],
+            "process": this_process(),
             **self._facts,
             **more,
         }
@@ -172,6 +176,28 @@ class RunFolder:
     def remove(self, name: str) -> None:
         """Remove a file if it exists."""
         (self.path / name).unlink(missing_ok=True)
+
+
+def this_process() -> dict[str, object]:
+    """What tells this process from all others: its machine, its number, when it began."""
+    own = psutil.Process()
+    return {"host": platform.node(), "id": own.pid, "began": own.create_time()}
+
+
+def still_runs(process: object) -> bool | None:
+    """Whether a process that ``this_process`` described is running; None if one cannot tell."""
+    match process:
+        case {"host": str(host), "id": int(number), "began": float(began)} if number > 0:
+            if host != platform.node():
+                return None
+            try:
+                found = psutil.Process(number)
+                same = abs(found.create_time() - began) < 1.0
+                return same and found.status() != psutil.STATUS_ZOMBIE
+            except psutil.Error:
+                return False
+        case _:
+            return None
 
 
 def read_status(path: Path) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
     }  # fmt: skip
     assert {path.name for path in (folder / "curator").iterdir()} == {
         "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz", "head.json",
-        "receipts.jsonl",
+        "receipts.jsonl", "events.jsonl",
     }  # fmt: skip
     assert {path.name for path in (folder / "owners" / "owner-o1").iterdir()} == {
         "signing-key.pem", "private.json", "contract.json", "statement.json",

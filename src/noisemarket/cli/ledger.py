@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,15 +12,12 @@ from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
     from noisemarket.ledger.queries import Account
-    from noisemarket.ledger.store import Ledger
 
 ledger_app = typer.Typer(
     help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
     context_settings={"help_option_names": ["-h", "--help"]},
     no_args_is_help=True,
 )
-
-_STATED = ("saving", "sigma", "protection", "neighbours", "protects", "whole_owner", "simulated")
 
 Where = Annotated[
     str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
@@ -39,9 +33,10 @@ def ls(
     """List jobs and contracts."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.ledger.reading import reading
     from noisemarket.report.ledger_report import print_jobs
 
-    with _reading(where) as ledger:
+    with reading(where) as ledger:
         jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
         if job is not None and not jobs:
             raise BadInput("--job", job, "is not in this ledger.")
@@ -64,9 +59,10 @@ def show(
     """Show one contract in full, and its outcome."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.ledger.reading import reading
     from noisemarket.report.ledger_report import print_contract
 
-    with _reading(where) as ledger:
+    with reading(where) as ledger:
         document = _account(queries.account(ledger, queries.find_contract(ledger, contract)))
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
@@ -95,13 +91,14 @@ def verify_command(
     from noisemarket.cli.common import console, progress
     from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
+    from noisemarket.ledger.reading import reading
     from noisemarket.ledger.receipts import read_receipt
     from noisemarket.ledger.verification import verify, verify_receipt
 
     if head is not None and receipt is not None:
         raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
     held = None if receipt is None else read_receipt(receipt)
-    with _reading(where) as ledger, progress("entries") as bar:
+    with reading(where) as ledger, progress("entries") as bar:
         task = bar.add_task("Verifying", total=None)
 
         def watch(done: int, of: int) -> None:
@@ -148,10 +145,11 @@ def export(
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
     from noisemarket.cli.ledger_export import write_csv, write_json
+    from noisemarket.ledger.reading import reading
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
-    with _reading(where) as ledger:
+    with reading(where) as ledger:
         for file, write in ((csv, write_csv), (json_file, write_json)):
             if file is not None:
                 write(ledger, file)
@@ -166,16 +164,18 @@ def statement(
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
+    from noisemarket.ledger.reading import reading
     from noisemarket.report.ledger_report import print_statement
+    from noisemarket.report.ledger_statement import contract_statement
 
-    with _reading(where) as ledger:
+    with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
         if not ids:
             raise BadInput("owner", owner, "has no contract in this ledger.")
         accounts = [queries.account(ledger, contract) for contract in ids]
         document = {
             "owner": owner,
-            "contracts": [_statement(account) for account in accounts],
+            "contracts": [contract_statement(account) for account in accounts],
             "paid_micro": sum(account.paid or 0 for account in accounts),
         }
         if as_json:
@@ -184,87 +184,10 @@ def statement(
             print_statement(console(), document)
 
 
-@contextmanager
-def _reading(where: str) -> Iterator[Ledger]:
-    """An existing ledger; damage is reported in one sentence."""
-    from noisemarket.ledger.database import LEDGER_FILE
-    from noisemarket.ledger.ledger_errors import LedgerError
-    from noisemarket.ledger.store import open_ledger
-
-    if "://" not in where:
-        folder = Path(where)
-        if url := _elsewhere(folder / "market.json"):
-            where = url
-        elif folder.is_dir() and not (folder / LEDGER_FILE).is_file():
-            raise BadInput("ledger", where, f"this folder has no {LEDGER_FILE}.")
-        elif not folder.is_dir() and not folder.is_file():
-            remedy = "does not exist: name a run folder, a ledger file or a URL."
-            raise BadInput("ledger", where, remedy)
-    with open_ledger(where, create=False) as ledger:
-        try:
-            yield ledger
-        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            damaged = f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
-            raise LedgerError(damaged) from None
-
-
-def _elsewhere(manifest: Path) -> str:
-    """The URL of a run's ledger, from its manifest; empty if it is in the run folder."""
-    if not manifest.is_file():
-        return ""
-    try:
-        return str(json.loads(manifest.read_text(encoding="utf-8"))["ledger"])
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        raise BadInput("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
-
-
-def _statement(account: Account) -> dict[str, Any]:
-    """What a contract cost its owner and paid it, as plain values; infinity is null."""
-    import math
-
-    from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
-    from noisemarket.plain import finite
-    from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
-
-    contract = account.contract
-    total = math.fsum(each.rho for each in account.rounds)
-    return {
-        "contract": contract.id,
-        "job": contract.job,
-        "state": account.state,
-        **{name: getattr(contract, name) for name in _STATED},
-        "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
-        "delta": contract.delta,
-        "rho_per_round": finite(contract.rho_per_round),
-        "epsilon_per_round": finite(gaussian_epsilon(contract.rho_per_round, contract.delta)),
-        "rho_cap": finite(contract.rho_cap),
-        "epsilon_agreed": finite(contract.epsilon),
-        "rounds": contract.rounds,
-        "delivered": account.count(DELIVERED),
-        "missed": account.count(MISSED),
-        "refused": account.count(REFUSED),
-        "rho_total": finite(total),
-        "epsilon": finite(gaussian_epsilon(total, contract.delta)),
-        "epsilon_general": finite(zcdp_epsilon(total, contract.delta)),
-        "payment_micro": contract.payment,
-        "paid_micro": account.paid,
-        "kept": account.kept,
-        "evidence": account.evidence,
-        "each_round": [
-            {
-                "round": each.round,
-                "outcome": each.outcome,
-                "rho": finite(each.rho),
-                "epsilon": finite(gaussian_epsilon(each.rho, contract.delta)),
-                "reason": each.reason,
-            }
-            for each in account.rounds
-        ],
-    }
-
-
 def _account(account: Account) -> dict[str, Any]:
-    statement = _statement(account)
+    from noisemarket.report.ledger_statement import contract_statement
+
+    statement = contract_statement(account)
     kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
     return {
         **{name: statement[name] for name in kept},

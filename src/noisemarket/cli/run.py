@@ -28,13 +28,22 @@ from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.market import MarketOutcome, PreparedMarket, prepare
 from noisemarket.market.alternatives import Alternative, alternatives
-from noisemarket.market.baselines import MARKET, NO_DP, BaselineWork, Draw
+from noisemarket.market.baselines import (
+    BASELINES,
+    MARKET,
+    NO_DP,
+    BaselineWork,
+    Draw,
+    plan_line,
+    round_line,
+)
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.summary import Compared, contracts_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.report.alternatives_report import alternatives_table, head_of
 from noisemarket.report.market_report import draw_market, market_table, sellers_table
+from noisemarket.report.negotiation_report import write_policies
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.training.many_trainings import in_processes, one_by_one
@@ -228,7 +237,10 @@ def _baselines(
         words, line = lines[task.name]
         words = f"for comparison, {words}" + (f" ({task.draw})" if draws > 1 else "")
         _round(words, result, rounds, bar, line)
+        folder.append(BASELINES, round_line(task.name, task.draw, result))
 
+    path.mkdir(exist_ok=True)
+    folder.append(BASELINES, plan_line(rounds * len(tasks)))
     if scenario.training.model == "features":
         work = BaselineWork(scenario, outcome.order, path)
         trained = in_processes(work, tasks, told, workers=workers, stop=stop)
@@ -257,6 +269,7 @@ def _finish(
 ) -> list[Path]:
     folder.write_json("summary.json", result)
     folder.write_text(CONTRACTS, contracts_csv(outcome))
+    write_policies(folder, outcome.negotiation.agreement)
     figures = draw_market(folder, outcome, compared, others)
     folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
     return figures

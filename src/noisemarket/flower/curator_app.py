@@ -1,7 +1,7 @@
 """A whole market inside a ServerApp: what an app's ``main`` calls.
 
-What happens is printed, and written line by line to ``curator/events.jsonl`` of the job's folder,
-for who watches from outside. Run again on the same folder, a job goes on where it stopped.
+What happens is printed; the job's folder keeps it as events, for who watches from outside.
+Run again on the same folder, a job goes on where it stopped.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.curator_place import place_of
-from noisemarket.flower.line import Bounds, WorkersDied
+from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import MarketOutcome, prepare, run_market
-from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, note, to_line
+from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
 from noisemarket.market.events import (
     Accused,
     Broken,
@@ -30,7 +30,6 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.market_folder import MarketFolder
-from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
@@ -103,23 +102,16 @@ def hold_market(
     folder.prepare()
     key = curator or folder.curator
     owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
-    with (folder.curator / EVENTS).open("a", encoding="utf-8", buffering=1) as file:
-
-        def watch(seen: Progress) -> None:
-            file.write(note(NEGOTIATING, done=seen.done, total=seen.total))
-
-        try:
-            market = prepare(scenario, secrets=False)
-            run = run_market(market, path, owners=owners, curator=key, watch=watch)
-            for event in run:
-                file.write(to_line(event))
-                if words := in_words(event):
-                    show(words)
-        except NoisemarketError as problem:
-            again = isinstance(problem, WorkersDied)
-            file.write(note(FAILED, problem=str(problem), again=again))
-            raise
-        file.write(note(ENDED, seconds=run.outcome.seconds))
+    try:
+        market = prepare(scenario, secrets=False)
+    except NoisemarketError as problem:
+        with EventFile(folder.curator / EVENTS) as file:
+            file.write(note(FAILED, problem=str(problem)))
+        raise
+    run = run_market(market, path, owners=owners, curator=key)
+    for event in run:
+        if words := in_words(event):
+            show(words)
     return run.outcome
 
 

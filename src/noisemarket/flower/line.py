@@ -29,6 +29,8 @@ _DEAD_WORKER = ("ActorDiedError", "ActorUnavailableError", "RayActorError", "Wor
 class WorkersDied(NoisemarketError):
     """A worker of Flower's simulation died. Flower would go on asking it, in vain."""
 
+    again = True
+
 
 @dataclass(frozen=True)
 class Traffic:

@@ -6,6 +6,7 @@ cost the owners' privacy a second time; there, leave it out.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -26,6 +27,19 @@ EngineMaker = Callable[[Job], Engine]
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
 """All noise (no trade), that of the contracts, and none."""
+
+BASELINES = "baselines/rounds.jsonl"
+"""Where a run keeps the rounds of its baselines as they are trained, a line each."""
+
+
+def plan_line(rounds: int) -> str:
+    """How many rounds all baselines have together, in one line."""
+    return json.dumps({"rounds": rounds}) + "\n"
+
+
+def round_line(name: str, draw: int, result: RoundResult) -> str:
+    """A round of a baseline, in one line."""
+    return json.dumps({"baseline": name, "draw": draw, "result": result.to_dict()}) + "\n"
 
 
 def baseline(

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.checkpoint import read_result
+from noisemarket.files import Closing, not_written
 from noisemarket.market import events
 from noisemarket.market.events import Event, RoundTrained
+from noisemarket.market.outcome import MarketOutcome, Steps
+from noisemarket.mechanisms.mechanism import Progress, Watch
 
 EVENTS = "events.jsonl"
-FAILED, NEGOTIATING, ENDED = "failed", "negotiating", "ended"
-"""Lines beside the events: why the market stopped, how far the game is, what its steps took."""
+BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", "negotiating", "ended"
+"""Lines beside the events: the market begins or goes on, why it stopped, how far the game is, what
+its steps took."""
 
 
 def to_line(event: Event) -> str:
@@ -47,11 +53,11 @@ def from_line(line: str) -> Event | dict[str, Any]:
 
 
 class Tail:
-    """The lines that are added to a file from now on, as they come."""
+    """The lines that are added to a file, from now on or from its beginning, as they come."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
         self._path = path
-        self._at = path.stat().st_size if path.exists() else 0
+        self._at = path.stat().st_size if path.exists() and not whole else 0
 
     def lines(self) -> Iterator[str]:
         """The whole lines that are new."""
@@ -63,3 +69,68 @@ class Tail:
         whole = new[: new.rfind(b"\n") + 1]
         self._at += len(whole)
         yield from whole.decode(errors="replace").splitlines()
+
+
+def _ends_a_line(path: Path) -> bool:
+    """Whether a file is empty or ends with a whole line."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - 1))
+        return file.read() in (b"", b"\n")
+
+
+class EventFile(Closing):
+    """Writes down what happens in a market, as it happens, for who watches from outside.
+
+    Args:
+        path: the file; what a run before wrote stays.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        try:
+            whole = not path.exists() or _ends_a_line(path)
+            self._file = path.open("a", encoding="utf-8", newline="\n", buffering=1)
+        except OSError as problem:
+            raise not_written(path, problem) from None
+        self.write(note(BEGUN) if whole else "\n" + note(BEGUN))
+
+    def write(self, line: str) -> None:
+        """Add a line."""
+        try:
+            self._file.write(line)
+        except OSError as problem:
+            raise not_written(self._path, problem) from None
+
+    def watching(self, watch: Watch) -> Watch:
+        """The same watch; what it is told of the negotiation is written down, too."""
+
+        def both(seen: Progress) -> None:
+            self.write(note(NEGOTIATING, done=seen.done, total=seen.total))
+            watch(seen)
+
+        return both
+
+    def following(self, steps: Steps) -> Steps:
+        """The same steps; each is written down before it is passed on."""
+        try:
+            while True:
+                try:
+                    event = next(steps)
+                except StopIteration as end:
+                    outcome: MarketOutcome = end.value
+                    self.write(note(ENDED, seconds=dict(outcome.seconds)))
+                    return outcome
+                self.write(to_line(event))
+                yield event
+        except NoisemarketError as problem:
+            with contextlib.suppress(NoisemarketError):
+                self.write(note(FAILED, problem=str(problem), again=problem.again))
+            raise
+        finally:
+            steps.close()
+
+    def close(self) -> None:
+        """Close the file. What could not be written was told when it was."""
+        with contextlib.suppress(OSError):
+            self._file.close()

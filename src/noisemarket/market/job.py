@@ -30,6 +30,7 @@ from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.deals import Deals, budget_of, strike
+from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import (
     Accused,
     Broken,
@@ -53,6 +54,7 @@ from noisemarket.market.market_folder import (
     METRICS,
     MODEL,
     REFERENCE,
+    TRACE,
     JobManifest,
     MarketFolder,
 )
@@ -62,7 +64,8 @@ from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
 from noisemarket.market.verdicts import round_entries, verdicts
-from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.mechanisms.mechanism import Progress, Trace
+from noisemarket.mechanisms.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
@@ -140,7 +143,7 @@ class _Market:
     def steps(self, watch: Watch) -> Steps:
         """Hold the folder and the ledger, and take the five steps."""
         self._folder.prepare()
-        with self._folder.held():
+        with self._folder.held(), EventFile(self._folder.curator / EVENTS) as file:
             resumed = (self._folder.path / JOB).exists()
             given = self._scenario.market
             directions = self._market.order.directions()
@@ -150,7 +153,9 @@ class _Market:
             with curator.ledger(self._folder.ledger(manifest), note) as ledger:
                 book = ReceiptBook(curator, ledger, self._folder.curator)
                 book.check(self._owners.receipts(manifest.job))
-                return (yield from self._job(ledger, curator, book, manifest, resumed, watch))
+                watch = file.watching(watch)
+                steps = self._job(ledger, curator, book, manifest, resumed, watch)
+                return (yield from file.following(steps))
 
     def _job(
         self,
@@ -166,6 +171,7 @@ class _Market:
         negotiation = self._owners.negotiate(manifest, curator.public_key, watch, self._stop)
         if not negotiation.agreement.complete:
             raise Interrupted("stopped while negotiating; nothing was signed yet.")
+        self._write_trace(negotiation.agreement.trace)
         environment = negotiation.environment
         deals = strike(environment, negotiation.agreement.contracts, budget)
         played = clock.so_far()
@@ -341,6 +347,11 @@ class _Market:
         folder = self._folder.curator / REFERENCE
         folder.mkdir(exist_ok=True)
         save_arrays(folder / f"round-{number:04d}.npz", directions=directions)
+
+    def _write_trace(self, trace: Trace | None) -> None:
+        """How the game went, as far as the curator sees it."""
+        if trace is not None:
+            RunFolder(self._folder.curator).write_text(TRACE, trace_csv(trace, OWNERS_COLUMNS))
 
     def _write_metrics(self, results: list[RoundResult]) -> None:
         folder = RunFolder(self._folder.curator)

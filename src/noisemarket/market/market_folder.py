@@ -3,7 +3,7 @@
 scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
-curator/         the curator's key, checkpoint, metrics and model, the ledger's head, and receipts;
+curator/         the curator's key, events, trace, checkpoint, metrics and model, the ledger's head, and receipts;
                  reference/ has the directions of its own records in every round, for owners that
                  check whether they helped
 owners/          the accountant's journal and, until all is settled, the key of the noise
@@ -38,6 +38,7 @@ CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
 REFERENCE = "reference"
+TRACE = "trace.csv"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"
 """The ledger's head, as the curator noted it last."""

@@ -24,6 +24,7 @@ level higher.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -66,13 +67,11 @@ class Clock(Mechanism):
         ClockAuction.of(environment, options.demand)
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        owners, count = environment.owner_side(), len(environment)
+        count = len(environment)
         auction = ClockAuction.of(environment, options.demand)
-        stays = cache(partial(owners.accepts, auction.saving))
-        while not auction.over:
+        for _ in played(auction, environment):
             if options.stop():
                 return Agreement(same_for_all(count, 0, 0), np.zeros(count, dtype=bool))
-            auction.hear(stays(auction.price)[auction.asked])
         contracts = auction.contracts()
         options.watch(Progress(slice(0, count), contracts, count, count))
         return Agreement(contracts, np.ones(count, dtype=bool))
@@ -114,6 +113,16 @@ def _contracts_if_it_never_leaves(
     except BadInput:
         return same_for_all(len(environment), 0, 0)
     return auction.contracts()
+
+
+def played(auction: ClockAuction, environment: Environment) -> Iterator[float]:
+    """Play an auction with the owners of an environment; gives the price of each question."""
+    owners = environment.owner_side()
+    stays = cache(partial(owners.accepts, auction.saving))
+    while not auction.over:
+        price = auction.price
+        auction.hear(stays(price)[auction.asked])
+        yield float(environment.levels.payments[price])
 
 
 class ClockAuction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
@@ -72,8 +72,12 @@ def contracts_csv(contracts: Iterable[AgreedContract]) -> str:
     return csv_text(CONTRACT_COLUMNS, (row.values() for row in rows))
 
 
-def trace_csv(trace: Trace) -> str:
-    """A trace as CSV, one row per block of iterations."""
-    names = list(Trace.__dataclass_fields__)
+OWNERS_COLUMNS = ("owner_reward",)
+"""What of a trace only the owners know."""
+
+
+def trace_csv(trace: Trace, without: Collection[str] = ()) -> str:
+    """A trace as CSV, one row per block of iterations, without some of its columns."""
+    names = [name for name in Trace.__dataclass_fields__ if name not in without]
     columns = [getattr(trace, name).tolist() for name in names]
     return csv_text(names, zip(*columns, strict=True))

@@ -62,14 +62,15 @@ def print_statement(out: Console, document: Row) -> None:
     out.print(f"Owner {document['owner']}", style="bold", markup=False)
     for contract in document["contracts"]:
         out.print("")
-        for line in _sentences(contract):
+        for line in statement_sentences(contract):
             out.print(line, markup=False)
         _print_rounds(out, contract["each_round"])
     if len(document["contracts"]) > 1:
         out.print(f"Paid in all: {format_micro(document['paid_micro'])}.")
 
 
-def _sentences(contract: Row) -> list[str]:
+def statement_sentences(contract: Row) -> list[str]:
+    """What ``contract_statement`` says of a contract, in words."""
     kept = {True: "kept", False: "broken", None: "not judged yet"}[contract["kept"]]
     paid = contract["paid_micro"]
     lines = [

@@ -13,7 +13,7 @@ from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.convergence import Recovery
-from noisemarket.mechanisms.mechanism import Contracts
+from noisemarket.mechanisms.mechanism import Agreement, Contracts
 from noisemarket.mechanisms.tables import trace_csv
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import Negotiation
@@ -102,21 +102,25 @@ def recovered(recovery: Recovery) -> str:
 def write_run(folder: RunFolder, result: Negotiation) -> list[Path]:
     """Write all results of a run; returns the figures."""
     agreement = result.agreement
-    done = np.flatnonzero(agreement.done).tolist()
     folder.write_text("contracts.csv", result.contracts_csv(), private=True)  # with costs
     folder.write_json("summary.json", result.summary())
     if agreement.trace is not None:
         folder.write_text("trace.csv", trace_csv(agreement.trace))
+    write_policies(folder, agreement)
+    drawn = draw_contracts(folder, result)
+    return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
+
+
+def write_policies(folder: RunFolder, agreement: Agreement) -> None:
+    """Write both sides' final policies, of a mechanism that learns."""
     if agreement.owner_policies is not None and agreement.curator_policies is not None:
         save_arrays(
             folder.path / "policies.npz",
             compressed=True,
-            owners=np.array(done),
+            owners=np.flatnonzero(agreement.done),
             owner=agreement.owner_policies.astype(np.float32),
             curator=agreement.curator_policies.astype(np.float32),
         )
-    drawn = draw_contracts(folder, result)
-    return draw_convergence(folder, result) + drawn if agreement.trace is not None else drawn
 
 
 def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
