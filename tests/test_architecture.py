@@ -53,6 +53,7 @@ ROOMS_BELOW["market"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}
 ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
 ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {"audit", "calibration", "report", "reproduction"}
+ROOMS_BELOW["dashboard"] = {*ROOMS_BELOW} - {"audit", "calibration", "flower", "reproduction"}
 ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
@@ -228,7 +229,7 @@ def test_every_extra_that_an_error_names_can_be_installed() -> None:
         if isinstance(node, ast.Call) and called(node.func) == "MissingExtra"
     }
     assert named <= set(PYPROJECT["project"]["optional-dependencies"])
-    assert {"cnn", "flower", "postgres"} <= named
+    assert {"cnn", "dashboard", "flower", "postgres"} <= named
 
 
 def tree_in(page: str) -> list[PurePosixPath]:

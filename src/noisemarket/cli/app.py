@@ -109,6 +109,26 @@ def run(
     market(request, resume, workers, full, baselines, draws, engine, tls, runtime)
 
 
+@app.command(epilog=epilog("dashboard runs --port 8080"))
+def dashboard(
+    runs: Annotated[
+        str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
+    ] = "runs",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8050,
+    most_runs: Annotated[int, typer.Option(min=1, max=64, help="Runs that may go on at once.")] = 2,
+    show: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = True,
+) -> None:
+    """Show runs in a browser: watch, start and compare them, and ask what if."""
+    from noisemarket.cli.dashboard import run
+
+    run(runs, host, port, most_runs, show)
+
+
 @app.command(epilog=epilog("negotiate --preset paper --mechanism dypp --contracts contracts.csv"))
 def negotiate(
     scenario: ScenarioFile = None,

@@ -1,0 +1,1 @@
+"""The market in a browser: a local server that reads run folders and starts runs."""

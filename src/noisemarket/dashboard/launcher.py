@@ -1,0 +1,154 @@
+"""Starting, stopping and resuming runs: ordinary commands, in processes of their own.
+
+A run does not end with the page, nor with the server: it is what ``noisemarket run`` in another
+terminal would be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import psutil
+
+from noisemarket.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.runfolder import STATUS
+
+PATIENCE = 90.0
+"""Seconds to wait until a run that was started has a folder, or says why not."""
+
+
+class TooManyRuns(NoisemarketError):
+    """As many runs as allowed are going on."""
+
+
+class WrongState(NoisemarketError):
+    """A run that is not in the state that was asked for: not running, or running already."""
+
+
+class Launcher:
+    """Starts commands that write below one folder, a few at a time.
+
+    Args:
+        store: the runs.
+        most: how many may run at once, those that others started included.
+    """
+
+    def __init__(self, store: RunStore, most: int = 2) -> None:
+        self._store, self._most = store, most
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, run: str, command: str, words: Sequence[str]) -> None:
+        """Start ``noisemarket COMMAND WORDS... --out RUN``, and wait until it has its folder.
+
+        Raises:
+            TooManyRuns: too many are going on.
+            BadInput: the command refuses its input; its own sentence.
+        """
+        with self._lock:
+            path = self._store.new_path(run)
+            self._make_room()
+            child = self._spawn(run, [command, *words, "--out", str(path)])
+        self._await(run, child, lambda: (path / STATUS).is_file())
+
+    def resume(self, run: str) -> None:
+        """Go on with a run of the whole market that was stopped.
+
+        Raises:
+            WrongState: it is running, or complete, or nothing that can be resumed.
+            TooManyRuns: too many are going on.
+            BadInput: it cannot be resumed; the command's own sentence.
+        """
+        with self._lock:
+            status = self._store.status(run)
+            self._reap()
+            if status["state"] in (RUNNING, COMPLETE) or run in self._children:
+                state = RUNNING if run in self._children else status["state"]
+                raise WrongState(f"This run is {state}: there is nothing to resume.")
+            if self._store.kind(run, status) != "run":
+                raise WrongState("Only a run of the whole market can be resumed.")
+            self._make_room()
+            words = ["run", "--resume", str(self._store.path(run))]
+            baselines = isinstance(status.get("draws"), int)
+            child = self._spawn(run, words if baselines else [*words, "--no-baselines"])
+        self._await(run, child, lambda: self._store.status(run)["state"] == RUNNING)
+
+    def stop(self, run: str) -> None:
+        """Ask a run to stop; it keeps what it has finished, and can be resumed.
+
+        Raises:
+            WrongState: it does not run, or not on this machine.
+        """
+        status = self._store.status(run)
+        process = status.get("process")
+        if status["state"] != RUNNING or not isinstance(process, dict):
+            raise WrongState("This run is not running: there is nothing to stop.")
+        try:
+            found = psutil.Process(int(process["id"]))
+            if abs(found.create_time() - float(process["began"])) < 1.0:
+                found.terminate()
+                return
+        except (psutil.Error, KeyError, TypeError, ValueError):
+            pass
+        raise WrongState("This run cannot be stopped from here: its process is not to be found.")
+
+    def running(self) -> set[str]:
+        """The runs that are going on below this folder."""
+        self._reap()
+        names = self._store.names()
+        return {*self._children} | {n for n in names if self._store.status(n)["state"] == RUNNING}
+
+    def _make_room(self) -> None:
+        if len(running := self.running()) >= self._most:
+            words = f"{len(running)} runs are going on, and {self._most} may: wait, or stop one."
+            raise TooManyRuns(words)
+
+    def _reap(self) -> None:
+        for run in [run for run, child in self._children.items() if child.poll() is not None]:
+            del self._children[run]
+
+    def _spawn(self, run: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        logs = self._store.root / LOGS
+        logs.mkdir(mode=0o700, exist_ok=True)
+        with (logs / f"{run}.log").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "noisemarket", *words],
+                cwd=self._store.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the server's terminal does not reach it
+            )
+        self._children[run] = child
+        return child
+
+    def _await(self, run: str, child: subprocess.Popen[bytes], reached: object) -> None:
+        assert callable(reached)
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            code = child.poll()
+            if reached() and code in (None, 0):
+                return
+            if code is not None:
+                self._reap()
+                if code == 0:
+                    return
+                raise BadInput("run", run, said(self._store.root / LOGS / f"{run}.log"))
+            time.sleep(0.05)
+        raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
+
+
+def said(log: Path) -> str:
+    """Why a command gave up: its own sentence."""
+    with contextlib.suppress(OSError):
+        for line in reversed(log.read_text(encoding="utf-8", errors="replace").splitlines()):
+            if line.startswith("noisemarket: "):
+                return line.removeprefix("noisemarket: ")
+    return "ended before it began: see its log in the runs folder."

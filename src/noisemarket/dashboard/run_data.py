@@ -1,0 +1,223 @@
+"""What a run folder holds beside its figures: its game, how it was played, who agreed to what."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.dashboard.run_store import SCENARIO, RunStore
+from noisemarket.dashboard.whatif import clock_course
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.ledger import queries
+from noisemarket.ledger.database import LEDGER_FILE
+from noisemarket.ledger.money import MICRO
+from noisemarket.ledger.reading import reading
+from noisemarket.market.market_folder import JOB, TRACE
+from noisemarket.mechanisms import MECHANISMS, find_mechanism
+from noisemarket.mechanisms.clock import ClockAuction
+from noisemarket.mechanisms.mechanism import Contracts
+from noisemarket.mechanisms.tally import tally
+from noisemarket.negotiation import run_options
+from noisemarket.plain import finite
+from noisemarket.scenario import Scenario, load_scenario
+
+MOST_OWNERS = 20_000
+"""Owners up to which exact answers are computed for a page."""
+
+MOST_POINTS = 600
+CONTRACTS = "contracts.csv"
+COLUMNS = ("owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid")
+"""The columns of the table of contracts, in their order."""
+
+Row = dict[str, Any]
+
+
+def scenario_of(store: RunStore, run: str) -> Scenario:
+    """The scenario that a run was given.
+
+    Raises:
+        BadInput: there is none, or it names a file outside of the run's folder.
+    """
+    path = store.file(run, SCENARIO)
+    if path is None:
+        raise BadInput("scenario", SCENARIO, "is not in this run folder.")
+    scenario = load_scenario(path)
+    surface = scenario.game.surface
+    named = [scenario.population.file, surface if surface.endswith(".toml") else ""]
+    for file in filter(None, named):
+        if Path(file).resolve().parent != store.path(run):
+            raise BadInput("scenario", Path(file).name, "is not in this run folder.")
+    return scenario
+
+
+def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
+    """The game of a run, with its owners.
+
+    Raises:
+        BadInput: it cannot be made, or has more owners than a page can compute with.
+    """
+    scenario = scenario_of(store, run)
+    if scenario.population.owners > MOST_OWNERS:
+        remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
+        raise BadInput("population.owners", scenario.population.owners, remedy)
+    return scenario, scenario.environment()
+
+
+def curves(store: RunStore, run: str) -> dict[str, Any]:
+    """How the negotiation went: the trace of the game with the exact equilibrium, or the clock.
+
+    Raises:
+        BadInput: the game cannot be made.
+    """
+    scenario, environment = environment_of(store, run)
+    options = run_options(scenario)
+    found: dict[str, Any] = {"mechanism": scenario.mechanism, "trace": None, "clock": None}
+    joint = scenario.mechanism in MECHANISMS and find_mechanism(scenario.mechanism).joint
+    found["joint"] = joint
+    found["equilibrium"] = None
+    if not joint:
+        exact = find_mechanism("equilibrium").run(environment, options)
+        worth = tally(environment, exact.contracts)
+        found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
+        found["trace"] = _trace(store.file(run, TRACE) or store.file(run, "curator", TRACE))
+    if scenario.mechanism == "clock":
+        found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)
+    return found
+
+
+def _trace(path: Path | None) -> dict[str, list[float]] | None:
+    if path is None:
+        return None
+    try:
+        rows = [*csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))]
+        step = max(1, -(-len(rows) // MOST_POINTS))
+        some = [*rows[::step], *([rows[-1]] if rows and (len(rows) - 1) % step else [])]
+        names = ("iteration", "saving", "payment", "signed_share")
+        return {name: [float(row[name]) for row in some] for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def has_ledger(store: RunStore, run: str) -> bool:
+    """Whether a run has a ledger, in its folder or on a server; never a file elsewhere."""
+    job = store.document(run, JOB)
+    if not isinstance(job, dict):
+        return False
+    where = str(job.get("ledger") or "")
+    if where:
+        return "://" in where and not where.startswith("sqlite")
+    return store.file(run, LEDGER_FILE) is not None
+
+
+def contract_rows(store: RunStore, run: str) -> list[Row]:
+    """One row per owner: from the ledger while and after a market runs, else from the contracts.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    if has_ledger(store, run) and (rows := _from_ledger(store.path(run))):
+        return rows
+    path = store.file(run, CONTRACTS) or store.file(run, "contracts.partial.csv")
+    return _from_csv(path) if path else []
+
+
+def _from_ledger(folder: Path) -> list[Row]:
+    try:
+        with reading(str(folder)) as ledger:
+            return [_ledger_row(one) for one in queries.contracts(ledger)]
+    except BadInput:  # not yet there
+        return []
+
+
+def _ledger_row(one: queries.Standing) -> Row:
+    contract = one.contract
+    state = {True: "kept", False: "broken", None: one.state}[one.kept]
+    return {
+        "owner": contract.owner,
+        "saving": contract.saving,
+        "sigma": contract.sigma,
+        "payment": contract.payment / MICRO,
+        "epsilon": finite(contract.epsilon),
+        "weight": one.weight,
+        "state": state,
+        "paid": None if one.paid is None else one.paid / MICRO,
+    }
+
+
+def _from_csv(path: Path) -> list[Row]:
+    rows = []
+    try:
+        for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))):
+            signed = {"true": "signed", "false": "no trade"}.get(row.get("signed") or "", "")
+            kept = {"true": "kept", "false": "broken"}.get(row.get("kept") or "", signed)
+            rows.append(
+                {
+                    "owner": row["owner"],
+                    **{name: _number(row.get(name)) for name in COLUMNS[1:6]},
+                    "state": kept,
+                    "paid": _number(row.get("paid")),
+                }
+            )
+    except (OSError, ValueError, KeyError):
+        raise BadInput("contracts", path.name, "cannot be read.") from None
+    return rows
+
+
+def _number(text: str | None) -> float | None:
+    return finite(float(text)) if text else None
+
+
+def selected(
+    rows: Iterable[Row], *, sort: str = "owner", descending: bool = False, search: str = "",
+    state: str = "", sold: bool = False,
+) -> list[Row]:  # fmt: skip
+    """Rows that match, in order; numbers by size, names as people count, what is missing last."""
+    wanted = search.strip().casefold()
+    found = [
+        row for row in rows
+        if wanted in str(row["owner"]).casefold()
+        and (not state or row["state"] == state)
+        and (not sold or (row["saving"] or 0) > 0)
+    ]  # fmt: skip
+    found.sort(key=lambda row: _natural(str(row["owner"])))
+    known = [row for row in found if row[sort] is not None]
+    if sort == "owner":
+        return found[::-1] if descending else found
+    known.sort(key=lambda row: row[sort], reverse=descending)
+    return known + [row for row in found if row[sort] is None]
+
+
+def _natural(name: str) -> tuple[int, float, str]:
+    return (0, float(name), name) if name.isascii() and name.isdigit() else (1, 0.0, name)
+
+
+def rows_csv(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows of the table as CSV. A name that a spreadsheet would compute is made plain text."""
+    text = io.StringIO()
+    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for row in rows:
+        owner = str(row["owner"])
+        plain = f"'{owner}" if owner[:1] in ("=", "+", "-", "@", "\t") else owner
+        table.writerow({**{name: row[name] for name in COLUMNS}, "owner": plain})
+    return text.getvalue()
+
+
+def levels_of(environment: Environment, rows: list[Row]) -> Contracts | None:
+    """The contracts of all owners as level numbers; None if rows are missing."""
+    named = {row["owner"]: row for row in rows}
+    names = list(map(str, environment.population.names))
+    if any(name not in named for name in names):
+        return None
+    levels = environment.levels
+    savings = np.array([named[name]["saving"] or 0.0 for name in names])
+    payments = np.array([named[name]["payment"] or 0.0 for name in names])
+    saving = np.abs(levels.savings[None, :] - savings[:, None]).argmin(axis=1)
+    payment = np.abs(levels.payments[None, :] - payments[:, None]).argmin(axis=1)
+    return Contracts(saving, payment, saving > 0)

@@ -1,0 +1,194 @@
+"""The run folders below one folder: which there are, and how each stands.
+
+Nothing outside of that folder is ever read: a path that a name, or a symlink, leads elsewhere is
+treated as one that does not exist.
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.runfolder import STATUS, still_runs
+
+RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
+SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
+LOGS = ".dashboard"
+"""Where the output of runs goes that were started from the page; not a run folder."""
+
+_FORBIDDEN = set('/\\:\0\n\r"<>|?*')
+
+
+class UnknownRun(NoisemarketError):
+    """There is no such run, or it has no such part."""
+
+
+class RunStore:
+    """All runs of a folder.
+
+    Args:
+        root: the folder that holds run folders. It is made if it does not exist.
+
+    Raises:
+        BadInput: it is not a folder, or is a run folder itself.
+    """
+
+    def __init__(self, root: Path) -> None:
+        if (root / STATUS).is_file():
+            remedy = "is a run folder: name the folder that holds it."
+            raise BadInput("RUNS_FOLDER", str(root), remedy)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            why = problem.strerror or problem
+            raise BadInput("RUNS_FOLDER", str(root), f"cannot be used ({why}).") from None
+        self.root = root.resolve()
+        self._known: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
+
+    def names(self) -> list[str]:
+        """The names of all run folders."""
+        return sorted(one.name for one in self.root.iterdir() if self._is_run(one.name))
+
+    def path(self, run: str) -> Path:
+        """The folder of a run.
+
+        Raises:
+            UnknownRun: there is none of that name.
+        """
+        if not self._is_run(run):
+            raise UnknownRun("There is no such run in this folder.")
+        return self.root / run
+
+    def new_path(self, run: str) -> Path:
+        """The folder that a new run may be given.
+
+        Raises:
+            BadInput: no run may have that name, or one has it.
+        """
+        if not is_name(run):
+            remedy = "use up to 100 letters, digits, dots, dashes and spaces, no dot first."
+            raise BadInput("name", run, remedy)
+        path = self.root / run
+        if path.exists() or path.is_symlink():
+            raise BadInput("name", run, "exists already: choose another.")
+        return path
+
+    def file(self, run: str, *parts: str) -> Path | None:
+        """A file of a run; None if it is not there, or is really somewhere else."""
+        folder = self.path(run)
+        path = folder.joinpath(*parts)
+        if path.is_file() and path.resolve() == self.root.joinpath(run, *parts):
+            return path
+        return None
+
+    def document(self, run: str, name: str) -> Any:
+        """A JSON file of a run; None if there is none that can be read."""
+        path = self.file(run, name)
+        try:
+            return json.loads(path.read_text(encoding="utf-8")) if path else None
+        except (OSError, ValueError, RecursionError):
+            return None
+
+    def status(self, run: str) -> dict[str, Any]:
+        """How a run stands; one that says that it runs, but does not, is incomplete."""
+        said = self.document(run, STATUS)
+        status: dict[str, Any] = said if isinstance(said, dict) else {"state": INCOMPLETE}
+        if status.get("state") == RUNNING and still_runs(status.get("process")) is False:
+            return status | {"state": INCOMPLETE, "problem": "it was ended from outside."}
+        if status.get("state") not in (RUNNING, COMPLETE):
+            status["state"] = INCOMPLETE
+        return status
+
+    def overview(self, run: str) -> dict[str, Any]:
+        """What the list of runs says of one."""
+        status = self.status(run)
+        facts = {name: status.get(name) for name in ("state", "problem", "started", "updated")}
+        facts["problem"] = None if facts["problem"] is None else str(facts["problem"])
+        return {"name": run, **self._facts(run, status), **facts}
+
+    def listing(self) -> list[dict[str, Any]]:
+        """The overview of every run, the latest first."""
+        found = []
+        for run in self.names():
+            try:
+                found.append(self.overview(run))
+            except UnknownRun:  # removed just now
+                continue
+        return sorted(found, key=lambda one: str(one["started"] or ""), reverse=True)
+
+    def _is_run(self, run: str) -> bool:
+        folder = self.root / run
+        return is_name(run) and not folder.is_symlink() and (folder / STATUS).is_file()
+
+    def _facts(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
+        """What does not change unless a file does: read again only then."""
+        files = [self.file(run, name) for name in (STATUS, SUMMARY, SCENARIO, COMPARISON)]
+        stats = [path.stat() if path else None for path in files]
+        stamp = tuple(part for s in stats for part in ((s.st_mtime_ns, s.st_size) if s else (0, 0)))
+        if run not in self._known or self._known[run][0] != stamp:
+            self._known[run] = (stamp, self._read(run, status))
+        return self._known[run][1]
+
+    def _read(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
+        summary, scenario = self.document(run, SUMMARY), self._scenario(run)
+        summary = summary if isinstance(summary, dict) else {}
+        kind = self.kind(run, status)
+        compared = self.document(run, COMPARISON) if kind == "compare" else None
+        accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
+        owners = summary.get("owners", _inside(scenario, "population", "owners"))
+        return {
+            "kind": kind,
+            "preset": scenario.get("preset"),
+            "mechanism": None if kind == "compare" else scenario.get("mechanism"),
+            "mechanisms": status.get("mechanisms") or [],
+            "seed": scenario.get("seed"),
+            "model": _inside(scenario, "training", "model"),
+            "engine": status.get("engine"),
+            "owners": owners if isinstance(owners, int) else None,
+            "rounds": _inside(scenario, "training", "rounds"),
+            "accuracy": accuracy if kind in ("run", "train") else None,
+            "no_trade_accuracy": summary.get("uniform_dp_accuracy"),
+            "no_noise_accuracy": summary.get("no_dp_accuracy"),
+            "quality": summary.get("model_quality"),
+            "paid": summary.get("total_paid", summary.get("total_payment")),
+            "trades": summary.get("trades"),
+            "broken": summary.get("contracts_broken"),
+            "rows": len(compared) if isinstance(compared, list) else None,
+        }
+
+    def _scenario(self, run: str) -> dict[str, Any]:
+        path = self.file(run, SCENARIO)
+        try:
+            return tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
+        except (OSError, ValueError, RecursionError):
+            return {}
+
+    def kind(self, run: str, status: dict[str, Any]) -> str:
+        """Which command wrote a run folder: run, compare, negotiate, or another."""
+        if "engine" in status:
+            return "run"
+        if "mechanisms" in status or self.file(run, COMPARISON):
+            return "compare"
+        if self.file(run, "points.jsonl") or self.file(run, "calibration.json"):
+            return "calibrate"
+        if self.file(run, "metrics.jsonl") or self.file(run, "checkpoint.npz"):
+            return "train"
+        if self.file(run, "contracts.csv") or self.file(run, "contracts.partial.csv"):
+            return "negotiate"
+        return "other"
+
+
+def is_name(run: str) -> bool:
+    """Whether a run may be called so: one plain name, not hidden."""
+    plain = run.isprintable() and not (_FORBIDDEN & set(run))
+    return bool(run.strip()) and plain and run[0] not in ". -" and len(run) <= 100
+
+
+def _inside(tree: dict[str, Any], *keys: str) -> Any:
+    value: Any = tree
+    for key in keys:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value

@@ -1,0 +1,290 @@
+"""The web application: pages, and the JSON that they read."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from fastapi import Body, FastAPI, Query, Request
+from fastapi import Path as InPath
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from fastapi.staticfiles import StaticFiles
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from noisemarket import __version__
+from noisemarket.dashboard import form as forms
+from noisemarket.dashboard import run_data, whatif
+from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
+from noisemarket.dashboard.live import LiveHub, TooManyViewers
+from noisemarket.dashboard.owner_page import LedgerDesk
+from noisemarket.dashboard.run_store import RunStore, UnknownRun
+from noisemarket.dashboard.security import AccessControl, AsgiApp
+from noisemarket.dashboard.side_by_side import side_by_side
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.mechanisms import MECHANISMS, find_mechanism
+from noisemarket.report.style import colour_of, name_of
+
+STATIC = Path(__file__).parent / "static"
+MOST_ROWS = 500
+AT_ONCE = 2
+"""Answers of "what if" that are computed at a time; the others wait."""
+
+
+class Problem(BaseModel):
+    """Why a request was refused, in a sentence."""
+
+    problem: str
+
+
+class RunOrder(BaseModel):
+    """A run to start: a preset, and the settings that differ from it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    command: Literal["run", "compare"] = "run"
+    name: str = Field("", max_length=100, description="name of the run's folder; empty: by time")
+    preset: Literal["market", "paper"] = "market"
+    settings: dict[str, int | float | str] = Field({}, max_length=50)
+    draws: int = Field(1, ge=0, le=20, description="draws of the noise that are compared; 0: none")
+
+
+class ChangedMarket(BaseModel):
+    """A changed market to ask about."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    preset: Literal["market", "paper"] = "market"
+    settings: dict[str, int | float | str] = Field({}, max_length=50)
+
+
+class Started(BaseModel):
+    """The run that a request was about."""
+
+    name: str
+
+
+_STATUS: Sequence[tuple[type[NoisemarketError], int]] = (
+    (UnknownRun, 404),
+    (TooManyRuns, 429),
+    (TooManyViewers, 429),
+    (WrongState, 409),
+    (BadInput, 422),
+    (NoisemarketError, 409),
+)
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    code: {"model": Problem} for code in (401, 403, 404, 409, 422, 429)
+}
+_CHANGES = _REFUSED | {code: {"model": Problem} for code in (411, 413, 415)}
+Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
+Search = Annotated[str, Query(max_length=100)]
+StateName = Annotated[str, Query(max_length=20)]
+RunName = Annotated[str, InPath(min_length=1, max_length=100)]
+
+
+def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) -> AsgiApp:
+    """The application that serves a folder of runs.
+
+    Args:
+        store: the runs.
+        token: what every request must bring; None where the server is for this machine alone.
+        most_runs: how many runs may go on at once.
+
+    Returns:
+        An ASGI application.
+    """
+    return AccessControl(api(store, most_runs), token)
+
+
+def api(store: RunStore, most_runs: int = 2) -> FastAPI:
+    """The application without its access control, for its OpenAPI schema."""
+    hub, desk, launcher = LiveHub(store), LedgerDesk(store), Launcher(store, most_runs)
+    thinking = asyncio.Semaphore(AT_ONCE)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        hub.close()
+
+    app = FastAPI(
+        title="noisemarket dashboard", version=__version__, docs_url=None, redoc_url=None,
+        openapi_url="/api/openapi.json", lifespan=lifespan,
+    )  # fmt: skip
+    _explain_problems(app)
+
+    @app.get("/api/about")
+    def about() -> dict[str, Any]:
+        """What this server is: version, folder, mechanisms."""
+        return {
+            "version": __version__,
+            "folder": store.root.name,
+            "most_runs": most_runs,
+            "mechanisms": [
+                {"mechanism": name, "name": name_of(name), "colour": colour_of(name),
+                 "knows": find_mechanism(name).knows}
+                for name in MECHANISMS
+            ],
+        }  # fmt: skip
+
+    @app.get("/api/runs")
+    def runs() -> list[dict[str, Any]]:
+        """All runs, the latest first."""
+        return store.listing()
+
+    @app.get("/api/form", responses=_REFUSED)
+    def form(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:
+        """The settings of a run, explained, with the values of a preset."""
+        return forms.form(preset)
+
+    @app.post("/api/runs", status_code=201, responses=_CHANGES)
+    def start(order: Annotated[RunOrder, Body()]) -> Started:
+        """Start a run: an ordinary command in a process of its own."""
+        words = forms.checked(order.preset, order.settings)
+        given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
+        if order.command == "run":
+            given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
+        name = order.name.strip() or _fresh_name(store, order)
+        launcher.start(name, order.command, given)
+        return Started(name=name)
+
+    @app.get("/api/runs/{run}", responses=_REFUSED)
+    def overview(run: RunName) -> dict[str, Any]:
+        """How a run stands."""
+        return store.overview(run) | {"ledger": run_data.has_ledger(store, run)}
+
+    @app.post("/api/runs/{run}/stop", status_code=202, responses=_CHANGES)
+    def stop(run: RunName) -> Started:
+        """Ask a run to stop; it keeps what is finished."""
+        launcher.stop(run)
+        return Started(name=run)
+
+    @app.post("/api/runs/{run}/resume", status_code=202, responses=_CHANGES)
+    def resume(run: RunName) -> Started:
+        """Go on with a run that was stopped."""
+        launcher.resume(run)
+        return Started(name=run)
+
+    @app.get("/api/runs/{run}/events", responses=_REFUSED)
+    async def events(run: RunName) -> StreamingResponse:
+        """How a run stands, now and whenever it changes (server-sent events)."""
+        stream = await hub.follow(run)
+        headers = {"x-accel-buffering": "no"}
+        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+
+    @app.get("/api/runs/{run}/curves", responses=_REFUSED)
+    def curves(run: RunName) -> dict[str, Any]:
+        """How the negotiation went, with the exact equilibrium where a game is played."""
+        return run_data.curves(store, run)
+
+    _contracts(app, store, desk)
+
+    @app.get("/api/compare", responses=_REFUSED)
+    def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
+        """Runs side by side."""
+        return {"rows": side_by_side(store, run)}
+
+    @app.get("/api/whatif/sliders")
+    def sliders(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:
+        """What can be dragged, and where it stands in a preset."""
+        fields = [f for group in forms.form(preset)["groups"] for f in group["fields"]]
+        known = {field["key"]: field for field in fields}
+        shown = [
+            {**one, "value": known[one["key"]]["value"], "help": known[one["key"]]["help"]}
+            for one in whatif.SLIDERS
+        ]
+        return {"preset": preset, "sliders": shown}
+
+    @app.post("/api/whatif", responses=_CHANGES)
+    async def what_if(question: Annotated[ChangedMarket, Body()]) -> dict[str, Any]:
+        """The clock, the equilibrium and the frontier of a changed market."""
+        async with thinking:
+            return await asyncio.to_thread(whatif.answer, question.preset, question.settings)
+
+    @app.get("/", include_in_schema=False)
+    def page() -> FileResponse:
+        return FileResponse(STATIC / "index.html", headers={"cache-control": "no-cache"})
+
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
+    return app
+
+
+def _contracts(app: FastAPI, store: RunStore, desk: LedgerDesk) -> None:
+    @app.get("/api/runs/{run}/contracts", responses=_REFUSED)
+    def contracts(
+        run: RunName,
+        sort: Column = "owner",
+        descending: bool = False,
+        search: Search = "",
+        state: StateName = "",
+        sold: bool = False,
+        offset: Annotated[int, Query(ge=0, le=10**9)] = 0,
+        limit: Annotated[int, Query(ge=1, le=MOST_ROWS)] = 100,
+    ) -> dict[str, Any]:
+        """The contracts of a run, sorted and filtered, a page of them."""
+        rows = run_data.contract_rows(store, run)
+        found = run_data.selected(
+            rows, sort=sort, descending=descending, search=search, state=state, sold=sold
+        )
+        states = sorted({str(row["state"]) for row in rows})
+        page = found[offset : offset + limit]
+        return {"total": len(rows), "found": len(found), "states": states, "rows": page}
+
+    @app.get("/api/runs/{run}/contracts.csv", responses=_REFUSED)
+    def download(run: RunName, search: Search = "", state: StateName = "", sold: bool = False
+                 ) -> Response:  # fmt: skip
+        """The same as a CSV file."""
+        rows = run_data.contract_rows(store, run)
+        found = run_data.selected(rows, search=search, state=state, sold=sold)
+        name = re.sub(r"[^A-Za-z0-9._-]", "_", run)
+        headers = {"content-disposition": f'attachment; filename="{name}-contracts.csv"'}
+        return Response(run_data.rows_csv(found), media_type="text/csv", headers=headers)
+
+    @app.get("/api/runs/{run}/owner", responses=_REFUSED)
+    def owner(run: RunName, name: Annotated[str, Query(max_length=300)]) -> dict[str, Any]:
+        """All that is known of one owner."""
+        return desk.owner(run, name)
+
+    @app.get("/api/runs/{run}/ledger", responses=_REFUSED)
+    def ledger(run: RunName) -> dict[str, Any]:
+        """Whether the ledger of a run is sound."""
+        return desk.verification(run)
+
+
+def _fresh_name(store: RunStore, order: RunOrder) -> str:
+    what = "compare" if order.command == "compare" else str(order.settings.get("mechanism", "run"))
+    base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{order.preset}-{what}"
+    name, number = base, 1
+    while (store.root / name).exists():
+        number += 1
+        name = f"{base}-{number}"
+    return name
+
+
+def _explain_problems(app: FastAPI) -> None:
+    """Every refusal is one sentence in the same form."""
+
+    def refusal(status: int) -> Callable[[Request, Any], JSONResponse]:
+        def answer(_request: Request, problem: Any) -> JSONResponse:
+            return JSONResponse({"problem": str(problem)}, status)
+
+        return answer
+
+    for kind, status in _STATUS:
+        app.exception_handler(kind)(refusal(status))
+
+    @app.exception_handler(RequestValidationError)
+    def invalid(_request: Request, problem: RequestValidationError) -> JSONResponse:
+        first = problem.errors()[0]
+        field = ".".join(str(part) for part in first["loc"][1:]) or "request"
+        return JSONResponse({"problem": f"{field}: {first['msg']}."}, 422)
+
+    @app.exception_handler(HTTPException)
+    def other(_request: Request, problem: HTTPException) -> JSONResponse:
+        return JSONResponse({"problem": f"{problem.detail}."}, problem.status_code,
+                            headers=problem.headers)  # fmt: skip

@@ -1,0 +1,136 @@
+"""What if: the clock, the exact equilibrium and the frontier of a changed market, in no time.
+
+Nothing is trained: quality is what the measured loss surface says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from noisemarket.dashboard.form import checked
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.clock import ClockAuction, played
+from noisemarket.mechanisms.mechanism import Contracts, Demand
+from noisemarket.mechanisms.portfolio import best_portfolio
+from noisemarket.mechanisms.tally import tally
+from noisemarket.negotiation import run_options
+from noisemarket.scenario import load_scenario
+
+MOST_OWNERS = 1000
+"""Owners up to which the answers come while a slider is dragged."""
+
+SLIDERS: tuple[dict[str, Any], ...] = (
+    {"key": "market.budget", "name": "Budget", "min": 0, "max": 400, "step": 5, "none": True},
+    {"key": "market.floor", "name": "Floor: noise that sellers keep", "min": 0.05, "max": 0.55,
+     "step": 0.05},
+    {"key": "game.payment_max", "name": "Highest payment (p_max)", "min": 2, "max": 40, "step": 1},
+    {"key": "game.quality_weight", "name": "Weight of quality (varpi)", "min": 0, "max": 1,
+     "step": 0.02},
+    {"key": "population.privacy_cost.low", "name": "Lowest privacy cost", "min": 0, "max": 4,
+     "step": 0.1},
+    {"key": "population.privacy_cost.high", "name": "Highest privacy cost", "min": 0.1, "max": 8,
+     "step": 0.1},
+    {"key": "population.markup", "name": "Markup of the owners", "min": 0, "max": 1, "step": 0.05},
+)  # fmt: skip
+"""What can be dragged, how far and in which steps."""
+
+_POINTS = 14
+_QUICK = 1
+"""States of the exact search: none, the frontier is by greedy choice and single changes."""
+
+
+def answer(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """What the market of a preset would come to under these settings.
+
+    Raises:
+        BadInput: a setting cannot be used.
+    """
+    return _answer(preset, tuple(checked(preset, settings)))
+
+
+@lru_cache(maxsize=256)
+def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
+    scenario = load_scenario(preset=preset, settings=words)
+    if scenario.population.owners > MOST_OWNERS:
+        remedy = f"for this page, give at most {MOST_OWNERS:,}."
+        raise BadInput("population.owners", scenario.population.owners, remedy)
+    environment, options = scenario.environment(), run_options(scenario)
+    none = find_mechanism("uniform").run(environment, options).contracts
+    nothing = tally(environment, none).mean_owner_payoff
+
+    def figures(contracts: Contracts) -> dict[str, Any]:
+        worth = tally(environment, contracts)
+        return {
+            "sellers": int(contracts.signed.sum()),
+            "paid": worth.total_payment,
+            "quality": worth.model_quality,
+            "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
+            "value": worth.joint_gain,
+            "mean_saving": worth.mean_saving,
+            "mean_payment": worth.mean_payment,
+        }
+
+    auction = ClockAuction.of(environment, options.demand)
+    clock = clock_course(auction, environment)
+    best = best_portfolio(environment, options.demand, _QUICK).contracts
+    equilibrium = find_mechanism("equilibrium").run(environment, options).contracts
+    full = find_mechanism("no_dp").run(environment, options).contracts
+    most = max(figures(best)["paid"], figures(auction.contracts())["paid"], 1.0)
+    return {
+        "owners": len(environment),
+        "answers": {
+            "uniform": figures(none),
+            "clock": figures(auction.contracts()),
+            "equilibrium": figures(equilibrium),
+            "best_portfolio": figures(best),
+        },
+        "no_noise_quality": figures(full)["quality"],
+        "clock": clock,
+        "equilibrium": _by_cost(environment, equilibrium),
+        "frontier": [*_frontier(environment, options.demand, 1.25 * most)],
+    }
+
+
+def clock_course(auction: ClockAuction, environment: Environment) -> dict[str, Any]:
+    """Play an auction; the price of every question, and how many owners stayed."""
+    questions = [(price, int(auction.active.sum())) for price in played(auction, environment)]
+    return {
+        "question": list(range(1, len(questions) + 1)),
+        "price": [price for price, _ in questions],
+        "staying": [staying for _, staying in questions],
+    }
+
+
+def _by_cost(environment: Environment, contracts: Contracts) -> dict[str, list[float]]:
+    """What is traded in equilibrium, over the owners' privacy cost."""
+    cost = environment.phases[-1].privacy_cost
+    order = np.argsort(cost, kind="stable")
+    return {
+        "cost": np.round(cost[order], 4).tolist(),
+        "saving": np.round(environment.levels.savings[contracts.saving[order]], 6).tolist(),
+        "payment": np.round(environment.levels.payments[contracts.payment[order]], 6).tolist(),
+    }
+
+
+def _frontier(environment: Environment, demand: Demand, most: float) -> Iterator[dict[str, Any]]:
+    """Quality over money: the clock's, and the best that full knowledge could buy."""
+    free = replace(demand, target=None)
+    for budget in np.linspace(0.0, most, _POINTS).round(2).tolist():
+        limited = replace(free, budget=budget)
+        auction = ClockAuction.of(environment, limited)
+        for _ in played(auction, environment):
+            pass
+        by_clock = tally(environment, auction.contracts())
+        best = tally(environment, best_portfolio(environment, limited, _QUICK).contracts)
+        yield {
+            "budget": budget,
+            "clock": {"paid": by_clock.total_payment, "quality": by_clock.model_quality},
+            "best": {"paid": best.total_payment, "quality": best.model_quality},
+        }

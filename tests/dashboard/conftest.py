@@ -1,0 +1,56 @@
+"""Run folders to look at, made once: a market, a game that was learned, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands import call_here
+from tests.dashboard.asgi import Client
+from tests.market.common import words, write_images
+
+from noisemarket.dashboard.run_store import RunStore
+from noisemarket.dashboard.web_app import web_app
+
+GAME = ("--set", "owners=4", "--set", "iterations=400", "--set", "model=cnn")
+
+
+@pytest.fixture(scope="session")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a market of three owners, one of them broken; a game; and a comparison."""
+    root = tmp_path_factory.mktemp("dashboard") / "runs"
+    images = write_images(tmp_path_factory.mktemp("images"))
+    fault = [{"owner": "2", "kind": "zeros"}]
+    given = words(images, faults=fault, noise="secure", mechanism="equilibrium")
+    given = [word.replace('[{"owner": "2", "kind": "zeros"}]', FAULT) for word in given]
+    for name, made in {
+        "market": given,
+        "game": ["negotiate", "--mechanism", "dypp", *GAME],
+        "compared": ["compare", "--mechanisms", "uniform,clock,equilibrium", *GAME],
+    }.items():
+        done = call_here(*made, "--out", str(root / name), cwd=root.parent)
+        assert done.returncode == 0, done.stderr
+    return root
+
+
+FAULT = '[{owner = "2", kind = "zeros"}]'
+
+
+@pytest.fixture
+def client(runs: Path) -> Client:
+    return Client(web_app(RunStore(runs)))
+
+
+Get = Callable[..., Any]
+
+
+@pytest.fixture
+def get(client: Client) -> Get:
+    def ask(path: str, **query: Any) -> Any:
+        answer = client.get(f"/api/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask
