@@ -10,6 +10,7 @@ import contextlib
 import json
 import time
 from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -203,7 +204,7 @@ class RunReader:
     def __init__(self, store: RunStore, run: str) -> None:
         self._store, self._run = store, run
         self._identity: object = None
-        self._since: tuple[str, float, int] | None = None
+        self._pace: _Pace | None = None
         self._forget()
 
     def _forget(self) -> None:
@@ -234,14 +235,28 @@ class RunReader:
 
     def _seconds_left(self) -> float | None:
         """What the step still takes, by how fast it went while it was watched."""
-        (done, total), now = self.course.progress(), time.monotonic()
-        step = self.course.step
-        if self._since is None or self._since[0] != step or done < self._since[2]:
-            self._since = (step, now, done)
-        _, began, before = self._since
-        if done == before or not total:
+        done, total = self.course.progress()
+        step, now = self.course.step, time.monotonic()
+        if self._pace is None or self._pace.step != step or done < self._pace.now:
+            self._pace = _Pace(step, done, now, done, now)
+        elif done > self._pace.now:
+            self._pace = replace(self._pace, now=done, at=now)
+        pace = self._pace
+        if pace.now == pace.first or not total:
             return None
-        return round((now - began) / (done - before) * max(0, total - done), 1)
+        each = (pace.at - pace.began) / (pace.now - pace.first)
+        return round(each * max(0, total - done), 1)
+
+
+@dataclass(frozen=True)
+class _Pace:
+    """How much of a step was done when it was first and last seen to have moved."""
+
+    step: str
+    first: int
+    began: float
+    now: int
+    at: float
 
 
 class LiveHub:

@@ -1,0 +1,172 @@
+// Charts: uPlot in the page's colours, with words and a table of the numbers for who cannot see them.
+
+import uPlot from "/static/vendor/uplot/uPlot.esm.js";
+import { colour, h, short } from "/static/dom.js";
+
+const known = new Set();
+new MutationObserver(() => known.forEach((chart) => chart.redraw()))
+  .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => known.forEach((c) => c.redraw()));
+
+// series: [{label, colour (CSS variable), x, y, low, high, dash, dots, steps, line}]
+export class Chart {
+  constructor({ title, why, x, y, height = 270, whole = false }) {
+    this.options = { title, x, y, height, whole };
+    this.holder = h("div", { role: "img", "aria-label": title });
+    this.why = h("p", { class: "why" }, why ?? "");
+    this.key = h("ul", { class: "key", "aria-hidden": "true" });
+    this.data = h("details", { class: "data" }, h("summary", {}, "The numbers"));
+    this.data.addEventListener("toggle", () => this.fillData());
+    this.node = h("figure", { class: "chart" }, h("figcaption", {}, title),
+      this.why, this.holder, this.key, this.data);
+    this.series = [];
+    this.watcher = new ResizeObserver(() => this.resize());
+    this.watcher.observe(this.holder);
+    known.add(this);
+  }
+
+  explain(words) { this.why.textContent = words; }
+
+  update(series) {
+    this.series = series.filter((one) => one && one.x.length);
+    this.redraw();
+  }
+
+  resize() {
+    const width = Math.floor(this.holder.clientWidth);
+    if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: this.options.height });
+    else if (!this.plot) this.redraw();
+  }
+
+  redraw() {
+    if (!this.node.isConnected && this.plot) { this.destroy(); return; }
+    const width = Math.floor(this.holder.clientWidth);
+    if (!width) return;
+    this.plot?.destroy();
+    this.plot = null;
+    const ink = colour("--dim"), grid = colour("--grid");
+    const axis = (label, size) => ({
+      stroke: ink, label, labelSize: 18, labelFont: "12px system-ui, sans-serif", font: "12px system-ui, sans-serif",
+      grid: { stroke: grid, width: 1 }, ticks: { stroke: grid, width: 1 }, size, labelGap: 2,
+    });
+    const tables = [], lines = [{}], bands = [];
+    for (const one of this.series) {
+      const stroke = colour(one.colour) || one.colour;
+      if (one.low && one.draws > 1) {
+        const edge = { stroke: "transparent", width: 0, points: { show: false } };
+        const first = lines.length;
+        lines.push({ ...edge }, { ...edge });
+        tables.push([one.x, one.high], [one.x, one.low]);
+        bands.push({ series: [first, first + 1], fill: `${stroke}33` });
+      }
+      lines.push({
+        label: one.label, stroke, width: one.line === false ? 0 : 2.25,
+        dash: one.dash ? [7, 5] : undefined,
+        paths: one.steps ? uPlot.paths.stepped({ align: 1 }) : undefined,
+        points: { show: Boolean(one.dots) || one.x.length === 1, size: one.dots || 7, fill: stroke, stroke },
+      });
+      tables.push([one.x, one.y]);
+    }
+    const joined = tables.length ? uPlot.join(tables.map((one) => [...one])) : [[0, 1], [null, null]];
+    if (!tables.length) lines.push({ stroke: "transparent" });
+    this.plot = new uPlot({
+      width, height: this.options.height, series: lines, bands, legend: { show: false },
+      padding: [10, 14, 0, 0],
+      cursor: { drag: { x: false, y: false }, points: { size: 8 } },
+      scales: { x: { time: false }, y: { range: this.range(joined) } },
+      axes: [{ ...axis(this.options.x, 46), ...(this.options.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) }, axis(this.options.y, 58)],
+    }, joined, this.holder);
+    this.legend();
+    this.holder.setAttribute("aria-label", `${this.options.title}. ${this.words()}`);
+    if (this.data.open) this.fillData();
+  }
+
+  range(joined) {
+    const values = joined.slice(1).flat().filter((one) => one !== null && one !== undefined);
+    if (!values.length) return [0, 1];
+    const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.08;
+    return [low >= 0 && low < (high - low) * 0.6 ? 0 : low - room, high + room];
+  }
+
+  legend() {
+    this.key.replaceChildren(...this.series.filter((one) => one.label).map((one) => {
+      const stroke = colour(one.colour) || one.colour;
+      const last = one.y[one.y.length - 1];
+      return h("li", {}, h("i", {
+        class: one.line === false ? "dot" : one.dash ? "dash" : "",
+        style: one.line === false ? `background:${stroke}` : `border-color:${stroke}`,
+      }), one.show === false ? one.label : `${one.label}: ${short(last, 4)}`);
+    }));
+  }
+
+  words() {
+    return this.series.filter((one) => one.label).map((one) => {
+      const last = one.y.length - 1;
+      return one.x.length > 1 && one.line !== false
+        ? `${one.label}: from ${short(one.y[0], 4)} to ${short(one.y[last], 4)}.`
+        : `${one.label}: ${short(one.y[last], 4)}.`;
+    }).join(" ") || "No numbers yet.";
+  }
+
+  fillData() {
+    if (!this.data.open) return;
+    const named = this.series.filter((one) => one.label);
+    const rows = named.flatMap((one) => one.x.map((x, i) => [one.label, x, one.y[i]]));
+    const step = Math.max(1, Math.ceil(rows.length / 200));
+    const some = rows.filter((_, i) => i % step === 0);
+    this.data.replaceChildren(this.data.firstElementChild, h("div", { class: "scroll", tabindex: "0" }, h("table", {},
+      h("caption", {}, this.options.title),
+      h("thead", {}, h("tr", {}, ["curve", this.options.x, this.options.y].map((name, i) =>
+        h("th", { scope: "col", class: i ? "num" : "" }, name)))),
+      h("tbody", {}, some.map((row) => h("tr", {}, h("th", { scope: "row" }, row[0]),
+        h("td", { class: "num" }, short(row[1], 5)), h("td", { class: "num" }, short(row[2], 5))))))));
+  }
+
+  destroy() {
+    known.delete(this);
+    this.watcher.disconnect();
+    this.plot?.destroy();
+    this.plot = null;
+  }
+}
+
+// A heat map: rows are states, columns are actions, darker is more likely.
+export function heatMap({ title, table }) {
+  const { states, actions, chances } = table;
+  const canvas = h("canvas", { width: actions.length * 12, height: states.length * 12, "aria-hidden": "true" });
+  const paint = () => {
+    const pen = canvas.getContext("2d");
+    pen.fillStyle = colour("--soft");
+    pen.fillRect(0, 0, canvas.width, canvas.height);
+    chances.forEach((row, r) => row.forEach((chance, c) => {
+      pen.globalAlpha = Math.sqrt(chance);
+      pen.fillStyle = colour("--market");
+      pen.fillRect(c * 12, (states.length - 1 - r) * 12, 11, 11);
+    }));
+    pen.globalAlpha = 1;
+  };
+  known.add({ redraw: () => canvas.isConnected && paint() });
+  requestAnimationFrame(paint);
+  const likely = chances.map((row) => row.indexOf(Math.max(...row)));
+  const lines = states.map((state, r) => h("tr", {}, h("th", { scope: "row" }, short(state)),
+    h("td", { class: "num" }, short(actions[likely[r]])), h("td", { class: "num" }, `${Math.round(100 * chances[r][likely[r]])} %`)));
+  return h("figure", { class: "chart heatmap" }, h("figcaption", {}, title),
+    h("p", { class: "why" }, `Each row is a state (${table.state}), each column an action (${table.action}); the stronger the colour, the more likely it is.`),
+    h("div", { class: "side" },
+      h("div", { class: "up", "aria-hidden": "true" }, h("span", {}, short(states[0])), h("span", {}, table.state), h("span", {}, short(states[states.length - 1]))),
+      h("div", { role: "img", "aria-label": `${title}: the numbers below say the likeliest action in each state.` }, canvas),
+      h("span", {}), h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, short(actions[0])), h("span", {}, table.action), h("span", {}, short(actions[actions.length - 1])))),
+    h("details", { class: "data" }, h("summary", {}, "The likeliest action in each state"),
+      h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, [table.state, table.action, "chance"].map((name, i) =>
+        h("th", { scope: "col", class: i ? "num" : "" }, name)))), h("tbody", {}, lines)))));
+}
+
+// Horizontal bars of one figure, a bar per row.
+export function bars(title, rows, write) {
+  const most = Math.max(...rows.map((row) => Math.abs(row.value ?? 0)), 1e-12);
+  return h("figure", { class: "chart" }, h("figcaption", {}, title),
+    h("div", { class: "bars", role: "list" }, rows.map((row) => h("div", { role: "listitem" },
+      h("span", {}, row.label),
+      h("span", { "aria-hidden": "true" }, h("i", { style: `width:${(100 * Math.abs(row.value ?? 0)) / most}%;background:var(${row.colour})` })),
+      h("b", {}, row.value === null || row.value === undefined ? "–" : write(row.value))))));
+}

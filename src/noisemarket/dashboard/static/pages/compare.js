@@ -1,0 +1,58 @@
+// Runs and mechanisms side by side: accuracy over money, owners' surplus, privacy sold.
+
+import { get } from "/static/api.js";
+import { Chart, bars } from "/static/charts.js";
+import { empty, h, number, perCent, short, table } from "/static/dom.js";
+
+export async function show(room, { query }) {
+  const all = (await get("runs")).filter((run) => ["run", "negotiate", "compare"].includes(run.kind));
+  const wanted = query.getAll("run").filter((name) => all.some((run) => run.name === name));
+  const chosen = new Set(wanted);
+  const go = () => { location.hash = `#/compare?${[...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&")}`; };
+  const picker = h("details", { class: "box", open: !wanted.length }, h("summary", {}, h("strong", {}, wanted.length ? `${wanted.length} runs chosen` : "Choose runs")),
+    h("div", { class: "fields", style: "margin-top:.8rem" }, all.map((run, i) => h("div", { class: "tools", style: "margin:0" }, h("div", { class: "check" },
+      h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); } }),
+      h("label", { for: `c${i}` }, `${run.name} (${run.state})`))))),
+    h("p", { style: "margin:.8rem 0 0" }, h("button", { type: "button", onclick: go }, "Compare these")));
+  room.replaceChildren(h("div", { class: "head" }, h("div", { class: "grow" }, h("h1", {}, "Compare"), h("p", { class: "lead" }, "Accuracy over money, owners' surplus and privacy sold, side by side.")),
+    h("a", { class: "button plain", href: "#/new?command=compare" }, "Compare all mechanisms")));
+  if (!all.length) {
+    room.append(empty("Nothing to compare yet", "Start a comparison of all mechanisms on one population, or some runs to choose from.",
+      h("a", { class: "button", href: "#/new?command=compare" }, "Compare all mechanisms")));
+    return null;
+  }
+  room.append(picker);
+  if (!wanted.length) return null;
+  const { rows } = await get(`compare?${wanted.map((run) => `run=${encodeURIComponent(run)}`).join("&")}`);
+  if (!rows.length) {
+    room.append(empty("No results yet", "These runs have nothing to compare so far. Come back when they are complete."));
+    return null;
+  }
+  const many = wanted.length > 1;
+  const label = (row) => many ? `${row.run} · ${row.name}` : row.name;
+  const frontier = new Chart({ title: "Accuracy over money", why: "Up and to the left is better. Trained accuracy where a run trained; otherwise what the loss surface predicts.", x: "paid in all", y: "accuracy, %", height: 340 });
+  room.append(h("section", { class: "box" }, frontier.node));
+  frontier.update(rows.filter((row) => row.accuracy !== null && row.paid !== null).map((row, i) => ({
+    label: label(row), colour: tint(row, i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
+  const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(row, i) }));
+  room.append(h("div", { class: "cols" },
+    h("section", { class: "box" }, bars("Owners' surplus: what owners gain over no trade", list("surplus"), (v) => number(v))),
+    h("section", { class: "box" }, bars("Privacy sold: noise given up, mean per owner", list("privacy_sold"), (v) => short(v)))));
+  room.append(h("section", { class: "box" }, h("h2", {}, "The figures"), table({
+    caption: "Runs side by side", rows, columns: [
+      { name: "Mechanism", header: true, wide: true, cell: (row) => row.name },
+      { name: "Run", cell: (row) => h("a", { href: `#/run/${encodeURIComponent(row.run)}` }, row.run) },
+      { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : `${row.measured ? "" : "≈ "}${perCent(row.accuracy)}` },
+      { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
+      { name: "Paid", num: true, cell: (row) => number(row.paid) },
+      { name: "Sellers", num: true, cell: (row) => number(row.sellers, 0) },
+      { name: "Surplus", num: true, cell: (row) => number(row.surplus) },
+      { name: "Privacy sold", num: true, cell: (row) => short(row.privacy_sold) },
+      { name: "Epsilon, most", num: true, cell: (row) => row.epsilon ? (row.epsilon.max === null ? "no bound" : short(row.epsilon.max)) : "–" },
+    ] }), h("p", { class: "note" }, "≈ predicted by the loss surface, not trained.")));
+  return () => frontier.destroy();
+}
+
+// A colour that can be told from the others in light and in dark.
+const WHEEL = ["--market", "--none", "--clock", "--exact", "--best", "--bad", "--good", "--full", "--busy"];
+const tint = (row, i) => WHEEL[i % WHEEL.length];
