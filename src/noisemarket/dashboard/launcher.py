@@ -75,9 +75,7 @@ class Launcher:
             if self._store.kind(run, status) != "run":
                 raise WrongState("Only a run of the whole market can be resumed.")
             self._make_room()
-            words = ["run", "--resume", str(self._store.path(run))]
-            baselines = isinstance(status.get("draws"), int)
-            child = self._spawn(run, words if baselines else [*words, "--no-baselines"])
+            child = self._spawn(run, ["run", "--resume", str(self._store.path(run))])
         self._await(run, child, lambda: self._store.status(run)["state"] == RUNNING)
 
     def stop(self, run: str) -> None:
