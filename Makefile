@@ -27,8 +27,8 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo quick test coverage lint format types docs dist hooks bench bench-features bench-fl \
-	bench-flower bench-ledger bench-market cheats reproduce torture constraints clean
+.PHONY: help browser venv demo quick test coverage lint format types docs dist hooks bench bench-dashboard \
+	bench-features bench-fl bench-flower bench-ledger bench-market cheats reproduce torture constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -108,6 +108,9 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 	./venv/bin/noisemarket --version; \
 	./venv/bin/noisemarket run --set owners=5 --set rounds=2 --draws 1 --out run
 
+browser: $(VENV)/.installed ## find Chromium for the tests of the dashboard, or install Debian's (as root)
+	$(BIN)/python -m tests.dashboard.browser
+
 hooks: $(VENV)/.installed ## run the linter and the type checker at every commit
 	$(BIN)/pre-commit install
 
@@ -119,6 +122,9 @@ bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research a
 
 bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on fixed features (40 minutes)
 	$(PEERS)/bin/python benchmarks/features.py $(ARGS)
+
+bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost it
+	$(BIN)/python benchmarks/dashboard.py $(ARGS)
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
 	$(BIN)/python benchmarks/flower.py $(ARGS)

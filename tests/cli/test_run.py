@@ -87,6 +87,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
     }  # fmt: skip
     assert {path.name for path in (folder / "owners" / "owner-o1").iterdir()} == {
         "signing-key.pem", "private.json", "contract.json", "statement.json",
+        "signing-receipt.json", "settlement-receipt.json",
     }  # fmt: skip
     assert {path.name for path in (folder / "figures").iterdir()} == {
         f"{name}.{ending}" for name in ("market", "partition") for ending in ("png", "svg")

@@ -168,7 +168,5 @@ def test_a_run_folder_is_not_a_folder_of_runs(store: RunStore, tmp_path: Path) -
 def test_where_a_server_listens() -> None:
     assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost", "127.9.9.9")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "example.org")))
-    with listen("127.0.0.1", 0) as one:
-        one.listen()
-        with pytest.raises(BadInput, match="give another"):
-            listen("127.0.0.1", one.getsockname()[1])
+    with listen("127.0.0.1", 0) as one, pytest.raises(BadInput, match="give another"):
+        listen("127.0.0.1", one.getsockname()[1])

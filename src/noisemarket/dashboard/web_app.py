@@ -81,7 +81,7 @@ _STATUS: Sequence[tuple[type[NoisemarketError], int]] = (
 _REFUSED: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 422, 429)
 }
-_CHANGES = _REFUSED | {code: {"model": Problem} for code in (411, 413, 415)}
+_CHANGES = _REFUSED | {code: {"model": Problem} for code in (400, 411, 413, 415)}
 Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
 Search = Annotated[str, Query(max_length=100)]
 StateName = Annotated[str, Query(max_length=20)]

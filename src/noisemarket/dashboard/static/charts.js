@@ -71,9 +71,10 @@ export class Chart {
     if (!tables.length) lines.push({ stroke: "transparent" });
     this.plot = new uPlot({
       width, height: this.options.height, series: lines, bands, legend: { show: false },
-      padding: [10, 14, 0, 0],
+      padding: [10, 30, 0, 0],
       cursor: { drag: { x: false, y: false }, points: { size: 8 } },
       scales: { x: { time: false }, y: { range: this.range(joined) } },
+      hooks: { draw: [(plot) => this.write(plot)] },
       axes: [{ ...axis(this.options.x, 46), ...(this.options.whole ? { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] } : {}) }, axis(this.options.y, 58)],
     }, joined, this.holder);
     this.legend();
@@ -81,15 +82,36 @@ export class Chart {
     if (this.data.open) this.fillData();
   }
 
+  // Names beside single points.
+  write(plot) {
+    const pen = plot.ctx, scale = devicePixelRatio, taken = [];
+    pen.save();
+    pen.font = `${12 * scale}px system-ui, sans-serif`;
+    pen.fillStyle = colour("--ink");
+    pen.textBaseline = "middle";
+    pen.textAlign = "left";
+    for (const one of this.series.filter((each) => each.text)) {
+      const x = plot.valToPos(one.x[0], "x", true), wide = pen.measureText(one.text).width;
+      let y = plot.valToPos(one.y[0], "y", true);
+      const left = x + wide + 14 * scale > plot.bbox.left + plot.bbox.width;
+      const from = left ? x - wide - 10 * scale : x + 10 * scale;
+      while (taken.some((box) => Math.abs(box.y - y) < 14 * scale && from < box.to && box.from < from + wide)) y += 14 * scale;
+      taken.push({ y, from, to: from + wide });
+      pen.fillText(one.text, from, y);
+    }
+    pen.restore();
+  }
+
   range(joined) {
     const values = joined.slice(1).flat().filter((one) => one !== null && one !== undefined);
     if (!values.length) return [0, 1];
     const low = Math.min(...values), high = Math.max(...values), room = (high - low || Math.abs(high) || 1) * 0.08;
+    if (low === 0 && high === 0) return [0, 1];
     return [low >= 0 && low < (high - low) * 0.6 ? 0 : low - room, high + room];
   }
 
   legend() {
-    this.key.replaceChildren(...this.series.filter((one) => one.label).map((one) => {
+    this.key.replaceChildren(...this.series.filter((one) => one.label && !one.text).map((one) => {
       const stroke = colour(one.colour) || one.colour;
       const last = one.y[one.y.length - 1];
       return h("li", {}, h("i", {
@@ -157,16 +179,17 @@ export function heatMap({ title, table }) {
       h("div", { role: "img", "aria-label": `${title}: the numbers below say the likeliest action in each state.` }, canvas),
       h("span", {}), h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, short(actions[0])), h("span", {}, table.action), h("span", {}, short(actions[actions.length - 1])))),
     h("details", { class: "data" }, h("summary", {}, "The likeliest action in each state"),
-      h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("thead", {}, h("tr", {}, [table.state, table.action, "chance"].map((name, i) =>
+      h("div", { class: "scroll", tabindex: "0" }, h("table", {}, h("caption", {}, `${title}: the likeliest action in each state`), h("thead", {}, h("tr", {}, [table.state, table.action, "chance"].map((name, i) =>
         h("th", { scope: "col", class: i ? "num" : "" }, name)))), h("tbody", {}, lines)))));
 }
 
 // Horizontal bars of one figure, a bar per row.
 export function bars(title, rows, write) {
-  const most = Math.max(...rows.map((row) => Math.abs(row.value ?? 0)), 1e-12);
+  const most = Math.max(...rows.map((row) => row.value ?? 0), 1e-12);
+  const width = (value) => Math.min(100, (100 * Math.abs(value ?? 0)) / most);
   return h("figure", { class: "chart" }, h("figcaption", {}, title),
     h("div", { class: "bars", role: "list" }, rows.map((row) => h("div", { role: "listitem" },
       h("span", {}, row.label),
-      h("span", { "aria-hidden": "true" }, h("i", { style: `width:${(100 * Math.abs(row.value ?? 0)) / most}%;background:var(${row.colour})` })),
+      h("span", { "aria-hidden": "true" }, h("i", { class: row.value < 0 ? "below" : "", style: `width:${width(row.value)}%;background:var(${row.colour})` })),
       h("b", {}, row.value === null || row.value === undefined ? "–" : write(row.value))))));
 }

@@ -9,7 +9,7 @@ export async function show(room, { query }) {
   const wanted = query.getAll("run").filter((name) => all.some((run) => run.name === name));
   const chosen = new Set(wanted);
   const go = () => { location.hash = `#/compare?${[...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&")}`; };
-  const picker = h("details", { class: "box", open: !wanted.length }, h("summary", {}, h("strong", {}, wanted.length ? `${wanted.length} runs chosen` : "Choose runs")),
+  const picker = h("details", { class: "box", open: !wanted.length }, h("summary", {}, h("strong", {}, wanted.length ? (wanted.length === 1 ? "One run chosen" : `${wanted.length} runs chosen`) : "Choose runs")),
     h("div", { class: "fields", style: "margin-top:.8rem" }, all.map((run, i) => h("div", { class: "tools", style: "margin:0" }, h("div", { class: "check" },
       h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); } }),
       h("label", { for: `c${i}` }, `${run.name} (${run.state})`))))),
@@ -32,8 +32,16 @@ export async function show(room, { query }) {
   const label = (row) => many ? `${row.run} · ${row.name}` : row.name;
   const frontier = new Chart({ title: "Accuracy over money", why: "Up and to the left is better. Trained accuracy where a run trained; otherwise what the loss surface predicts.", x: "paid in all", y: "accuracy, %", height: 340 });
   room.append(h("section", { class: "box" }, frontier.node));
-  frontier.update(rows.filter((row) => row.accuracy !== null && row.paid !== null).map((row, i) => ({
-    label: label(row), colour: tint(row, i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
+  const places = new Map();
+  rows.forEach((row, i) => {
+    if (row.accuracy === null || row.paid === null) return;
+    const key = `${row.paid.toFixed(2)} ${row.accuracy.toFixed(2)}`;
+    if (!places.has(key)) places.set(key, { names: [], row, i });
+    places.get(key).names.push(label(row));
+  });
+  frontier.update([...places.values()].map(({ names, row, i }) => ({
+    label: names.join(", "), text: names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "),
+    colour: tint(row, i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
   const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(row, i) }));
   room.append(h("div", { class: "cols" },
     h("section", { class: "box" }, bars("Owners' surplus: what owners gain over no trade", list("surplus"), (v) => number(v))),

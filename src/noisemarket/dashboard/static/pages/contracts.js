@@ -3,7 +3,7 @@
 import { get, runPath } from "/static/api.js";
 import { empty, h, number, perCent, say, short, table as grid, tag } from "/static/dom.js";
 
-const PAGE = 50;
+const PAGE = innerWidth < 640 ? 12 : 50;
 
 export function contracts(room, run, about) {
   const view = { sort: about.kind === "run" ? "payment" : "owner", down: about.kind === "run", search: "", state: "", sold: false, offset: 0 };
@@ -58,13 +58,13 @@ export function contracts(room, run, about) {
         { key: "weight", name: "Weight", num: true, sort: true, cell: (row) => row.weight === null ? "–" : perCent(100 * row.weight, 2) },
         { key: "paid", name: "Paid", num: true, sort: true, cell: (row) => number(row.paid) },
         { key: "state", name: "State", sort: true, cell: (row) => row.state ? tag(row.state) : "–" },
-      ],
+      ].filter((column) => about.kind === "run" || !["epsilon", "weight", "paid"].includes(column.key)),
     }) : empty("Nothing matches", "No contract fits what you look for."));
     if (focused) list.querySelector(`[data-sort="${focused}"]`)?.focus();
     const end = Math.min(view.offset + PAGE, found.found);
-    pager.replaceChildren(h("p", { class: "note", style: "margin:0;flex:1" }, found.rows.length ? `${view.offset + 1} to ${end} of ${number(found.found, 0)}` : ""),
+    pager.replaceChildren(...[h("p", { class: "note", style: "margin:0;flex:1" }, found.rows.length ? `${view.offset + 1} to ${end} of ${number(found.found, 0)}` : ""),
       found.found > PAGE && h("button", { type: "button", class: "plain", disabled: view.offset === 0, onclick: () => { view.offset -= PAGE; refresh(); } }, "Earlier"),
-      found.found > PAGE && h("button", { type: "button", class: "plain", disabled: end >= found.found, onclick: () => { view.offset += PAGE; refresh(); } }, "Later"));
+      found.found > PAGE && h("button", { type: "button", class: "plain", disabled: end >= found.found, onclick: () => { view.offset += PAGE; refresh(); } }, "Later")].filter(Boolean));
   }
 
   function onsort(key) {

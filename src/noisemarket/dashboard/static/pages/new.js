@@ -15,21 +15,28 @@ export async function show(room, { query }) {
     const given = query.get(one.key) ?? String(one.value);
     const input = one.kind === "choice"
       ? h("select", { id, "aria-describedby": `${id}-help` }, one.choices.map((choice) =>
-        h("option", { value: choice.value, selected: choice.value === given, title: choice.help }, choice.help ? `${choice.name} (${choice.help})` : choice.name)))
+        h("option", { value: choice.value, selected: choice.value === given }, choice.name)))
       : h("input", { id, value: given, "aria-describedby": `${id}-help`, autocomplete: "off", inputMode: one.kind === "text" ? "text" : "decimal", maxLength: 60 });
     inputs.set(one.key, { input, one });
-    const limits = [one.min !== null && one.min !== undefined && `at least ${one.min}`, one.max !== null && one.max !== undefined && `at most ${one.max}`].filter(Boolean).join(", ");
+    const limits = [one.min !== null && one.min !== undefined && `at least ${one.min}`, one.max !== null && one.max !== undefined && one.max < 1e6 && `at most ${one.max}`].filter(Boolean).join(", ");
+    const help = h("p", { id: `${id}-help` });
+    const explain = () => {
+      const chosen = one.kind === "choice" && one.choices.find((choice) => choice.value === input.value)?.help;
+      const words = one.symbol ? one.help.replace(`${one.symbol}: `, "") : one.help;
+      help.textContent = `${words}${chosen ? `; this one ${chosen}` : ""}${limits ? ` (${limits})` : ""}`;
+    };
+    explain();
+    input.addEventListener("change", explain);
     return h("div", { class: "field" },
-      h("label", { for: id }, one.name, one.symbol && h("span", { class: "symbol" }, ` ${one.symbol}`)), input,
-      h("p", { id: `${id}-help` }, `${one.help}${limits ? ` (${limits})` : ""}`));
+      h("label", { for: id }, one.name, one.symbol && h("span", { class: "symbol" }, ` ${one.symbol}`)), input, help);
   }
 
   const name = h("input", { id: "run-name", maxLength: 100, autocomplete: "off", placeholder: "by time, if left empty", "aria-describedby": "run-name-help" });
   const draws = h("select", { id: "draws", "aria-describedby": "draws-help" },
-    [["0", "nothing: only this market"], ["1", "one draw of the noise"], ["3", "three draws of the noise"]].map(([value, words]) => h("option", { value, selected: value === (query.get("draws") ?? "1") }, words)));
+    [["0", "nothing"], ["1", "one draw of noise"], ["3", "three draws of noise"]].map(([value, words]) => h("option", { value, selected: value === (query.get("draws") ?? "1") }, words)));
   const kind = h("select", { id: "command", "aria-describedby": "command-help" },
-    h("option", { value: "run", selected: command === "run" }, "one market, trained and settled"),
-    h("option", { value: "compare", selected: command === "compare" }, "all mechanisms, negotiated side by side"));
+    h("option", { value: "run", selected: command === "run" }, "run one market"),
+    h("option", { value: "compare", selected: command === "compare" }, "compare all mechanisms"));
   const button = h("button", { type: "submit" }, "Start");
 
   room.replaceChildren(
@@ -41,7 +48,7 @@ export async function show(room, { query }) {
     h("form", { class: "box", novalidate: true, onsubmit: submit },
       h("fieldset", {}, h("legend", {}, "This run"), h("div", { class: "fields" },
         h("div", { class: "field" }, h("label", { for: "run-name" }, "Name"), name, h("p", { id: "run-name-help" }, "name of the run's folder")),
-        h("div", { class: "field" }, h("label", { for: "command" }, "What to do"), kind, h("p", { id: "command-help" }, "a market takes some seconds to minutes; a comparison trains nothing")),
+        h("div", { class: "field" }, h("label", { for: "command" }, "What to do"), kind, h("p", { id: "command-help" }, "a market is negotiated, signed, trained and settled; a comparison only negotiates")),
         h("div", { class: "field" }, h("label", { for: "draws" }, "Compare with"), draws, h("p", { id: "draws-help" }, "no trade, no noise and other mechanisms are trained as well, each under this many draws of the noise")))),
       form.groups.map((group) => h("fieldset", {}, h("legend", {}, group.title), h("div", { class: "fields" }, group.fields.map(field)))),
       button));

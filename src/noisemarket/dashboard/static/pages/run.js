@@ -19,8 +19,8 @@ export async function show(room, { parts }) {
   const live = h("section", { class: "box", "aria-label": "Progress" });
   const figures = h("section", { class: "box", "aria-label": "Result" });
   const curves = h("div", { class: "cols" });
-  const table = h("section", { class: "box", "aria-labelledby": "contracts-title" });
-  const ledger = h("section", { class: "box", "aria-label": "Ledger" });
+  const table = h("section", { class: "box contracts", "aria-labelledby": "contracts-title" });
+  const ledger = h("section", { class: "box", "aria-label": "Ledger", hidden: true });
 
   room.replaceChildren(
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ", run),
@@ -40,9 +40,7 @@ export async function show(room, { parts }) {
   const step = h("h2", {}), left = h("p", { class: "note" }), notes = h("div", {});
   live.append(step, bar, left, notes);
   const accuracy = new Chart({ title: "Accuracy over the rounds", why: "Test accuracy of the model that is trained under the contracts, beside the same job without a trade, without noise, and by other mechanisms.", x: "round", y: "test accuracy, %", height: 300, whole: true });
-  const first = h("section", { class: "box" }, accuracy.node);
-  curves.append(first);
-  room.append(live, figures, curves, table, ledger);
+  room.append(live, figures, h("section", { class: "box" }, accuracy.node), curves, table, ledger);
   const list = contracts(table, run, about);
 
   function draw(state) {
@@ -111,7 +109,8 @@ export async function show(room, { parts }) {
   }
 
   async function checkLedger() {
-    if (!(await get(runPath(run))).ledger) { ledger.hidden = true; return; }
+    if (!(await get(runPath(run))).ledger) return;
+    ledger.hidden = false;
     try {
       const found = await get(`${runPath(run)}/ledger`);
       ledger.replaceChildren(h("div", { class: "head", style: "margin:0" }, h("h2", { style: "margin:0" }, "Ledger"),

@@ -1,0 +1,66 @@
+"""The API under inputs that its own schema allows, and under some that it does not."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from hypothesis import HealthCheck, settings
+from tests.dashboard.served import Served
+
+from noisemarket.dashboard.run_store import RunStore
+from noisemarket.dashboard.web_app import api
+from noisemarket.runfolder import this_process
+
+schemathesis = pytest.importorskip("schemathesis")
+from schemathesis.checks import not_a_server_error  # noqa: E402
+from schemathesis.specs.openapi.checks import (  # noqa: E402
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+]
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = schemathesis.openapi.from_dict(api(RunStore(ROOT / "build" / "schema")).openapi())
+ENDLESS = r"/events$"
+"""A stream that does not end by itself: tests/dashboard/test_server.py reads it."""
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server that is as busy as it may be, so that what is accepted starts nothing."""
+    root = tmp_path_factory.mktemp("schema") / "runs"
+    shutil.copytree(runs, root)
+    busy = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    (root / "busy").mkdir()
+    process = this_process() | {"id": busy.pid, "began": psutil.Process(busy.pid).create_time()}
+    status = {"state": "running", "engine": "embedded", "process": process}
+    (root / "busy" / "status.json").write_text(json.dumps(status))
+    one = Served(root, "--most-runs", "1")
+    yield one
+    one.stop()
+    busy.kill()
+    busy.wait()
+
+
+@SCHEMA.exclude(path_regex=ENDLESS).parametrize()
+@settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
+def test_no_input_breaks_the_server(case: Any, served: Served) -> None:
+    case.call_and_validate(base_url=served.address.rstrip("/"), checks=CHECKS)
