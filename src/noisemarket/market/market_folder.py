@@ -4,8 +4,8 @@ scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
 curator/         the curator's key, events, trace, checkpoint, metrics and model, the ledger's head,
-                 and receipts; reference/ has the directions of its own records in every round, for owners that
-                 check whether they helped
+                 and receipts; reference/ has the directions of its own records in every round, for
+                 owners that check whether they helped
 owners/          the accountant's journal and, until all is settled, the key of the noise
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
