@@ -27,9 +27,10 @@ MARKUPS = {"0": 0.1357911, "1": 0.0777123, "2": 0.2468351}
 def clock_scenario(folder: Path, **more: Any) -> Scenario:
     """Three owners with costs of their own: two might sell, the budget pays one of them."""
     folder.mkdir(parents=True, exist_ok=True)
-    rows = "".join(f"{name},{COSTS[name]},30,1,{MARKUPS[name]}\n" for name in NAMES)
+    floors = dict(zip(NAMES, str(more.pop("floors", "0,0,0")).split(","), strict=True))
+    rows = "".join(f"{name},{COSTS[name]},30,1,{MARKUPS[name]},{floors[name]}\n" for name in NAMES)
     people = folder.parent / "people.csv"
-    people.write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
+    people.write_text("owner,privacy_cost,data_size,beta,markup,floor\n" + rows)
     settings = {"mechanism": "clock", "file": str(people), "floor": 0.15, "payment_levels": 32,
                 "budget": 15.0, "quality_value": 2.0, "privacy_cost": 1.0}  # fmt: skip
     return make_scenario(folder, **{**settings, **more})
@@ -72,13 +73,24 @@ def test_the_same_contracts_as_the_embedded_market_in_few_messages(
         assert (record.stayed is not None) == (number != 102)
 
 
-@pytest.mark.parametrize("more", [{"budget": "none"}, {"budget": 0.0}, {"quality_value": 1e-9}])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"budget": "none"},
+        {"budget": 0.0},
+        {"quality_value": 1e-9},
+        {"payoff": "epsilon_loss", "floor": 0.3},
+        {"floors": "0.2,0.1,0"},
+    ],
+)
 def test_parity_also_where_all_or_nobody_sells(tmp_path: Path, more: dict[str, Any]) -> None:
     here, there = tmp_path / "here" / "run", tmp_path / "there" / "run"
     run_market(clock_scenario(here, rounds=1, **more), here, workers=1).finish()
     grid = grid_of(scenario := clock_scenario(there, rounds=1, **more), there)
     hold(grid, scenario, there)
     assert deals(there) == deals(here)
+    if {"payoff", "floors"} & more.keys():
+        assert {name for name, (saving, _) in sold(there).items() if saving > 0}
 
 
 def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:

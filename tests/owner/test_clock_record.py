@@ -30,8 +30,9 @@ def side(**more: float) -> OwnerSide:
     own = OWN | more
     cost, markup = np.array([own["privacy_cost"]]), np.array([own["markup"]])
     return OwnerSide(
-        LEVELS, "privacy_loss", own["payment_value"], own["privacy_weight"], cost, markup
-    )
+        LEVELS, "privacy_loss", own["payment_value"], own["privacy_weight"], cost, markup,
+        floor=np.array([own.get("floor", 0.0)]),
+    )  # fmt: skip
 
 
 def agent(folder: Path, **more: object) -> OwnerAgent:
@@ -47,12 +48,12 @@ def test_it_stays_exactly_while_it_pays() -> None:
 
 @pytest.mark.parametrize("floor", [0.0, 0.1])
 def test_a_floor_of_its_own_that_is_kept_changes_nothing(floor: float) -> None:
-    assert stays(side(), 10, 32, floor)
+    assert stays(side(floor=floor), 10, 32)
 
 
 @pytest.mark.parametrize("floor", [0.11, 0.6, 9.0])
 def test_it_never_sells_below_its_own_floor(floor: float) -> None:
-    assert not stays(side(), 10, 32, floor)
+    assert not stays(side(floor=floor), 10, 32)
 
 
 def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:

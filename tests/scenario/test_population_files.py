@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.scenario.common import HEADER, complaint, setting
 
-from noisemarket.game.population import FIELDS, DataOwner
+from noisemarket.game.population import FIELDS, OPTIONAL, DataOwner
 from noisemarket.scenario import load_scenario
 from noisemarket.scenario.population_file import read_population
 
@@ -41,8 +41,17 @@ class TestPopulationFiles:
     def test_are_read(self, name: str, content: str, names: list[str], tmp_path: Path) -> None:
         population = read_population(self.write(tmp_path, name, content), owners=2)
         assert [owner.name for owner in population] == names
-        rows = zip(*(getattr(population, field) for field in FIELDS), strict=True)
-        assert list(rows) == GOOD
+        needed = [field for field in FIELDS if field not in OPTIONAL]
+        assert list(zip(*(getattr(population, field) for field in needed), strict=True)) == GOOD
+        assert population.floor.tolist() == [0.0, 0.0]
+
+    @pytest.mark.parametrize("secrets", [True, False])
+    def test_floors_are_read_if_there_are_any(self, secrets: bool, tmp_path: Path) -> None:
+        file = self.write(tmp_path, "a.csv", f"{HEADER},floor\n1,1,1,0,0.25\n1,1,1,0,0\n")
+        floors = read_population(file, secrets=secrets).floor.tolist()
+        assert floors == ([0.25, 0.0] if secrets else [0.0, 0.0])
+        wrong = self.write(tmp_path, "b.csv", f"{HEADER},floor\n1,1,1,0,-1\n")
+        assert "floor of owner 0 = -1.0" in complaint(lambda: read_population(wrong))
 
     @pytest.mark.parametrize(
         ("name", "content"),

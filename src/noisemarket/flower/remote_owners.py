@@ -42,6 +42,7 @@ from noisemarket.owner.terms import Assignment
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.schema import BehaviourSection
 from noisemarket.training import Order
 
 if TYPE_CHECKING:
@@ -108,6 +109,9 @@ class RemoteOwners(Owners):
                 "q_learning, phc, greedy."
             )
             raise BadInput("mechanism", scenario.mechanism, remedy)
+        if scenario.behaviour != BehaviourSection():
+            remedy = "over Flower owners answer for themselves: drop [behaviour]."
+            raise BadInput("behaviour", scenario.behaviour.model_dump(), remedy)
         if scenario.changes:
             remedy = "preferences cannot change on the way over Flower: drop [[changes]]."
             raise BadInput("changes", len(scenario.changes), remedy)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
+from noisemarket.game.behaviour import EXACT, Behaviour, scrambled
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol, games
@@ -51,7 +52,11 @@ class Phase:
 
 @dataclass(frozen=True)
 class Environment:
-    """Levels, payoffs, protocol and preferences: what a mechanism works on."""
+    """Levels, payoffs, protocol and preferences: what a mechanism works on.
+
+    ``sold`` is the privacy that each saving sells (``OwnerSide``), ``behaviour`` how the owners
+    answer.
+    """
 
     levels: Levels
     surface: LossSurface
@@ -61,6 +66,8 @@ class Environment:
     privacy_weight: float
     population: Population
     phases: tuple[Phase, ...]
+    sold: FloatArray | None = None
+    behaviour: Behaviour = EXACT
 
     def __len__(self) -> int:
         return len(self.population)
@@ -85,6 +92,10 @@ class Environment:
             privacy_weight=self.privacy_weight,
             privacy_cost=now.privacy_cost[some],
             markup=now.markup[some],
+            floor=self.population.floor[some],
+            sold=self.sold,
+            key=self.population.key[some],
+            behaviour=self.behaviour,
         )
 
     def curator_side(self, phase: int = -1, some: slice = slice(None)) -> CuratorSide:
@@ -157,7 +168,7 @@ def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -
     if not change.names:
         count = max(1, round(change.share * len(population)))
         salt = seed.generate_state(1, np.uint64)[0]
-        hit[np.argsort(_scrambled(population.key ^ salt), kind="stable")[:count]] = True
+        hit[np.argsort(scrambled(population.key ^ salt), kind="stable")[:count]] = True
         return hit
     index = {str(name): i for i, name in enumerate(population.names)}
     unknown = [name for name in change.names if name not in index]
@@ -166,10 +177,3 @@ def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -
         raise BadInput("changes: names", unknown[0], remedy)
     hit[[index[name] for name in change.names]] = True
     return hit
-
-
-def _scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's output function: a random number for every owner, by its key alone."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))

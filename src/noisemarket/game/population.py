@@ -13,11 +13,14 @@ from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution
 from noisemarket.game.levels import FloatArray
 
-FIELDS = ("privacy_cost", "data_size", "beta", "markup")
+FIELDS = ("privacy_cost", "data_size", "beta", "markup", "floor")
 """What an owner has, and the columns of a population file."""
 
+OPTIONAL = ("floor",)
+"""What may be left out, and is then 0."""
+
 _LOWEST = {"privacy_cost": (0.0, True), "data_size": (1.0, True), "beta": (0.0, False),
-           "markup": (0.0, True)}  # fmt: skip
+           "markup": (0.0, True), "floor": (0.0, True)}  # fmt: skip
 
 _HIGHEST = {"data_size": 1e12}
 _HIGHEST_ELSE = 1e30
@@ -25,13 +28,15 @@ _HIGHEST_ELSE = 1e30
 
 @dataclass(frozen=True)
 class DataOwner:
-    """One owner: privacy cost and markup are its secrets, beta and data size describe its data."""
+    """One owner: privacy cost, markup and floor are its secrets, beta and data size describe its
+    data. The floor is the least noise that it keeps, whatever it is paid."""
 
     name: str
     privacy_cost: float = field(repr=False)
     data_size: float
     beta: float
     markup: float = field(repr=False)
+    floor: float = field(default=0.0, repr=False)
 
 
 @dataclass(frozen=True)
@@ -48,6 +53,7 @@ class Population:
     data_size: FloatArray
     beta: FloatArray
     markup: FloatArray
+    floor: FloatArray
 
     def __len__(self) -> int:
         return len(self.key)
@@ -60,7 +66,9 @@ class Population:
     @classmethod
     def of(cls, names: Sequence[str] | range, columns: Mapping[str, FloatArray]) -> Population:
         """A population from columns, each value checked."""
-        arrays = {name: np.ascontiguousarray(columns[name], dtype=float) for name in FIELDS}
+        nothing = dict.fromkeys(OPTIONAL, np.zeros(len(names)))
+        given = nothing | dict(columns)
+        arrays = {name: np.ascontiguousarray(given[name], dtype=float) for name in FIELDS}
         for name, values in arrays.items():
             (low, inclusive), high = _LOWEST[name], _HIGHEST.get(name, _HIGHEST_ELSE)
             bad = ~(values <= high) | ((values < low) if inclusive else (values <= low))
@@ -77,6 +85,8 @@ class Population:
         """Draw every field of every owner, each field from a generator of its own."""
         columns = {}
         for name, child in zip(FIELDS, seed.spawn(len(FIELDS)), strict=True):
+            if name in OPTIONAL and name not in distributions:
+                continue
             uniform = np.random.default_rng(child).random(owners)
             columns[name] = distributions[name].quantile(uniform)
         columns["data_size"] = np.maximum(np.round(columns["data_size"]), 1.0)

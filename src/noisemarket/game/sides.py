@@ -13,10 +13,12 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.errors import BadInput
+from noisemarket.game.behaviour import EXACT, Behaviour
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.surface import LossSurface
 
-Payoff = Literal["printed", "privacy_loss"]
+Payoff = Literal["printed", "privacy_loss", "epsilon_loss"]
 BoolArray = NDArray[np.bool_]
 
 SLACK = 1e-9
@@ -29,7 +31,12 @@ class OwnerSide:
     """The owners' preferences: payoff F_n = payment_value p - privacy loss (owner payoff equation).
 
     ``payoff = "privacy_loss"``: the loss is ``privacy_weight c saving`` (with the sign corrected);
-    ``payoff = "printed"``: it is ``privacy_weight c (sigma_max - saving)``, as the paper prints it.
+    ``payoff = "printed"``: it is ``privacy_weight c (sigma_max - saving)``, as the paper prints it;
+    ``payoff = "epsilon_loss"``: it is ``privacy_weight c sold``, the privacy that each saving sells
+    by the account of the job, in units in which half of all noise counts as in the linear form.
+
+    An owner signs nothing that leaves it less noise than its ``floor``, nor what sells infinitely
+    much. ``key`` names its errors, if its ``behaviour`` has any.
     """
 
     levels: Levels
@@ -38,21 +45,48 @@ class OwnerSide:
     privacy_weight: float
     privacy_cost: FloatArray
     markup: FloatArray
+    floor: FloatArray | None = None
+    sold: FloatArray | None = None
+    key: NDArray[np.uint64] | None = None
+    behaviour: Behaviour = EXACT
 
     def __len__(self) -> int:
         return len(self.privacy_cost)
 
     def traded(self) -> FloatArray:
-        """The privacy that each saving counts for: what a unit of privacy cost is the cost of."""
+        """The privacy that each saving counts for: what a unit of privacy cost is the cost of.
+
+        What sells infinitely much counts as ten times the most that does not: nobody signs it.
+        """
         savings = self.levels.savings
+        if self.payoff == "epsilon_loss":
+            if self.sold is None:
+                raise BadInput("payoff", self.payoff, "needs the account of a job: give sold.")
+            most = max(self.sold[np.isfinite(self.sold)].max(), self.levels.sigma_max)
+            return np.where(np.isfinite(self.sold), self.sold, 10.0 * most)
         return self.levels.sigma_max - savings if self.payoff == "printed" else savings
+
+    def one(self, owner: int) -> OwnerSide:
+        """The side of one owner alone."""
+        own = slice(owner, owner + 1)
+        return replace(
+            self,
+            privacy_cost=self.privacy_cost[own],
+            markup=self.markup[own],
+            floor=self.floors()[own],
+            key=None if self.key is None else self.key[own],
+        )
 
     def reporting(self, costs: FloatArray) -> OwnerSide:
         """This one owner as it would be with each of these privacy costs."""
-        return replace(self, privacy_cost=costs, markup=np.repeat(self.markup, len(costs)))
-
-    def _loss(self, some: slice = slice(None)) -> FloatArray:
-        return self.privacy_weight * self.privacy_cost[:, None] * self.traded()[some]
+        count = len(costs)
+        return replace(
+            self,
+            privacy_cost=costs,
+            markup=np.repeat(self.markup, count),
+            floor=np.repeat(self.floors(), count),
+            key=None if self.key is None else np.repeat(self.key, count),
+        )
 
     def payoffs(self) -> FloatArray:
         """What each owner gets at every (saving, payment)."""
@@ -66,26 +100,73 @@ class OwnerSide:
 
     def signs(self) -> BoolArray:
         """Where each owner signs: the income covers the privacy sold, markup included."""
-        return np.asarray(self.income()[None, None, :] >= self._least()[:, :, None])
+        return self._signs(slice(None), slice(None))
 
     def accepts(self, saving: int, payment: int) -> BoolArray:
         """Whether each owner signs one contract: the same answer, without the whole table."""
-        least = self._least(slice(saving, saving + 1))[:, 0]
-        return np.asarray(self.income()[payment] >= least)
+        return self._signs(slice(saving, saving + 1), slice(payment, payment + 1))[:, 0, 0]
 
     def reserves(self, some: slice = slice(None)) -> NDArray[np.int64]:
-        """The lowest payment level at which each owner signs each of some savings; K + 1 where
+        """The lowest payment level that pays for each of some savings, errors aside; K + 1 where
         there is none."""
-        return np.searchsorted(self.income(), self._least(some)).astype(np.int64)
+        found = np.searchsorted(self.income(), self._least(some)).astype(np.int64)
+        return np.where(self.sells(some), found, self.levels.payment_levels + 1)
+
+    def bids(self, saving: int) -> NDArray[np.int64]:
+        """The payment level that each owner names if it is asked once for what it sells a saving;
+        K + 1 where it does not, or does not answer."""
+        one = slice(saving, saving + 1)
+        if self.behaviour.exact:
+            return self.reserves(one)[:, 0]
+        least, (errors, answers) = self._least(one)[:, 0], self._habits(np.array([-1 - saving]))
+        found = np.searchsorted(self.income(), least - errors[:, 0])
+        sells = self.sells(one)[:, 0] & answers[:, 0]
+        return np.where(sells, found, self.levels.payment_levels + 1).astype(np.int64)
+
+    def sells(self, some: slice = slice(None)) -> BoolArray:
+        """Which of some savings each owner sells at all: they leave it its floor, and not
+        infinitely much is sold."""
+        levels, count = self.levels, self.levels.saving_levels + 1
+        kept = np.array([levels.sigma_left(level) for level in range(count)][some])
+        least = np.minimum(self.floors(), levels.sigma_max)  # who sells nothing keeps what it has
+        open_to = kept[None, :] + SLACK * levels.sigma_max >= least[:, None]
+        if self.payoff == "epsilon_loss" and self.sold is not None:
+            open_to &= np.isfinite(self.sold)[some]
+        return np.asarray(open_to)
+
+    def floors(self) -> FloatArray:
+        """The least noise that each owner keeps."""
+        return np.zeros(len(self)) if self.floor is None else self.floor
 
     def surplus(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
         """What contracts, one for each owner, leave it over its limit: its markup counts as cost.
 
-        An owner signs what leaves it something. So by this it also judges what a lie brings.
+        An owner signs what leaves it something. So by this it also judges what a lie brings. What
+        it would not sell at any price leaves it minus infinity.
         """
         more = self._loss() - self._loss(slice(0, 1))
-        sold = np.take_along_axis(more, np.asarray(saving)[:, None], axis=1)[:, 0]
-        return np.asarray(self.income()[payment] - (1.0 + self.markup) * sold)
+        sold, at = np.asarray(saving), np.arange(len(self))
+        left = self.income()[payment] - (1.0 + self.markup) * more[at, sold]
+        return np.where(self.sells()[at, sold], left, -np.inf)
+
+    def _signs(self, savings: slice, payments: slice) -> BoolArray:
+        over = self.income()[payments][None, None, :] - self._least(savings)[:, :, None]
+        sells = self.sells(savings)[:, :, None]
+        if self.behaviour.exact:
+            return np.asarray((over >= 0.0) & sells)
+        cells = np.arange(np.prod(self.levels.shape)).reshape(self.levels.shape)
+        errors, answers = self._habits(cells[savings, payments].reshape(-1))
+        agrees = (over + errors.reshape(over.shape) >= 0.0) & answers.reshape(over.shape)
+        free = np.arange(self.levels.saving_levels + 1)[savings, None] == 0
+        return np.asarray(np.where(free, over >= 0.0, agrees) & sells)
+
+    def _habits(self, questions: NDArray[np.int64]) -> tuple[FloatArray, BoolArray]:
+        keys = np.arange(len(self), dtype=np.uint64) if self.key is None else self.key
+        errors = self.behaviour.errors(keys, questions)
+        return errors, self.behaviour.answers(keys, questions)
+
+    def _loss(self, some: slice = slice(None)) -> FloatArray:
+        return self.privacy_weight * self.privacy_cost[:, None] * self.traded()[some]
 
     def base(self) -> FloatArray:
         """What each owner has without a trade."""

@@ -137,7 +137,8 @@ class LocalOwners(Owners):
             )
             agent = OwnerAgent(folder)
             keys[owner.name] = agent.public_key
-            folder.keep_private({"privacy_cost": owner.privacy_cost, "markup": owner.markup})
+            own = {"privacy_cost": owner.privacy_cost, "markup": owner.markup, "floor": owner.floor}
+            folder.keep_private(own)
             self._agents.append(agent)
         return keys
 

@@ -45,7 +45,7 @@ def most_gained_by_lying(
 
     Returns:
         One number an owner, 0 where nothing is gained and NaN where it was not examined. None
-        where it is not known for this mechanism.
+        where it is not known for this mechanism, or owners answer with errors anyway.
 
     Example:
         >>> import noisemarket as nm
@@ -55,6 +55,8 @@ def most_gained_by_lying(
         >>> most_gained_by_lying(small.environment(), clock, run_options(small)).max()
         0.0
     """
+    if not environment.behaviour.exact:
+        return None
     if agreement is None:
         agreement = mechanism.run(environment, options)
     gained = mechanism.gained_by_lying(environment, options, agreement)
@@ -91,13 +93,13 @@ def gained_by_bids(
     honest, gained = award(bids), np.full(len(bids), np.nan)
     kept = side.surplus(honest.saving, honest.payment)
     for owner in examined(len(bids)):
-        best, said = kept[owner], bids[owner]
-        for bid in range(1, side.levels.payment_levels + 2):
-            bids[owner] = bid
+        said, got = bids[owner], []
+        for bids[owner] in range(1, side.levels.payment_levels + 2):
             won = award(bids)
-            best = max(best, side.surplus(won.saving, won.payment)[owner])
+            got.append((won.saving[owner], won.payment[owner]))
         bids[owner] = said
-        gained[owner] = best - kept[owner]
+        gained[owner] = max(kept[owner], _best_for(side.one(int(owner)), *np.array(got).T))
+        gained[owner] -= kept[owner]
     return gained
 
 
@@ -122,17 +124,21 @@ def gained_by_costs(
     side, now = environment.owner_side(), environment.phases[-1]
     kept, gained = side.surplus(contracts.saving, contracts.payment), np.full(len(side), np.nan)
     some = examined(len(environment))
-    public = np.column_stack([now.beta[some], now.markup[some]])
+    public = np.column_stack([now.beta[some], now.markup[some], side.floors()[some]])
     _, kind = np.unique(public, axis=0, return_inverse=True)
     for number in range(kind.max() + 1):
         alike = some[kind.reshape(-1) == number]
         answers = _answers(environment, int(alike[0]), solve)
         for owner in alike:
-            own = environment.owner_side(-1, slice(int(owner), int(owner) + 1))
-            same = own.reporting(np.repeat(own.privacy_cost, len(answers)))
-            best = same.surplus(answers.saving, answers.payment).max()
+            best = _best_for(side.one(int(owner)), answers.saving, answers.payment)
             gained[owner] = best - kept[owner]
     return gained
+
+
+def _best_for(one: OwnerSide, saving: IntArray, payment: IntArray) -> float:
+    """What the best of these contracts leaves one owner over its limit."""
+    same = one.reporting(np.repeat(one.privacy_cost, len(saving)))
+    return float(same.surplus(saving, payment).max())
 
 
 def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outcomes]) -> Contracts:

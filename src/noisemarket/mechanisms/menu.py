@@ -43,12 +43,12 @@ class Menu:
         for array in (self.types, self.probabilities, self.savings, self.payments):
             array.setflags(write=False)
 
-    def choose(self, reservation_cost: ArrayLike) -> NDArray[np.intp]:
+    def choose(self, reservation_cost: ArrayLike, most: ArrayLike = np.inf) -> NDArray[np.intp]:
         """The item that each owner takes, -1 for none; an owner need not be one of the types.
 
         Everyone takes what it likes best at its own cost; up to a rounding allowance, ties go to
         the larger saving and a sale at no gain is made. The empty item counts as taking none; of
-        equal items the first is meant.
+        equal items the first is meant. ``most`` is the largest saving that each would sell at all.
         """
         cost = np.asarray(reservation_cost, dtype=float)
         if not np.all(np.isfinite(cost)):
@@ -58,10 +58,13 @@ class Menu:
         loss = self.privacy_weight * np.append(self.savings[sold], 0.0)
         income = self.payment_value * np.append(self.payments[sold], 0.0)
         index = np.append(sold, -1)
-        flat = cost.reshape(-1)
+        flat, limit = cost.reshape(-1), np.broadcast_to(most, cost.shape).reshape(-1) + SLACK
+        given = np.append(self.savings[sold], -np.inf)  # to take nothing is open to all
         chosen = np.empty(flat.size, dtype=np.intp)
         for start in range(0, flat.size, CHUNK):
-            utility = income - flat[start : start + CHUNK, None] * loss
+            some = slice(start, start + CHUNK)
+            utility = income - flat[some, None] * loss
+            utility[given > limit[some, None]] = -np.inf
             good = utility >= utility.max(axis=1, keepdims=True) - SLACK
             chosen[start : start + CHUNK] = index[np.argmax(good, axis=1)]
         return chosen.reshape(cost.shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.lying import gained_by_items
@@ -28,10 +29,13 @@ class PainFL(Direct):
         now = environment.phases[-1]
         reservation = now.privacy_cost * (1.0 + now.markup)
         menu = self.problem(environment, options.menu_types).solve()
-        item = menu.choose(reservation)
+        side, levels = environment.owner_side(), environment.levels
+        item = menu.choose(reservation, levels.sigma_max - side.floors())
         taken = item >= 0
-        savings = np.rint(menu.savings / environment.levels.savings[1]).astype(np.int64)
-        payments = np.rint(menu.payments / environment.levels.payments[1]).astype(np.int64)
+        savings = np.rint(menu.savings / levels.savings[1]).astype(np.int64)
+        payments = np.rint(menu.payments / levels.payments[1]).astype(np.int64)
+        for one in np.unique(item[taken]) if not environment.behaviour.exact else ():
+            taken &= (item != one) | side.accepts(int(savings[one]), int(payments[one]))
         saving = np.where(taken, savings[item], 0)
         payment = np.where(taken, payments[item], 0)
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
@@ -49,6 +53,9 @@ class PainFL(Direct):
     @staticmethod
     def problem(environment: Environment, types: int) -> MenuProblem:
         """What the best menu for this population is sought for."""
+        if environment.payoff == "epsilon_loss":
+            remedy = "a menu needs a loss that is linear in the noise: give privacy_loss."
+            raise BadInput("game.payoff", environment.payoff, remedy)
         now = environment.phases[-1]
         thetas, shares = types_from_sample(now.privacy_cost * (1.0 + now.markup), types)
         curator = environment.curator_side()

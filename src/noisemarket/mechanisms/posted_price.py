@@ -16,7 +16,7 @@ from noisemarket.game.outcomes import IntArray
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, RunOptions
 from noisemarket.mechanisms.purse import affordable
-from noisemarket.mechanisms.sealed_bids import Award, SealedBids, limits, won_by
+from noisemarket.mechanisms.sealed_bids import Award, SealedBids, won_by
 
 
 class PostedPrice(SealedBids):
@@ -26,7 +26,8 @@ class PostedPrice(SealedBids):
 
     def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
         shop = _Shop(environment, saving, options.demand.budget)
-        price = shop.best_price(limits(environment, saving))
+        known = environment.owner_side().reserves(slice(saving, saving + 1))[:, 0]
+        price = shop.best_price(np.maximum(known, 1))
 
         def take(bids: IntArray) -> Contracts:
             sold = shop.takers(bids, price)

@@ -18,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.federated.protections.privacy_sold import privacy_sold
 from noisemarket.files import write_json
-from noisemarket.game.levels import Levels
+from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
@@ -56,7 +58,8 @@ class OwnerAgent:
             ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
             it the owner plays no game whose noise would come from a seed. ``floor`` is the least
-            noise that it keeps: it leaves a clock auction that would have it keep less.
+            noise that it keeps: it signs nothing, and stays in no clock auction, that would have
+            it keep less.
     """
 
     def __init__(self, folder: OwnerFolder, config: Mapping[str, Any] | None = None) -> None:
@@ -103,8 +106,8 @@ class OwnerAgent:
             record = ClockRecord.load(path / CLOCK, invitation)
             if (known := record.answered(payment)) is not None:
                 return known
-            side, saving = self._side(invitation.levels), invitation.saving
-            answer = stays(side, saving, payment, self._own_floor())
+            side = self._side(invitation.levels, invitation.work)
+            answer = stays(side, invitation.saving, payment)
             record.then(payment, answer).save(path / CLOCK)
             return answer
 
@@ -124,9 +127,10 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         self.rho_cap()
 
-    def _side(self, levels: Levels) -> OwnerSide:
-        """What the owner knows of itself, on the grids of a job."""
+    def _side(self, levels: Levels, work: Mapping[str, Any]) -> OwnerSide:
+        """What the owner knows of itself, on the grids of a job and by its account."""
         private = self._private()
+        payoff = private.get("payoff", "privacy_loss")
         try:
             numbers = {name: float(private[name]) for name in PREFERENCES}
         except (KeyError, TypeError, ValueError):
@@ -134,16 +138,33 @@ class OwnerAgent:
             raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.") from None
         return OwnerSide(
             levels=levels,
-            payoff=private.get("payoff", "privacy_loss"),
+            payoff=payoff,
             payment_value=numbers["payment_value"],
             privacy_weight=numbers["privacy_weight"],
             privacy_cost=np.array([numbers["privacy_cost"]]),
             markup=np.array([numbers["markup"]]),
+            floor=np.array([self._own_floor()]),
+            sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
         )
+
+    def _sold(self, levels: Levels, work: Mapping[str, Any]) -> FloatArray:
+        """The privacy that each saving sells, by the work that is offered."""
+        try:
+            protection = PROTECTIONS.find(work["protection"]).from_settings(work["settings"])
+            return privacy_sold(
+                protection,
+                [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
+                rounds=work["rounds"],
+                records=self.folder.record_count(),
+                neighbours=work["neighbours"],
+                delta=work["delta"],
+            )
+        except (KeyError, TypeError, ValueError, BadInput):
+            raise Declined("the work cannot be accounted for") from None
 
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
-        side = self._side(invitation.table.levels)
+        side = self._side(invitation.table.levels, invitation.work)
         seed = int(self._private().get("seed", secrets.randbits(64)))
         player = owner_player(invitation.table, side, seed, invitation.key)
         if record.state:

@@ -14,14 +14,14 @@ from typing import Any
 
 from noisemarket.files import write_json
 from noisemarket.game.levels import Levels
-from noisemarket.game.sides import SLACK, OwnerSide
+from noisemarket.game.sides import OwnerSide
 from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import Declined
 
 _MOST_LEVELS = 10_000
 
 
-def stays(owner: OwnerSide, saving: int, payment: int, own_floor: float = 0.0) -> bool:
+def stays(owner: OwnerSide, saving: int, payment: int) -> bool:
     """Whether an owner stays in the clock: truthfully, for nothing else is better for it.
 
     It stays while the payment covers the privacy that it would sell, its markup included, and
@@ -31,11 +31,8 @@ def stays(owner: OwnerSide, saving: int, payment: int, own_floor: float = 0.0) -
         owner: the side of this one owner.
         saving: the level down to which sellers sell.
         payment: the level of the price.
-        own_floor: the least noise that the owner keeps, whatever it is paid.
     """
-    levels = owner.levels
-    kept = levels.sigma_left(saving) + SLACK * levels.sigma_max
-    return kept >= own_floor and bool(owner.accepts(saving, payment)[0])
+    return bool(owner.accepts(saving, payment)[0])
 
 
 @dataclass(frozen=True)

@@ -117,6 +117,11 @@ class OwnerFolder:
         with np.load(self.path / RECORDS, allow_pickle=False) as kept:
             return kept["images"], kept["labels"]
 
+    def record_count(self) -> int:
+        """How many records the owner has."""
+        with np.load(self.path / RECORDS, allow_pickle=False) as kept:
+            return len(kept["labels"])
+
     def keep_records(self, images: NDArray[np.float32], labels: NDArray[np.int64]) -> None:
         """Write the owner's data, ready for the model (``Dataset.ready``)."""
         path = private_folder(self.path) / RECORDS

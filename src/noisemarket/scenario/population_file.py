@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.population import FIELDS, Population
+from noisemarket.game.population import FIELDS, OPTIONAL, Population
 from noisemarket.scenario.toml_text import parse_toml
 
-SECRETS = ("privacy_cost", "markup")
+SECRETS = ("privacy_cost", "markup", "floor")
 """What a curator does not need to know about its owners."""
 
 LONGEST_NAME = 200
@@ -23,12 +23,14 @@ LONGEST_NAME = 200
 
 
 def read_population(file: str, owners: int | None = None, *, secrets: bool = True) -> Population:
-    """The owners in ``file``: columns privacy_cost, data_size, beta, markup and perhaps owner.
+    """The owners in ``file``: columns privacy_cost, data_size, beta, markup, and
+    perhaps owner and floor.
 
     Without ``secrets``, the file may lack these, and they are 0 in any case.
     """
     path = Path(file)
-    needed = [name for name in FIELDS if secrets or name not in SECRETS]
+    used = [name for name in FIELDS if secrets or name not in SECRETS]
+    needed = [name for name in used if name not in OPTIONAL]
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as problem:
@@ -49,8 +51,10 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
     if most_common[1] > 1:
         raise BadInput("owner", most_common[0], f"name every owner in {file} once.")
     columns = dict.fromkeys(FIELDS, np.zeros(len(rows))) | {
-        name: np.array([_number(row[name], name, i + 1, file) for i, row in enumerate(rows)])
-        for name in needed
+        name: np.array(
+            [_number(row.get(name, "0"), name, i + 1, file) for i, row in enumerate(rows)]
+        )
+        for name in used
     }
     return Population.of(names, columns)
 

@@ -9,9 +9,10 @@ import numpy as np
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from noisemarket.errors import BadInput
+from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.distributions import Distribution, Distributions
 from noisemarket.game.environment import Change, Environment, phases
-from noisemarket.game.levels import Levels
+from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
@@ -70,8 +71,9 @@ class GameSection(Section):
 
     payoff: Payoff = Field(
         "privacy_loss",
-        description="owner's payoff: privacy_loss is lambda_r p - nu c saving; printed is "
-        "lambda_r p - nu c (sigma_max - saving)",
+        description="owner's payoff: privacy_loss is lambda_r p - nu c saving; epsilon_loss has "
+        "the epsilon sold in place of the saving; printed is lambda_r p - nu c (sigma_max - "
+        "saving)",
     )
     protocol: Literal["signed", "simultaneous"] = Field(
         "signed",
@@ -109,6 +111,9 @@ class PopulationSection(Section):
     markup: Spread = Field(
         0.2, description="what an owner adds to its cost, as a share; its secret"
     )
+    floor: Spread = Field(
+        0.0, description="least noise that an owner keeps, whatever it is paid; its secret"
+    )
     file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
 
     def distributions(self) -> dict[str, Distribution]:
@@ -118,6 +123,17 @@ class PopulationSection(Section):
         return {
             name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
         }
+
+
+class BehaviourSection(Section):
+    """How owners answer: by default exactly by what pays for them."""
+
+    temperature: NotNegative = Field(
+        0.0, description="scale of the logistic error with which owners judge a contract, in payoff"
+    )
+    answer_rate: float = Field(
+        1.0, ge=0, le=1, description="share of the questions that owners answer"
+    )
 
 
 class LearningSection(Section):
@@ -276,6 +292,7 @@ class Scenario(Section):
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()
+    behaviour: BehaviourSection = BehaviourSection()
     learning: LearningSection = LearningSection()
     menu: MenuSection = MenuSection()
     training: TrainingSection = TrainingSection()
@@ -313,8 +330,9 @@ class Scenario(Section):
                 last = self.learning.iterations - 1
                 raise BadInput("changes.at", section.at, f"give an iteration up to {last}.")
         changes = [section.change() for section in self.changes]
+        levels = Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels)
         return Environment(
-            levels=Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels),
+            levels=levels,
             surface=find_surface(self.surface_name()),
             payoff=g.payoff,
             protocol=g.protocol,
@@ -322,7 +340,20 @@ class Scenario(Section):
             privacy_weight=g.privacy_weight,
             population=population,
             phases=phases(population, curator, changes, draw_changes),
+            sold=self._sold(levels, population),
+            behaviour=self._behaviour(),
         )
+
+    def _sold(self, levels: Levels, population: Population) -> FloatArray | None:
+        if self.game.payoff != "epsilon_loss":
+            return None
+        from noisemarket.scenario.account import sold_in  # protections load slowly
+
+        return sold_in(self, levels, population)
+
+    def _behaviour(self) -> Behaviour:
+        own = np.random.SeedSequence([self.seed, 4]).generate_state(1, np.uint64)[0]
+        return Behaviour(self.behaviour.temperature, self.behaviour.answer_rate, int(own))
 
     def surface_name(self) -> str:
         """The loss surface that is played on: a name or a path."""

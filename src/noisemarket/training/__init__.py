@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from noisemarket.training.orders import Order, fingerprint, order, protection_of
+from noisemarket.scenario.account import protection_of
+from noisemarket.training.orders import Order, fingerprint, order
 from noisemarket.training.session import Training, carry_out, train
 from noisemarket.training.sigmas import one_sigma, read_contracts
 

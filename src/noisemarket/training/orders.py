@@ -21,7 +21,7 @@ from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
-from noisemarket.federated.protections import PROTECTIONS, Protection
+from noisemarket.federated.protections import Protection
 from noisemarket.federated.reference import Directions, ReferenceRecords, set_aside
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
 from noisemarket.federated.weighting import Weighting
@@ -32,9 +32,10 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.training_section import TrainingSection
 from noisemarket.training.local_engine import check_sendable
-from noisemarket.training.tuning import ModelKind, kind_of, plan_of, tuned
+from noisemarket.training.tuning import kind_of, plan_of
 
 if TYPE_CHECKING:
     from torch import nn
@@ -169,18 +170,6 @@ def fingerprint(
     figures = (population.beta, population.data_size, sigma)
     parts = [np.ascontiguousarray(values, dtype=float).tobytes() for values in figures]
     return digest(json.dumps(settings).encode(), *parts, *own).hex()
-
-
-def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:
-    """The protection that a scenario asks for; ``model`` is what it is for, if not its own."""
-    sections = {"training": scenario.training, "privacy": scenario.privacy}
-    values = {
-        f"{name}.{key}": tuned(key, value, model or scenario.training.model)
-        for name, part in sections.items()
-        for key, value in part
-    }
-    kind = PROTECTIONS.find(scenario.privacy.protection)
-    return kind.from_scenario(values, scenario.privacy.settings)
 
 
 def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Partition:

@@ -1,18 +1,14 @@
-"""What ``auto`` stands for in a scenario: settings that suit its model, by public figures alone."""
+"""How a job's updates are weighed and used, by public figures alone."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import Any, Literal
 
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.rounds import TrainingPlan
 from noisemarket.federated.server_rule import (
-    LINEAR_AVERAGING,
-    NETWORK_AVERAGING,
     ServerSteps,
     linear_steps,
     network_steps,
@@ -25,44 +21,13 @@ from noisemarket.federated.weighting import (
     owner_weights,
 )
 from noisemarket.federated.weighting.weight_cap import capped
+from noisemarket.scenario.auto import AUTO, ModelKind, tuned
 from noisemarket.scenario.training_section import TrainingSection
-
-AUTO = "auto"
-
-ModelKind = Literal["features", "cnn"]
-
-
-@dataclass(frozen=True)
-class Tuning:
-    """Settings that suit a model.
-
-    Args:
-        local_rate: step size of an owner's SGD.
-        shard_steps: steps of a shard.
-        shard_rate: their size. Features take one long step, which the clip then cuts to length.
-        averaging: weight of the past in an average of the global models.
-    """
-
-    local_rate: float
-    shard_steps: int
-    shard_rate: float
-    averaging: float
-
-
-TUNINGS: dict[ModelKind, Tuning] = {
-    "features": Tuning(0.5, 1, 60.0, LINEAR_AVERAGING),
-    "cnn": Tuning(0.05, 2, 0.4, NETWORK_AVERAGING),
-}
 
 
 def kind_of(maker: ModelMaker) -> ModelKind:
     """Whose settings suit a model: any other than a linear one is taken for a network."""
     return "features" if isinstance(maker, LinearMaker) else "cnn"
-
-
-def tuned(name: str, value: Any, kind: ModelKind) -> Any:
-    """A setting's value, or what ``auto`` stands for."""
-    return getattr(TUNINGS[kind], name, value) if value == AUTO else value
 
 
 def averaging_of(training: TrainingSection) -> float:

@@ -100,6 +100,7 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[
             {
                 "privacy_cost": owner.privacy_cost,
                 "markup": owner.markup,
+                "floor": owner.floor,
                 "payment_value": environment.payment_value,
                 "privacy_weight": environment.privacy_weight,
                 "payoff": environment.payoff,
