@@ -164,9 +164,7 @@ class TestErrors:
     def test_without_any_all_answers_are_exact(self) -> None:
         exact, cold = market(), market(temperature=1e-12)
         np.testing.assert_array_equal(exact.owner_side().signs(), cold.owner_side().signs())
-        np.testing.assert_array_equal(
-            exact.owner_side().bids(10), exact.owner_side().reserves()[:, 10]
-        )
+        np.testing.assert_array_equal(exact.owner_side().asks(), exact.owner_side().reserves())
 
     def test_an_owner_answers_alike_in_a_table_and_when_asked(self) -> None:
         side: OwnerSide = market(temperature=0.2, answer_rate=0.9).owner_side()

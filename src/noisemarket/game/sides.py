@@ -112,15 +112,16 @@ class OwnerSide:
         found = np.searchsorted(self.income(), self._least(some)).astype(np.int64)
         return np.where(self.sells(some), found, self.levels.payment_levels + 1)
 
-    def bids(self, saving: int) -> NDArray[np.int64]:
-        """The payment level that each owner names if it is asked once for what it sells a saving;
-        K + 1 where it does not, or does not answer."""
-        one = slice(saving, saving + 1)
+    def asks(self, some: slice = slice(None)) -> NDArray[np.int64]:
+        """The payment level that each owner names if it is asked once for what it sells each of
+        some savings; K + 1 where it does not sell it, or does not answer."""
         if self.behaviour.exact:
-            return self.reserves(one)[:, 0]
-        least, (errors, answers) = self._least(one)[:, 0], self._habits(np.array([-1 - saving]))
-        found = np.searchsorted(self.income(), least - errors[:, 0])
-        sells = self.sells(one)[:, 0] & answers[:, 0]
+            return self.reserves(some)
+        questions = -1 - np.arange(self.levels.saving_levels + 1)[some]  # apart from all contracts
+        errors, answers = self._habits(questions)
+        errors[:, questions == -1], answers[:, questions == -1] = 0.0, True
+        found = np.searchsorted(self.income(), self._least(some) - errors)
+        sells = self.sells(some) & answers
         return np.where(sells, found, self.levels.payment_levels + 1).astype(np.int64)
 
     def sells(self, some: slice = slice(None)) -> BoolArray:

@@ -48,7 +48,7 @@ class Wants(NamedTuple):
 
 def wants_of(side: OwnerSide) -> Wants:
     """What the owners of a side want, one row each."""
-    reserves, highest = side.reserves(), side.levels.payment_levels
+    reserves, highest = side.asks(), side.levels.payment_levels
     gains = side.gains_at(np.minimum(reserves, highest))
     return Wants(reserves, np.where(reserves > highest, -np.inf, gains))
 

@@ -52,7 +52,7 @@ class SealedBids(Direct):
 
 def limits(environment: Environment, saving: int) -> IntArray:
     """The lowest payment level for which each owner sells a saving; K + 1 where it does not."""
-    return np.maximum(environment.owner_side().bids(saving), 1)
+    return np.maximum(environment.owner_side().asks(slice(saving, saving + 1))[:, 0], 1)
 
 
 def won_by(winners: IntArray, payments: IntArray, owners: int, saving: int) -> Contracts:
