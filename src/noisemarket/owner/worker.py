@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import connection, parent_process, process, shared_memory
+from multiprocessing import connection, parent_process, process
 from threading import Thread
 from typing import Any
 
@@ -20,23 +20,11 @@ from noisemarket.federated.engine import single_precision
 from noisemarket.federated.models.model import ModelMaker, Records
 from noisemarket.federated.protections import Protection
 from noisemarket.owner.round import OwnerTrainer
+from noisemarket.owner.shared_arrays import SharedArrays
 from noisemarket.privacy.noise import NoiseSource
 
 UNGUARDED = 87
 """Exit code of a worker that was about to train by itself."""
-
-
-@dataclass(frozen=True)
-class Shared:
-    """An array in shared memory, by name."""
-
-    name: str
-    shape: tuple[int, ...]
-    dtype: str
-
-    def open(self) -> tuple[shared_memory.SharedMemory, NDArray[Any]]:
-        memory = shared_memory.SharedMemory(name=self.name)
-        return memory, np.ndarray(self.shape, self.dtype, buffer=memory.buf)
 
 
 MOST_KEPT = 2**28
@@ -53,7 +41,6 @@ class WorkerConfig:
     noise: NoiseSource
     sigma: NDArray[np.float64]
     indices: tuple[NDArray[np.int64], ...]
-    arrays: dict[str, Shared]
 
 
 def leave_unless_main() -> None:
@@ -66,7 +53,7 @@ def leave_unless_main() -> None:
         sys.exit(UNGUARDED)
 
 
-def work(pipe: connection.Connection) -> None:
+def work(pipe: connection.Connection, shared: SharedArrays) -> None:
     """A worker's life: answer tasks until the pipe ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pipe
     Thread(target=end_with_parent, daemon=True).start()
@@ -77,7 +64,7 @@ def work(pipe: connection.Connection) -> None:
             task = pipe.recv()
             try:
                 if answer is None:
-                    answer = _set_up(_config(pickled))
+                    answer = _set_up(_config(pickled), shared)
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
                 reply = (said(problem), None)
@@ -110,13 +97,12 @@ def said(problem: Exception) -> str:
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
-def _set_up(config: WorkerConfig) -> Callable[[str, int, int], Any]:
-    opened = {name: shared.open() for name, shared in config.arrays.items()}
+def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, int], Any]:
     model = config.model(config.seed)
     trainer = OwnerTrainer(model, config.protection, config.seed)
 
     def view(name: str) -> NDArray[Any]:
-        return opened[name][1]  # the memory beside it stays mapped as long as this function lives
+        return shared.views[name]
 
     kept: dict[int, Records] = {}
     room = MOST_KEPT

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import os
 import pickle
-import secrets
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from multiprocessing import connection, get_context, shared_memory
+from multiprocessing import connection, get_context
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,8 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.owner.worker import UNGUARDED, Shared, WorkerConfig, leave_unless_main, work
+from noisemarket.owner.shared_arrays import SharedArrays
+from noisemarket.owner.worker import UNGUARDED, WorkerConfig, leave_unless_main, work
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at whether to stop."""
@@ -47,7 +47,7 @@ class LocalEngine(Engine):
         check_sendable("protection", job.protection)
         self._job, self._stop = job, stop
         self._started = False
-        self._memories: list[shared_memory.SharedMemory] = []
+        self._shared: SharedArrays | None = None
         self._workers: list[Any] = []
         self._pipes: list[connection.Connection] = []
         count = max(1, min(workers or available_cores(), len(job)))
@@ -70,27 +70,18 @@ class LocalEngine(Engine):
             "uploads": np.zeros((len(job), first.size), np.float32),
         }
         _check_room(sum(array.nbytes for array in arrays.values()))
-        shared: dict[str, Shared] = {}
-        self._views: dict[str, NDArray[Any]] = {}
-        for name, array in arrays.items():
-            unique = f"noisemarket-{os.getpid()}-{secrets.token_hex(6)}"
-            size = max(array.nbytes, 1)
-            memory = shared_memory.SharedMemory(unique, create=True, size=size)
-            self._memories.append(memory)
-            view: NDArray[Any] = np.ndarray(array.shape, array.dtype, buffer=memory.buf)
-            view[...] = array
-            self._views[name] = view
-            shared[name] = Shared(memory.name, array.shape, array.dtype.str)
+        self._shared = SharedArrays(arrays)
+        self._views = self._shared.views
         config = WorkerConfig(
             job.model, job.protection, job.seed, job.noise_source(), job.sigma,
-            tuple(job.partition.indices), shared,
+            tuple(job.partition.indices),
         )  # fmt: skip
         pickled = pickle.dumps(config)
         context = get_context("spawn")
         with one_thread(), no_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                worker = context.Process(target=work, args=(theirs,), daemon=True)
+                worker = context.Process(target=work, args=(theirs, self._shared), daemon=True)
                 worker.start()
                 theirs.close()
                 self._workers.append(worker)
@@ -209,23 +200,22 @@ class LocalEngine(Engine):
                 worker.kill()
                 worker.join()
         self._views = {}
-        for memory in self._memories:
-            memory.close()
-            memory.unlink()
-        self._pipes, self._workers, self._memories = [], [], []
+        if self._shared is not None:
+            self._shared.close()
+        self._pipes, self._workers, self._shared = [], [], None
 
 
 def _check_room(needed: int) -> None:
-    """Refuse what would not fit: a process that writes past the end of it is killed."""
-    path = Path("/dev/shm")
-    if not path.is_dir():
+    """Refuse what would not fit, as far as the system says: processes would be killed for it."""
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, ValueError, StopIteration):
         return
-    stats = os.statvfs(path)
-    free = stats.f_bavail * stats.f_frsize
-    if needed > free:
+    if needed > 1024 * free:
         raise NoisemarketError(
-            f"Training needs {needed / 1e6:.0f} MB of shared memory and {path} has "
-            f"{free / 1e6:.0f} MB free: enlarge it, or take fewer owners or a smaller model."
+            f"Training needs {needed / 1e6:.0f} MB of memory for what the workers share, and "
+            f"{free / 1e3:.0f} MB are free: take fewer owners or a smaller model."
         )
 
 
