@@ -109,31 +109,22 @@ def job(
     return Job(data(side), partition, TorchMaker(model), made, sigma, 7, noise)  # type: ignore[arg-type]
 
 
-def shared() -> set[str]:
-    return {path.name for path in Path("/dev/shm").glob("noisemarket-*")}
-
-
-def left_behind(before: set[str]) -> set[str]:
-    """Shared memory that is new and that no other process uses: nobody is going to remove it."""
-    new = shared() - before
-    if new:
-        for maps in Path("/proc").glob("[0-9]*/maps"):
-            if maps.parent.name != str(os.getpid()):
-                with contextlib.suppress(OSError):
-                    text = maps.read_text()
-                    new = {name for name in new if name not in text}
-    return new
+def named_memory(*processes: int) -> set[str]:
+    """Shared memory that anybody can find: mapped by these processes, or named after them."""
+    found = set()
+    for pid in processes:
+        found |= {path.name for path in Path("/dev/shm").glob(f"*-{pid}-*")}
+        with contextlib.suppress(OSError):
+            maps = Path(f"/proc/{pid}/maps").read_text().splitlines()
+            found |= {line for line in maps if "/dev/shm/" in line}
+    return found
 
 
 @pytest.fixture(autouse=True)
 def _nothing_left():  # type: ignore[no-untyped-def]
-    before = shared()
     yield
     assert multiprocessing.active_children() == []
-    end = time.monotonic() + 10
-    while left_behind(before):
-        assert time.monotonic() < end, "shared memory is left behind"
-        time.sleep(0.1)
+    assert named_memory(os.getpid()) == set()
 
 
 def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
@@ -362,7 +353,6 @@ def running(pid: int) -> bool:
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 @pytest.mark.parametrize("rest", [IDLE, BUSY], ids=["idle", "busy"])
 def test_a_killed_parent_leaves_no_worker_and_no_memory(tmp_path: Path, rest: str) -> None:
-    before = shared()
     script = tmp_path / "holder.py"
     script.write_text(HEAD + rest)
     with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as main:
@@ -372,9 +362,36 @@ def test_a_killed_parent_leaves_no_worker_and_no_memory(tmp_path: Path, rest: st
         if rest is BUSY:
             assert [main.stdout.readline() for _ in range(2)] == ["working\n"] * 2
         assert all(running(pid) for pid in workers)
+        assert named_memory(main.pid, *workers) == set()
         main.kill()
         main.wait()
     end = time.monotonic() + 20
-    while any(running(pid) for pid in workers) or left_behind(before):
-        assert time.monotonic() < end, "a worker or its memory outlives its parent"
+    while any(running(pid) for pid in workers):
+        assert time.monotonic() < end, "a worker outlives its parent"
         time.sleep(0.1)
+    assert named_memory(main.pid) == set()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="groups of POSIX")
+@pytest.mark.process
+def test_a_killed_group_leaves_no_record_of_anybody(tmp_path: Path) -> None:
+    """All processes die at once, so nobody can clean up: there must be nothing to clean."""
+    script, temporary = tmp_path / "holder.py", tmp_path / "tmp"
+    temporary.mkdir()
+    script.write_text(HEAD + BUSY)
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, "TMPDIR": str(temporary)},
+    ) as main:  # fmt: skip
+        assert main.stdout is not None
+        workers = [int(word) for word in main.stdout.readline().split()]
+        assert [main.stdout.readline() for _ in range(2)] == ["working\n"] * 2
+        assert named_memory(main.pid, *workers) == set()
+        os.killpg(main.pid, signal.SIGKILL)
+        main.wait()
+    end = time.monotonic() + 20
+    while any(running(pid) for pid in workers):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert named_memory(main.pid, *workers) == set()
+    assert not [path for path in temporary.rglob("*") if path.is_file()]

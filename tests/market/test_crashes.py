@@ -18,11 +18,12 @@ from tests.market.common import OWNERS, ROUNDS, played, scenario, state
 from tests.market.killed import begun
 
 from noisemarket import files, runfolder
+from noisemarket.errors import BadInput
+from noisemarket.federated import engine
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.files import GrowingFile
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
@@ -133,24 +134,46 @@ def test_killed_again_and_again(images: Path, tmp_path: Path) -> None:
 
 
 def test_a_lost_key_is_no_license_to_release_twice(images: Path, tmp_path: Path) -> None:
-    """Without the key a round cannot be repeated bit by bit: it is new, and its cap refuses it."""
+    """Without the key a round cannot be repeated bit by bit, and the owner would be paid less for
+    it: nothing more is charged, and with the key put back the job ends as if nothing was."""
     made = small(images, noise="secure")
     folder, taken, number = tmp_path, Counter[str](), 0
     while not taken["train"]:  # until it was charged, and is cut off in the round
         number += 1
         with killed_at(number) as taken, pytest.raises(Killed):
             played(made, folder)
-    (folder / "owners" / "noise.key").unlink()
+    key = folder / "owners" / "noise.key"
+    kept, journal = key.read_bytes(), (folder / "owners" / "privacy.journal").read_bytes()
+    key.unlink()
+    with pytest.raises(BadInput, match=r"round = 1: was charged .* the key of the noise"):
+        played(made, folder)
+    assert (folder / "owners" / "privacy.journal").read_bytes() == journal
+    key.write_bytes(kept)
+    key.chmod(0o600)
     _, outcome = played(made, folder)
-    for statement in outcome.statements:
-        assert statement.rho_total <= statement.rho_cap * (1 + 1e-9)
-        assert statement.releases == 2
-    assert len(outcome.results) == 1  # the cap allows two releases, and one was lost
-    with open_ledger(folder, create=False) as ledger:
-        verify(ledger)
-        for standing in contracts(ledger):
-            (only,) = account(ledger, standing.contract.id).rounds
-            assert only.rho == 2 * standing.contract.rho_per_round
+    assert len(outcome.results) == 2
+    assert all(statement.releases == 2 for statement in outcome.statements)
+    assert all(paid > 0 for paid in outcome.payments.values())
+
+
+def test_another_library_or_processor_is_told_before_anything_is_charged(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would release the round a second time, and at the cap the owner would be paid less."""
+    made = small(images, noise="secure")
+    taken, number = Counter[str](), 0
+    while not taken["train"]:
+        number += 1
+        with killed_at(number) as taken, pytest.raises(Killed):
+            played(made, tmp_path)
+    journal = (tmp_path / "owners" / "privacy.journal").read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine, "__version__", "99.0")
+        with pytest.raises(BadInput, match=r"began with .*, and this is noisemarket 99\.0"):
+            played(made, tmp_path)
+    assert (tmp_path / "owners" / "privacy.journal").read_bytes() == journal
+    _, outcome = played(made, tmp_path)
+    assert all(statement.releases == 2 for statement in outcome.statements)
 
 
 def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import pickle
+import platform
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_info
 
 from noisemarket import __version__
 from noisemarket.federated.data import Dataset
@@ -59,6 +61,13 @@ class Job:
         if self.noise_key is None:
             return SecureNoise()
         return KeyedNoise(self.noise_key).bound(self._context)
+
+    @property
+    def made_by(self) -> str:
+        """What computes the updates, in words: versions, and the kind of processor."""
+        parts = f"noisemarket {__version__}", f"NumPy {np.__version__}", f"SciPy {version('scipy')}"
+        blas = {str(one.get("architecture")) for one in threadpool_info()} - {"None"}
+        return ", ".join((*parts, " ".join((platform.machine(), *sorted(blas)))))
 
     @cached_property
     def _context(self) -> bytes:

@@ -61,16 +61,22 @@ def train(
     inspect: Inspect | None = None,
     present: Present | None = None,
     left_out: LeftOut | None = None,
+    *,
+    once: bool = False,
 ) -> Iterator[RoundResult]:
     """Train from ``state`` to the end of the plan, changing ``state`` as rounds are done.
 
     Every release is charged before it is made. Owners whose budget would be passed sit out; if all
     would, training ends. Uploads that are malformed, or that ``inspect`` refuses, move nothing and
     are reported. A round that is cut off leaves ``state`` as it was. An account that lacks a charge
-    of the rounds that are done is refused.
+    of the rounds that are done is refused. With ``once``, a round that was cut off is made again
+    bit by bit, or refused before anything more is charged: a second release would cost the owners
+    privacy that nobody pays for.
     """
     check_charges(accountant, state)
-    return _rounds(engine, job, accountant, plan, state, checkpoint, inspect, present, left_out)
+    return _rounds(
+        engine, job, accountant, plan, state, checkpoint, inspect, present, left_out, once
+    )
 
 
 def check_charges(accountant: Accountant, state: State) -> None:
@@ -93,6 +99,7 @@ def _rounds(
     inspect: Inspect | None,
     present: Present | None,
     left_out: LeftOut | None,
+    once: bool,
 ) -> Iterator[RoundResult]:
     if checkpoint is not None and state.rounds_done == 0:
         checkpoint.save(state)  # before anything is charged, it is known to which job
@@ -100,7 +107,10 @@ def _rounds(
     while state.rounds_done < plan.rounds:
         start, number = time.monotonic(), state.rounds_done + 1
         invited = range(len(job)) if present is None else sorted(set(present(number)))
-        owners = _charged(accountant, at_model(noise, state.weights), number, invited)
+        here = at_model(noise, state.weights)
+        if once:
+            _check_once(accountant, job, here, number)
+        owners = _charged(accountant, here, number, invited)
         if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
             return
         uploads = engine.train(number, state.weights, owners) if owners else {}
@@ -134,6 +144,25 @@ def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tupl
     mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares, weight_cap=cap)
     velocity = plan.momentum * state.velocity + mean
     return (1.0 - plan.decay) * state.weights + plan.rate * velocity, velocity
+
+
+def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: int) -> None:
+    """Refuse a round that was charged under other noise than it would get now."""
+    before = {c.owner: c.release_id for c in accountant.charges if c.round == number}
+    for owner in range(len(job)):
+        release = round_noise(noise, owner, number).release_id()
+        if owner in before and not accountant.charged(owner, number, release):
+            was, now = str(getattr(accountant, "made_by", "")) or "something else", job.made_by
+            changed = (
+                f"it began with {was}, and this is {now}"
+                if was != now
+                else ("the key of the noise or the data is another")
+            )
+            remedy = (
+                f"was charged and cannot be made again bit by bit ({changed}); a second release "
+                "would cost the owners more for the same pay: go on as it began, or start anew."
+            )
+            raise BadInput("round", number, remedy)
 
 
 def _charged(

@@ -63,6 +63,7 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_
 from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
+from noisemarket.market.spent_rounds import check_spent
 from noisemarket.market.verdicts import round_entries, verdicts
 from noisemarket.mechanisms.mechanism import Progress, Trace
 from noisemarket.mechanisms.tables import OWNERS_COLUMNS, trace_csv
@@ -310,8 +311,10 @@ class _Market:
             return self._owners.present(inspector.present(number))
 
         screened = self._scenario.market.aggregate == "screened"
-        with JournalledAccountant(self._owners.journal, order.budgets) as accountant:
+        about = state.job, order.job.made_by
+        with JournalledAccountant(self._owners.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
+            check_spent(ledger, state.job, contracts, state, accountant, checkpoint.path)
             for lines in round_entries(contracts, accountant, state.results):
                 ledger.append(lines)
             self._write_metrics(state.results)
@@ -328,6 +331,7 @@ class _Market:
                         inspect,
                         present,
                         inspector.left_out if screened else None,
+                        once=True,
                     ):
                         for lines in round_entries(contracts, accountant, [result]):
                             ledger.append(lines)

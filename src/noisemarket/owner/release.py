@@ -65,7 +65,7 @@ def charge(
     journal = folder.journal(terms.job)
     journal.touch(mode=0o600)
     try:
-        with JournalledAccountant(journal, [budget]) as accountant:
+        with JournalledAccountant(journal, [budget], terms.job) as accountant:
             accountant.charge(folder.name, round_number, release_id=_named(release))
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None

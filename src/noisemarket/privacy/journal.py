@@ -1,8 +1,8 @@
 """An accountant whose charges survive a crash: a file of lines that only grows.
 
-The first line holds the budgets, every further one the charges of one call, written and forced to
-disk before the call returns. A line cut short was therefore never acted upon, and is dropped; a
-complete one counts, even if the job was killed before the release.
+The first line holds the job and the budgets, every further one the charges of one call, written and
+forced to disk before the call returns. A line cut short was therefore never acted upon, and is
+dropped; a complete one counts, even if the job was killed before the release.
 """
 
 from __future__ import annotations
@@ -27,9 +27,12 @@ class JournalledAccountant(Closing, Accountant):
         path: the journal.
         budgets: of the job's owners. A new journal starts with them; an existing one must have
             exactly these, as caps cannot change during a job. Without, the journal must exist.
+        job: the job that is charged for. An existing journal must be of the same one.
+        made_by: what makes the releases: versions and the kind of machine. A new journal keeps it.
 
     Raises:
-        BadInput: the file is missing, in use, damaged, not a journal, or has other budgets.
+        BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other
+            budgets.
         NoisemarketError: it cannot be written.
 
     Example:
@@ -40,8 +43,16 @@ class JournalledAccountant(Closing, Accountant):
             print(read_journal("privacy.journal").statement("anna").text())
     """
 
-    def __init__(self, path: str | Path, budgets: Iterable[PrivacyBudget] | None = None) -> None:
+    def __init__(
+        self,
+        path: str | Path,
+        budgets: Iterable[PrivacyBudget] | None = None,
+        job: str = "",
+        made_by: str = "",
+    ) -> None:
         self.path = Path(path)
+        self.job, self.made_by = job, made_by
+        """Of an existing journal, what it says."""
         self._process = os.getpid()
         new = budgets is not None
         self._file = GrowingFile(self.path, "journal", "another job", create=new)
@@ -60,7 +71,7 @@ class JournalledAccountant(Closing, Accountant):
     def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:
         content = self._file.read()
         if b"\n" not in content:  # new, or killed before the first line was whole
-            header = _header(budgets or ())
+            header = _header(budgets or (), self.job, self.made_by)
             if budgets is None or not header.startswith(content):
                 raise BadInput("journal", str(self.path), "is not a privacy journal.")
             self._file.cut(0)
@@ -68,6 +79,10 @@ class JournalledAccountant(Closing, Accountant):
             super().__init__(budgets)
             return
         held, charges, whole = _parse(content, self.path)
+        job, self.made_by = _about(content)
+        if budgets is not None and job != self.job:
+            raise BadInput("journal", str(self.path), "is of another job: give this job's own.")
+        self.job = job
         if budgets is not None and budgets != held:
             remedy = "has other budgets: they are fixed before the job."
             raise BadInput("journal", str(self.path), remedy)
@@ -129,8 +144,15 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[
     return budgets, charges, whole
 
 
-def _header(budgets: Iterable[PrivacyBudget]) -> bytes:
-    return _line({"budgets": [budget.to_dict() for budget in budgets]})
+def _about(content: bytes) -> tuple[str, str]:
+    """The job of a journal, and what made its releases; of one without, empty."""
+    first = json.loads(content.splitlines()[0])
+    return str(first.get("job", "")), str(first.get("made_by", ""))
+
+
+def _header(budgets: Iterable[PrivacyBudget], job: str, made_by: str) -> bytes:
+    said = {"job": job, "made_by": made_by, "budgets": [budget.to_dict() for budget in budgets]}
+    return _line(said)
 
 
 def _line(document: object) -> bytes:

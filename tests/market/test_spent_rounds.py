@@ -1,0 +1,87 @@
+"""Rounds that the ledger has are not released again, whatever files were lost."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+from tests.market.common import events, played, scenario, state
+
+from noisemarket.errors import BadInput
+from noisemarket.market.events import RoundTrained
+from noisemarket.privacy.journal import read_journal
+from noisemarket.scenario import Scenario
+
+CHECKPOINT, JOURNAL = Path("curator/checkpoint.npz"), Path("owners/privacy.journal")
+
+
+@pytest.fixture(scope="module")
+def made(images: Path) -> Scenario:
+    given = {"owners": 2, "rounds": 3, "shard_steps": 1, "channels": (2, 2)}
+    return scenario(images, noise="secure", false_alarm=1e-9, **given)
+
+
+@pytest.fixture(scope="module")
+def settled(made: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("settled") / "run"
+    played(made, folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def half(made: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A job that was cut off after its second round."""
+    folder = tmp_path_factory.mktemp("half") / "run"
+    stream = events(made, folder)
+    for event in stream:
+        if isinstance(event, RoundTrained) and event.result.number == 2:
+            break
+    stream.close()
+    return folder
+
+
+def without(run: Path, to: Path, *names: Path) -> Path:
+    """A copy of a run folder that has lost some files."""
+    shutil.copytree(run, to)
+    for name in names:
+        (to / name).unlink()
+    return to
+
+
+@pytest.mark.parametrize("names", [(CHECKPOINT,), (CHECKPOINT, JOURNAL)])
+def test_a_settled_job_releases_nothing_again(
+    made: Scenario, settled: Path, tmp_path: Path, names: tuple[Path, ...]
+) -> None:
+    run = without(settled, tmp_path / "run", *names)
+    with pytest.raises(BadInput, match=r"checkpoint\.npz: lacks round 3 of a job that is settled"):
+        played(made, run)
+    if JOURNAL in names:
+        assert read_journal(run / JOURNAL).charges == ()  # nothing was charged, nothing released
+
+
+def test_a_job_under_way_needs_the_charges_of_the_rounds_on_its_ledger(
+    made: Scenario, half: Path, tmp_path: Path
+) -> None:
+    run = without(half, tmp_path / "run", CHECKPOINT, JOURNAL)
+    with pytest.raises(BadInput, match=r"lacks a charge of round 1, which the ledger has"):
+        played(made, run)
+    assert read_journal(run / JOURNAL).charges == ()
+
+
+def test_with_journal_and_key_a_lost_checkpoint_is_made_again_bit_by_bit(
+    made: Scenario, half: Path, tmp_path: Path
+) -> None:
+    played(made, without(half, tmp_path / "whole"))
+    played(made, without(half, tmp_path / "run", CHECKPOINT))
+    assert state(tmp_path / "run") == state(tmp_path / "whole")
+    charges = read_journal(tmp_path / "run" / JOURNAL).charges
+    assert len(charges) == 2 * 3
+
+
+def test_a_journal_is_of_one_job(made: Scenario, half: Path, settled: Path, tmp_path: Path) -> None:
+    """Another job of the same budgets must not lend its account to this one."""
+    run = without(half, tmp_path / "run")
+    shutil.copy(settled / JOURNAL, run / JOURNAL)
+    with pytest.raises(BadInput, match=r"privacy\.journal: is of another job"):
+        played(made, run)
