@@ -79,7 +79,8 @@ def run(
         bool | None,
         typer.Option(
             help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
-            "buy, and no noise."
+            "buy, and no noise. By default with the bundled data or simulated noise only: a model "
+            "without noise is not private."
         ),
     ] = None,
     draws: Annotated[

@@ -34,6 +34,7 @@ from noisemarket.market.baselines import (
     NO_DP,
     BaselineWork,
     Draw,
+    harmless,
     plan_line,
     round_line,
 )
@@ -62,6 +63,11 @@ _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator
 Given = tuple[int | None, int | None, bool, str | None]
 """Workers, threads, whether to use TLS, and Flower's runtime."""
 
+_NOT_COMPARED = (
+    "Nothing is compared: without noise a model would tell of your records what the statements "
+    "promise to hide. --baselines asks for it."
+)
+_PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST, is public."
 _DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
@@ -98,14 +104,14 @@ def run(
             RemoteOwners.check(scenario)
             runtime_of(runtime, 0)
         folder = request.folder(scenario, f"{scenario.preset}-run")
-        folder.note(engine=engine, draws=draws, baselines=baselines is not False)
+        folder.note(engine=engine, draws=draws, baselines=_wanted(baselines, scenario))
         keep_scenario(folder, scenario)
     with folder, stoppable(_DROPPED) as stop, progress("") as bar:
         compared, others = Compared(), list[Alternative]()
         given = workers, request.threads, tls, runtime
         try:
             outcome = _market(engine, market, folder.path, given, stop, bar)
-            if read_status(folder.path).get("baselines", True):
+            if read_status(folder.path).get("baselines", False):
                 draws = draws or _noted_draws(folder.path) or DRAWS[scenario.training.model]
                 others = alternatives(outcome, request.threads)
                 compared = _baselines(folder, outcome, others, draws, stop, bar, workers)
@@ -123,6 +129,10 @@ def run(
         out.print(alternatives_table(result, others))
     out.print(market_table(result))
     out.print(sellers_table(outcome))
+    if not others and baselines is None and not harmless(scenario):
+        out.print(_NOT_COMPARED)
+    elif others and not scenario.training.data:
+        out.print(_PUBLIC)
     for owner, reason in outcome.broken.items():
         out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
     print_paths(folder, figures)
@@ -130,6 +140,11 @@ def run(
     out.print(
         f"To see the contracts: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False
     )
+
+
+def _wanted(baselines: bool | None, scenario: Scenario) -> bool:
+    """Whether to train baselines; unless it is said, only where they tell nothing."""
+    return harmless(scenario) if baselines is None else baselines
 
 
 def _reopen(
@@ -152,7 +167,9 @@ def _reopen(
     facts = {
         "engine": engine,
         "draws": _noted_draws(path),
-        "baselines": bool(noted.get("baselines", True)) if baselines is None else baselines,
+        "baselines": bool(noted.get("baselines", harmless(scenario)))
+        if baselines is None
+        else baselines,
     }
     return RunFolder.reopen(path, **facts), scenario, engine
 

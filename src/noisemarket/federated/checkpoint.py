@@ -80,14 +80,15 @@ class State:
 class Checkpoint:
     """The state after each round on disk, whole or not at all, for one job and no other."""
 
-    def __init__(self, path: Path, fingerprint: str) -> None:
-        self.path, self.fingerprint = path, fingerprint
+    def __init__(self, path: Path, fingerprint: str, *, private: bool = False) -> None:
+        self.path, self.fingerprint, self._private = path, fingerprint, private
 
     def save(self, state: State) -> None:
         """Write the state; a crash leaves the one before."""
         kept: dict[str, Any] = {_KEPT + name: array for name, array in state.kept.items()}
         save_arrays(
             self.path,
+            private=self._private,
             fingerprint=self.fingerprint,
             round_number=state.rounds_done,
             weights=state.weights,

@@ -1,7 +1,8 @@
 """What training would have come to without a market, and under other draws of the noise.
 
-An experiment by whoever holds all the data, as a simulation does. In a real consortium it would
-cost the owners' privacy a second time; there, leave it out.
+An experiment by whoever holds all the data, as a simulation does. One baseline trains without noise
+on the same records, so beside a statement that guarantees epsilon it guarantees nothing: with one's
+own data and real noise it has to be asked for, and its files are for the user alone.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 from noisemarket.errors import Interrupted
 from noisemarket.federated.engine import Engine, Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult
+from noisemarket.files import private_folder
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
@@ -42,6 +44,12 @@ def round_line(name: str, draw: int, result: RoundResult) -> str:
     return json.dumps({"baseline": name, "draw": draw, "result": result.to_dict()}) + "\n"
 
 
+def harmless(scenario: Scenario) -> bool:
+    """Whether training without noise tells nothing: the data is public, or the noise is simulated
+    and hides nothing anyway."""
+    return not scenario.training.data or scenario.privacy.noise == "simulated"
+
+
 def baseline(
     name: str,
     scenario: Scenario,
@@ -63,10 +71,12 @@ def baseline(
     seed = order.job.seed if draw == 1 else _seed(order.job.seed, draw)
     named = f"{name} {draw} {order.fingerprint}"
     ordered = replace(with_noise(order, scenario, sigma, seed), fingerprint=named)
-    folder.mkdir(parents=True, exist_ok=True)
+    private_folder(folder)
     stem = name if draw == 1 else f"{name}-{draw}"
-    checkpoint = Checkpoint(folder / f"{stem}.npz", ordered.fingerprint)
-    with JournalledAccountant(folder / f"{stem}.journal", ordered.budgets) as accountant:
+    checkpoint = Checkpoint(folder / f"{stem}.npz", ordered.fingerprint, private=True)
+    journal = folder / f"{stem}.journal"
+    journal.touch(mode=0o600)
+    with JournalledAccountant(journal, ordered.budgets) as accountant:
         return carry_out(
             ordered, accountant, checkpoint, engine=engine, workers=workers, watch=watch, stop=stop
         )

@@ -19,6 +19,8 @@ from noisemarket.federated.protections.protection import (
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
 
+_UNIT = 2.0**-24  # unit roundoff of single precision
+
 
 @dataclass(frozen=True)
 class DPSGD(Protection):
@@ -70,14 +72,22 @@ class DPSGD(Protection):
         return weights - task.start
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
-        return dp_sgd_sensitivity(
-            self.clip,
-            self.batch,
-            self.step_count(records),
-            self.rate,
-            neighbours,
-            rounding_reach(dimension),
-        )
+        rounding = rounding_reach(dimension) + (self.summing_reach() if dimension else 0.0)
+        if math.isinf(rounding):
+            return math.inf  # so many terms that single precision bounds nothing
+        steps = self.step_count(records)
+        return dp_sgd_sensitivity(self.clip, self.batch, steps, self.rate, neighbours, rounding)
+
+    def summing_reach(self) -> float:
+        """How much farther apart two steps can be because gradients are added in single precision.
+
+        A sum of n terms, each scaled before and the whole after, is off by at most gamma times the
+        sum of the terms' norms, with gamma = (n + 4) u / (1 - (n + 4) u) and u = 2^-24. That sum is
+        at most n clip, and both neighbours may be off.
+        """
+        off = (self.batch + 4) * _UNIT
+        gamma = off / (1.0 - off) if off < 1.0 else math.inf
+        return 2.0 * self.rate * self.clip * gamma
 
     def reach(self, records: int) -> float:
         return self.step_count(records) * self.rate * self.clip

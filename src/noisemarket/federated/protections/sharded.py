@@ -66,8 +66,8 @@ class Sharded(Protection):
         total, settings = np.zeros(len(task.start)), (self.shards, self.steps, self.rate)
         for updates in task.model.shard_updates(task.start, task.records, *settings):
             total += clipped_sum(updates, self.clip)
-        mean = (total / self.shards).astype(np.float32)
-        return add_noise(mean, task.sigma, task.noise)
+        # In double precision until the noise is on: rounding before it would have to be charged.
+        return add_noise(total / self.shards, task.sigma, task.noise).astype(np.float32)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, self.shards, neighbours, rounding_reach(dimension))

@@ -1,0 +1,50 @@
+"""Whose records a model without noise may be trained on, and who may read it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.market.common import here, scenario, words
+
+from noisemarket.cli import engines, main
+from noisemarket.market.baselines import NO_DP, baseline, harmless
+from noisemarket.scenario import Scenario
+from noisemarket.training import order
+
+
+def test_only_public_data_and_simulated_noise_are_compared_unasked(images: Path) -> None:
+    assert harmless(Scenario.from_preset("market"))  # the bundled data
+    assert harmless(scenario(images, noise="simulated"))
+    assert not harmless(scenario(images, noise="secure"))
+
+
+def test_own_data_under_real_noise_is_not_trained_without_it(
+    images: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(engines, "run_market", here)
+    given = [word for word in words(images, noise="secure") if word != "--no-baselines"]
+    folder = tmp_path / "run"
+    for more in (["--out", str(folder)], None):
+        with pytest.raises(SystemExit) as ended:
+            main([*given, *more] if more else ["run", "--resume", str(folder)])
+        assert not ended.value.code
+        assert "--baselines asks for it" in " ".join(capsys.readouterr().out.split())
+        assert not (folder / "baselines").exists()
+        summary = json.loads((folder / "summary.json").read_text())
+        assert summary["no_dp_accuracy"] is None
+
+
+def test_what_is_trained_without_noise_is_for_the_user_alone(images: Path, tmp_path: Path) -> None:
+    made = scenario(images, owners=2, rounds=1, shard_steps=1, channels=(2, 2))
+    sigma = np.zeros(2)
+    ordered = order(made, made.environment(), np.full(2, 0.1))
+    baseline(NO_DP, made, ordered, tmp_path / "baselines", sigma=sigma, workers=1)
+    paths = [tmp_path / "baselines", *(tmp_path / "baselines").iterdir()]
+    assert {path.suffix for path in paths} >= {".npz", ".journal"}
+    assert [path.name for path in paths if path.stat().st_mode & 0o077] == []
