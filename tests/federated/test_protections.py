@@ -264,7 +264,8 @@ class TestSensitivities:
         assert sharded == pytest.approx(reach * 3.0 / 16 + extra, rel=1e-12)
         dp_sgd = DPSGD(batch=50, rate=0.1, clip=3.0)
         for count, steps in ((500, 10), (549, 10), (50, 1), (7, 1)):
-            expected = (reach * 0.1 * 3.0 / 50 + extra) * math.sqrt(steps)
+            summing = 2 * 0.1 * 3.0 * 54 * 2**-24 / (1 - 54 * 2**-24)
+            expected = (reach * 0.1 * 3.0 / 50 + extra + summing) * math.sqrt(steps)
             assert dp_sgd.sensitivity(1000, count, neighbours) == pytest.approx(expected, rel=1e-12)
         assert Paper().sensitivity(1000, 500, neighbours) == math.inf
 
