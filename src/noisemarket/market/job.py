@@ -322,17 +322,9 @@ class _Market:
                 honest = self._owners.engine(order)
                 with with_faults(honest, self._scenario, contracts, order.job) as engine:
                     for result in train(
-                        engine,
-                        order.job,
-                        accountant,
-                        order.plan,
-                        state,
-                        checkpoint,
-                        inspect,
-                        present,
-                        inspector.left_out if screened else None,
-                        once=True,
-                    ):
+                        engine, order.job, accountant, order.plan, state, checkpoint, inspect,
+                        present, inspector.left_out if screened else None, once=True,
+                    ):  # fmt: skip
                         for lines in round_entries(contracts, accountant, [result]):
                             ledger.append(lines)
                         self._write_metrics([result])
