@@ -33,6 +33,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.
 BENCHMARKS = {
     *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
     "--runtimes",
+    *("--best", "--seeds"),
 }
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
@@ -262,9 +263,10 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 def test_the_page_has_the_recoveries() -> None:
     lines = read(DOCS / "how-to" / "scenario.md").splitlines()
     scenario = load_scenario(EXAMPLES / "changing.toml")
-    for name, title in (("dypp", "DyPP"), ("phc", "plain"), ("q_learning", "Q-learning")):
+    titles = {"dypp": "DyPP", "phc": "plain", "q_learning": "Q-learning", "bisection": "bisection"}
+    for name, title in titles.items():
         result = negotiate(scenario, mechanism=name)
-        (row,) = (line for line in lines if re.match(rf"\| {title}.*never", line))
+        (row,) = (line for line in lines if re.match(rf"\| {title}[^|]*\|.*\d\.\d{{3}} \|$", line))
         cells = [recovered(recovery) for recovery in result.recoveries]
         assert f"| {' | '.join(cells)} | {result.learned.curator_gain:.3f} |" in row
 
@@ -279,3 +281,8 @@ def test_the_sweep_runs(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header in read(DOCS / "explanation" / "learning.md")
     assert len(lines) == 21
+    monkeypatch.setattr(sys, "argv", [*given, "--best"])
+    runpy.run_path(str(EXAMPLES / "sweep.py"), run_name="__main__")
+    header, *lines = capsys.readouterr().out.splitlines()
+    assert header in read(DOCS / "explanation" / "learning.md")
+    assert len(lines) == 6

@@ -57,13 +57,11 @@ class BargainArrays(NamedTuple):
 
 class Bargains(NamedTuple):
     """What was played: ``counts`` and ``payoffs`` as in ``Batch``; ``deals`` is what each pair
-    signed last, 0 and 0 for no trade, and ``since`` when it signed that for the first time in
-    a row."""
+    signed last since the last change, 0 and 0 for no trade."""
 
     counts: IntArray
     payoffs: FloatArray
     deals: IntArray
-    since: IntArray
 
 
 @njit(nogil=True)
@@ -89,7 +87,7 @@ def _note(counts: IntArray, block: int, times: int, offer: int, quoted: int, sig
 
 
 def _build(stamp: int) -> Any:
-    @cached(nogil=True)
+    @cached(nogil=True, error_model="numpy")
     def bargain_all(
         games: BargainArrays,
         base: FloatArray,
@@ -102,7 +100,7 @@ def _build(stamp: int) -> Any:
 
         ``base`` is what both sides of a pair have without a trade, ``(phases, pairs, 2)``.
         """
-        deals, since, every = output.deals, output.since, trace_every
+        deals, every = output.deals, trace_every
         for pair in range(games.reserves.shape[1]):
             begin_curator(curator)
             begin_owner(owner)
@@ -110,6 +108,7 @@ def _build(stamp: int) -> Any:
                 wants = Wants(games.reserves[phase, pair], games.gains[phase, pair])
                 limits, worth = games.limits[phase, pair], games.worth[phase, pair]
                 owner.notes[BEST] = -1
+                deals[pair, 0], deals[pair, 1] = 0, 0  # nobody is held to what it wanted before
                 t, end = games.starts[phase], games.starts[phase + 1]
                 while t < end:
                     offer = make_offer(owner, wants)
@@ -121,9 +120,8 @@ def _build(stamp: int) -> Any:
                     hear_quote(owner, wants, offer, quoted, signed)
                     times = 1
                     if signed:
-                        if deals[pair, 0] != offer or deals[pair, 1] != quoted:
-                            deals[pair, 0], deals[pair, 1], since[pair] = offer, quoted, t
-                        elif offer == owner.notes[BEST] and stands(curator, offer, quoted):
+                        deals[pair, 0], deals[pair, 1] = offer, quoted
+                        if offer == owner.notes[BEST] and stands(curator, offer, quoted):
                             times += _repeats(curator, owner, offer, end - t - 1)
                     gain, value = base[phase, pair, 0], base[phase, pair, 1]
                     if signed and offer + quoted > 0:
