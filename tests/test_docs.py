@@ -34,6 +34,7 @@ BENCHMARKS = {
     *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
     "--runtimes",
     *("--best", "--seeds"),
+    *("--kills", "--main", "--group", "--forked", "--supernode"),
 }
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),

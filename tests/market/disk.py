@@ -21,7 +21,7 @@ from noisemarket.cli import engines, main
 
 FEW = {
     30_000: ("ledger.sqlite", 8),
-    60_000: ("figures/market.png", 8),
+    70_000: ("figures/market.png", 8),
     80_000: ("checkpoint.npz", 64),
 }
 """Bytes that a file may have: what then cannot be written, with a model of which width."""

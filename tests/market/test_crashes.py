@@ -100,8 +100,9 @@ def test_killed_before_every_single_step(
     """
     monkeypatch.setattr(market, "AT_ONCE", 1)
     made = small(images, noise=noise, faults=[{"owner": "1", "kind": "absent", "last": 1}])
+    folder = begun(tmp_path / "whole", KEY)
     with killed_at(0) as steps:
-        played(made, begun(tmp_path / "whole", KEY))
+        played(made, folder)
     whole = state(tmp_path / "whole")
     assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
     # Ledger: opened, 2 signed, 2 rounds, 2 settled; journal: budgets, 2 rounds; a line of metrics;
