@@ -35,6 +35,7 @@ BENCHMARKS = {
     "--runtimes",
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
+    *("--behaviour", "--levels"),
 }
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),

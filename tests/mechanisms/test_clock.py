@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -192,7 +193,9 @@ def test_owners_who_would_sell_for_nothing_sell_no_more_than_the_target_needs() 
 def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
     environment = Scenario.from_preset("market").environment()
     with pytest.raises(
-        BadInput, match=r"market.target_accuracy = 99.0: is out of reach, all owners"
+        BadInput,
+        match=r"market.target_accuracy = 99.0: is out of reach, all owners bring at most [\d.]+ % "
+        r"with noise 0.1, for up to 1600:",
     ):
         ClockAuction.of(environment, Demand(target=99.0))
     with pytest.raises(BadInput, match=r"96.5: is out of reach, the 7 owners who would sell"):
@@ -200,7 +203,17 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", ["budget=-1", "budget=much", "floor=-0.1", "target_accuracy=101", "target_accuracy=x"]
+    "wrong",
+    [
+        "budget=-1",
+        "budget=nan",
+        "budget=inf",
+        "floor=nan",
+        "budget=much",
+        "floor=-0.1",
+        "target_accuracy=101",
+        "target_accuracy=x",
+    ],
 )
 def test_a_wrong_demand_is_refused_by_its_name(wrong: str) -> None:
     with pytest.raises(BadInput, match=f"^market.{wrong.split('=')[0]} = "):
@@ -284,3 +297,61 @@ def test_a_grid_without_a_level_at_the_floor_is_refused() -> None:
 def test_payments_below_a_micro_unit_are_paid_in_whole_ones() -> None:
     environment = Scenario.from_preset("market", payment_max=1e-9).environment()
     assert not play(environment, Demand(budget=10.0)).signed.any()
+
+
+def test_one_owner_alone_sells_or_not_by_what_it_is_worth() -> None:
+    """What it would bring may be worth its price, or not; either way the job is a fine one."""
+    for value, sells in ((2000.0, True), (1e-6, False)):
+        environment = market("alike", owners=1, quality_value=value, privacy_cost=0.3)
+        assert play(environment, Demand()).signed.any() == sells
+
+
+def test_where_no_owner_is_willing_nobody_sells() -> None:
+    environment = market("alike", privacy_cost=90.0)
+    assert not play(environment, Demand()).signed.any()
+    with pytest.raises(BadInput, match=r"is out of reach, the 0 owners who would sell"):
+        play(environment, Demand(target=93.0))
+
+
+def test_finer_and_finer_levels_approach_a_limit_at_no_more_questions() -> None:
+    """Continuous savings and payments: levels as fine as one likes, 40 questions at most."""
+    values = []
+    for savings, payments in ((12, 32), (96, 1_280), (192, 2_560), (384, 5_120)):
+        gains = []
+        for seed in range(1, 6):
+            given = {"seed": seed, "J": savings, "K": payments}
+            environment = Scenario.from_preset("market", **given).environment()
+            gains.append(JointValue.of(environment).gain(play(environment, Demand(budget=100.0))))
+        assert len(price_levels(payments)) <= 40
+        values.append(np.mean(gains))
+    assert values[0] == pytest.approx(values[-1], rel=0.1)
+    assert values[1] == pytest.approx(values[-1], rel=0.02)
+    assert values[2] == pytest.approx(values[-1], rel=0.02)
+
+
+def test_owners_join_and_leave_between_jobs(tmp_path: Path) -> None:
+    """Each job is an auction of its own: owners who stay are served by their names and limits."""
+    costs = {"anna": 0.3, "bert": 0.35, "carl": 0.4, "dora": 0.5, "emil": 0.7, "fred": 2.0}
+    jobs = [list(costs)[:5], ["fred", "anna", "carl", "emil", "dora"]]  # bert leaves, fred joins
+    results: dict[str, list[dict[str, tuple[float, float]]]] = {"clock": [], "equilibrium": []}
+    for number, names in enumerate(jobs):
+        file = tmp_path / f"{number}.csv"
+        rows = "".join(f"{name},{costs[name]},600,1,0.2\n" for name in names)
+        file.write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
+        scenario = Scenario.from_preset("market", file=str(file), model="cnn", budget=40.0)
+        for mechanism, found in results.items():
+            contracts = negotiate(scenario, mechanism=mechanism).contracts
+            found.append({one.owner: (one.saving, one.payment) for one in contracts})
+    before, after = results["equilibrium"]
+    assert {name: before[name] for name in after if name in before} == {
+        name: after[name] for name in before if name in after
+    }
+    for found in results["clock"]:
+        assert sum(payment for _, payment in found.values()) <= 40.0
+        sellers = [name for name, (saving, _) in found.items() if saving > 0.0]
+        assert len(sellers) >= 2
+        assert max(costs[name] for name in sellers) <= min(
+            costs[name] for name in found if name not in sellers
+        )
+        for name in sellers:  # 2.5 x 1.2 x 0.5 / 0.08 is the limit for a unit of cost
+            assert found[name][1] >= 18.75 * costs[name]

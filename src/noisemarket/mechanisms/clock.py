@@ -250,7 +250,9 @@ class ClockAuction:
         if target is None or (best := self._sellers.quality()) >= target:
             return
         floor = self._joint.levels.sigma_left(self.saving)
-        count, many = self._sellers.count, f"at most {best:.2f} % with noise {floor:g}"
+        count = self._sellers.count
+        money = count * self._payment(self._prices[0])
+        many = f"at most {best:.2f} % with noise {floor:g}, for up to {money:g}"
         who = "all owners" if count == len(self.active) else f"the {count} owners who would sell"
         remedy = f"is out of reach, {who} bring {many}: give less, or lower market.floor."
         raise BadInput("market.target_accuracy", target, remedy)

@@ -85,8 +85,11 @@ def best_portfolio(
     if market.score_of(found) == -np.inf and demand.budget is not None:
         return best_portfolio(environment, replace(demand, target=None), most_states)
     if market.score_of(found) == -np.inf:
-        most = float(market.quality(market.most()))
-        remedy = f"is out of reach: all that is for sale brings {most:.2f} %; give less."
+        all_of_it = market.most()
+        most, money = float(market.quality(all_of_it)), market.money(all_of_it)
+        remedy = (
+            f"is out of reach: all that is for sale brings {most:.2f} % for {money:g}; give less."
+        )
         raise BadInput("market.target_accuracy", demand.target, remedy)
     searched = market.search(found, most_states)
     exact = searched is not None
@@ -120,6 +123,10 @@ class _ForSale:
         """Of every owner the largest saving that it sells at all."""
         last = self._for_sale.shape[1] - 1
         return np.asarray(last - np.argmax(self._for_sale[:, ::-1], axis=1))
+
+    def money(self, portfolio: IntArray) -> float:
+        """What a portfolio costs."""
+        return self._unit * float(self.reserves[self._rows, portfolio].sum())
 
     def quality(self, portfolio: IntArray) -> FloatArray:
         """The quality that a portfolio brings."""
