@@ -3,6 +3,7 @@
     python benchmarks/cheats.py                    # all cheats, sigma 0.1, 0.3 and 0.6, 30 rounds
     python benchmarks/cheats.py --honest           # honest owners only: who is accused or not paid
     python benchmarks/cheats.py --poison           # accuracy under 0, 5 and 20 % of poisoners
+    python benchmarks/cheats.py --cost             # what the tests of noise take of a processor
     python benchmarks/cheats.py --quick            # two rounds, few owners: shows that all runs
 
 A tenth of the owners has sold noise, down to the sigma of the column; the others keep 0.6. One of
@@ -30,6 +31,7 @@ from noisemarket.market.cheats import CHEATS
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.market_folder import JobManifest
+from noisemarket.market.noise_watch import NoiseWatch
 from noisemarket.market.offers import job_terms
 from noisemarket.market.verdicts import verdicts
 from noisemarket.owner.terms import Deal, contract_of
@@ -210,6 +212,33 @@ def poison(jobs: Jobs, owners: int) -> Table:
     return table
 
 
+def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> Table:
+    """Processor time of the tests of noise in a round, beside that of training."""
+    table = Table("owners", "checks, ms an owner", "kept, MB")
+    for owners in sizes:
+        sigma, rng = np.full(owners, KEPT_SIGMA), np.random.default_rng(1)
+        watch = NoiseWatch(sigma, np.ones(owners), np.zeros(owners, bool), 1e-3, 30, seed=1)
+        for number in (1, 2):
+            sent = rng.standard_normal((owners, dimension), dtype=np.float32)
+            uploads = dict(enumerate(sent * np.float32(KEPT_SIGMA)))
+            began = time.process_time()
+            watch.check(number, np.arange(owners), uploads)
+            took = time.process_time() - began
+        kept = sum(array.nbytes for array in watch.arrays.values())
+        table.add_row(f"{owners:,}", f"{1e3 * took / owners:.2f}", f"{kept / 1e6:.0f}")
+    scenario = Scenario.from_preset("market", noise="simulated")
+    environment = scenario.environment()
+    made = order(scenario, environment, np.full(len(environment), KEPT_SIGMA))
+    with SerialEngine(made.job) as engine:
+        weights = engine.first_weights()
+        engine.train(1, weights, range(len(environment)))
+        began = time.process_time()
+        engine.train(2, weights, range(len(environment)))
+        took = time.process_time() - began
+    table.add_row("training", f"{1e3 * took / len(environment):.2f}", "")
+    return table
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Play the campaign and print its table."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
@@ -220,11 +249,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--kind", action="append", choices=KINDS, help="these cheats only")
     parser.add_argument("--honest", action="store_true")
     parser.add_argument("--poison", action="store_true")
+    parser.add_argument("--cost", action="store_true", help="what the tests of noise take")
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args(arguments)
     owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
     jobs, began = Jobs(owners, rounds, given.records), time.monotonic()
-    if given.honest:
+    if given.cost:
+        table = cost((100, 1000) if given.quick else (100, 1000, 10_000))
+    elif given.honest:
         table = honest(jobs, owners, 1 if given.quick else given.seeds)
     elif given.poison:
         table = poison(jobs, owners)

@@ -50,7 +50,7 @@ def test_the_curves_are_the_characteristic_function_less_its_mean() -> None:
         - math.sqrt(SIZE) * math.exp(-t * t / 2)
         for t in (1, 2, 3)
     ] + [sum(math.sin(t * v) for v in values) / math.sqrt(SIZE) for t in (1, 2, 3)]
-    assert curve_sums(values) == pytest.approx(by_hand)
+    assert curve_sums(values) == pytest.approx(by_hand, abs=1e-4)
 
 
 def test_hoeffdings_bound_holds() -> None:
@@ -145,6 +145,19 @@ def test_who_shares_noise_is_found_and_nobody_else(steps: bool) -> None:
     blend = (uploads[8] + uploads[9]) * np.float32(math.sqrt(0.5))
     uploads[8] = blend
     assert (8, 9) in {(one.first, one.second) for one in alike(uploads, bounds, RATE)}
+
+
+def test_projected_uploads_are_noise_of_the_same_scale_around_no_longer_shifts() -> None:
+    sketch, rng = Sketch(SIZE, seed=3), np.random.default_rng(9)
+    noise = sketch.projected(rng.normal(size=(3000, SIZE)).astype(np.float32))
+    assert noise.shape == (3000, 512)
+    assert noise.std() == pytest.approx(1.0, abs=0.005)  # nine deviations of the mean square
+    for shift in shifts(10.0):
+        moved = sketch.projected(shift.astype(np.float32)[None])
+        assert np.linalg.norm(moved) <= 10.0 * (1 + 1e-5)
+    noise[5] = noise[17]
+    found = {(one.first, one.second) for one in alike(noise, np.full(3000, 10.0), 1e-14)}
+    assert found == {(5, 17)}
 
 
 def test_pairs_are_found_across_blocks_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from noisemarket.errors import BadInput
 from noisemarket.privacy.usefulness_rule import (
     UsefulnessRule,
     UsefulStanding,
@@ -35,6 +36,17 @@ def test_a_contract_states_the_rule_and_its_rates() -> None:
     short = UsefulnessRule(0.12, 1e-3, 11, reach=0.5)
     assert UsefulnessRule.of(short.stated(0.1, 30)) == short
     assert short.threshold(0.05, 30) == pytest.approx(RULE.threshold(0.1, 30))
+
+
+@pytest.mark.parametrize(
+    "stated",
+    [{}, {"length": 0.1}, {"length": "x", "missed": 0.1, "directions": 3},
+     {"length": 0.1, "missed": 2.0, "directions": 3},
+     {"length": 0.1, "missed": 0.1, "directions": 0}],
+)  # fmt: skip
+def test_what_is_no_rule_is_refused(stated: dict[str, object]) -> None:
+    with pytest.raises(BadInput, match="usefulness"):
+        UsefulnessRule.of(stated)
 
 
 def test_who_learns_nothing_is_paid_as_rarely_as_stated_and_who_helps_always() -> None:

@@ -66,9 +66,22 @@ class Sketch:
 
     def of(self, uploads: NDArray[np.float32]) -> Bits:
         """The bits of some uploads, one row for each, packed into bytes."""
+        return np.packbits(self._sums(uploads) > 0.0, axis=1)
+
+    def projected(self, uploads: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Uploads in so many dimensions as there are bits: noise stays noise of deviation 1, and
+        no shift gets longer."""
+        _, _, starts = self._plan
+        roots = np.sqrt(np.diff(starts, append=self.dimension)).astype(np.float32)
+        return self._sums(uploads) / roots
+
+    def _sums(self, uploads: NDArray[np.float32]) -> NDArray[np.float32]:
         order, signs, starts = self._plan
-        sums = np.add.reduceat(uploads[:, order] * signs, starts, axis=1)
-        return np.packbits(sums > 0.0, axis=1)
+        sums = np.empty((len(uploads), self.bits), np.float32)
+        for first in range(0, len(uploads), AT_ONCE):  # bounds the memory
+            some = slice(first, first + AT_ONCE)
+            np.add.reduceat(uploads[some][:, order] * signs, starts, axis=1, out=sums[some])
+        return sums
 
     def most_agreeing(self, bound: float, rate: float) -> float:
         """How many bits of a fresh upload agree with given ones, at most.

@@ -32,7 +32,7 @@ BLOCK = 100
 """Coordinates in a block, at least: one has to hold more noise than learning can hide."""
 
 FREQUENCIES = 1.0, 2.0, 3.0
-"""Where the characteristic function is taken, in units of 1 / sigma."""
+"""Where the characteristic function is taken, in units of 1 / sigma (``curve_sums`` knows them)."""
 
 CURVES = 2 * len(FREQUENCIES)
 """How many sums the test of distribution has: a cosine and a sine at each frequency."""
@@ -65,12 +65,20 @@ def hoeffding(rate: float) -> float:
     return math.sqrt(-2.0 * math.log(rate))
 
 
+@lru_cache(maxsize=16)
 def blocks_of(dimension: int) -> NDArray[np.int64]:
     """Where the blocks begin; a vector that is too short for two has none."""
     number = dimension // BLOCK
     if number < 2:
         return np.zeros(0, np.int64)
     return (np.arange(number) * dimension) // number
+
+
+@lru_cache(maxsize=16)
+def _sizes(dimension: int) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
+    """The sizes of blocks, and which blocks have them."""
+    sizes = np.diff(blocks_of(dimension), append=dimension)
+    return tuple((int(size), sizes == size) for size in np.unique(sizes))
 
 
 def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding | None:
@@ -87,11 +95,10 @@ def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding
     starts = blocks_of(values.size)
     if not starts.size:
         return None
-    sizes = np.diff(starts, append=values.size)
     squares = np.add.reduceat(np.square(values), starts)
-    for size in np.unique(sizes).tolist():
-        own = squares[sizes == size]
-        low, high = chi_square_limits(int(size), bound * bound, rate)
+    for size, which in _sizes(values.size):
+        own = squares[which]
+        low, high = chi_square_limits(size, bound * bound, rate)
         for value, reason in (
             (float(own.min()), "too little noise in part of the upload"),
             (float(own.max()), "too much noise in part of the upload"),
@@ -103,9 +110,16 @@ def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding
 
 def curve_sums(values: FloatArray) -> FloatArray:
     """Sum cos(t x), then sum sin(t x), each for all frequencies, over sqrt(d), less their means."""
-    root, phases = math.sqrt(values.size), np.multiply.outer(FREQUENCIES, values)
-    cosines = np.cos(phases).sum(axis=1) / root - root * _DAMPING
-    return np.concatenate([cosines, np.sin(phases).sum(axis=1) / root])
+    root = math.sqrt(values.size)
+    single = values.astype(np.float32)  # many times as fast, and exact enough for these limits
+    cosine, sine = np.cos(single).astype(np.float64), np.sin(single).astype(np.float64)
+    square, cube = np.square(cosine).sum(), (np.square(cosine) * cosine).sum()
+    first, other = cosine.sum(), sine.sum()
+    # Of twice and three times the angle, by those of the angle itself.
+    cosines = np.array([first, 2.0 * square - values.size, 4.0 * cube - 3.0 * first])
+    bent = (np.square(sine) * sine).sum()
+    sines = np.array([other, 2.0 * (sine * cosine).sum(), 3.0 * other - 4.0 * bent])
+    return np.concatenate([cosines / root - root * _DAMPING, sines / root])
 
 
 @lru_cache(maxsize=4096)

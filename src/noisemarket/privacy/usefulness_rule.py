@@ -26,6 +26,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.errors import BadInput
+
 FULL_ROUNDS = 30
 """Later rounds have little left to learn: they are not asked for more signal."""
 
@@ -107,11 +109,24 @@ class UsefulnessRule:
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> UsefulnessRule:
-        """The rule that a job or a contract states."""
-        reach = float(stated.get("reach", 1.0))
-        return cls(
-            float(stated["length"]), float(stated["missed"]), int(stated["directions"]), reach
-        )
+        """The rule that a job or a contract states.
+
+        Raises:
+            BadInput: it states none.
+        """
+        try:
+            rule = cls(
+                float(stated["length"]),
+                float(stated["missed"]),
+                int(stated["directions"]),
+                float(stated.get("reach", 1.0)),
+            )
+        except (KeyError, TypeError, ValueError):
+            rule = cls(0.0, 0.0, 0)
+        if not (rule.length > 0.0 < rule.reach and 0.0 < rule.missed < 1.0 <= rule.directions):
+            remedy = "give length, missed (between 0 and 1) and directions, all above 0."
+            raise BadInput("usefulness", dict(stated), remedy)
+        return rule
 
 
 def standings(
