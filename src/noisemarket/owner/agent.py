@@ -32,6 +32,7 @@ from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
+from noisemarket.owner.contract_terms import differences
 from noisemarket.owner.countersign import countersigned
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
@@ -44,8 +45,6 @@ if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train
 
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
 """What an owner must say about itself, in ``private.json`` or in its node's config."""
-
-_CLOSE = 1e-9  # relative: two machines may round the last bit of a cost differently
 
 
 class OwnerAgent:
@@ -208,7 +207,7 @@ class OwnerAgent:
         Raises:
             Declined: a field differs from what was agreed, or the contract has expired.
         """
-        other = min((_differences(contract, one) for one in expected), key=len)
+        other = min((differences(contract, one) for one in expected), key=len)
         if other:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
@@ -397,15 +396,3 @@ def _record(path: Path) -> GameRecord | ClockRecord:
     if record.played < table.iterations and not table.ends_early:
         raise Declined("the negotiation is not over")
     return record
-
-
-def _differences(contract: Contract, expected: Contract) -> list[str]:
-    """The fields in which two contracts differ. Numbers may differ in their last bits."""
-    ours, theirs = expected.to_dict(), contract.to_dict()
-    return [name for name, value in theirs.items() if not _same(value, ours[name])]
-
-
-def _same(value: Any, other: Any) -> bool:
-    if isinstance(value, float) and isinstance(other, float):
-        return math.isclose(value, other, rel_tol=_CLOSE)
-    return bool(value == other)
