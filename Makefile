@@ -28,7 +28,8 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help browser venv demo quick test coverage lint format types docs dist hooks bench bench-dashboard \
-	bench-features bench-fl bench-flower bench-ledger bench-market cheats reproduce torture constraints clean
+	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market cheats reproduce torture \
+	constraints clean
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -125,6 +126,9 @@ bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on
 
 bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost it
 	$(BIN)/python benchmarks/dashboard.py $(ARGS)
+
+bench-frontier: $(VENV)/.installed ## measure what a unit of money buys: the clock auction against DyPP (3 minutes)
+	$(BIN)/python benchmarks/frontier.py $(ARGS)
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
 	$(BIN)/python benchmarks/flower.py $(ARGS)

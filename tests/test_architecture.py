@@ -50,10 +50,15 @@ ROOMS_BELOW["audit"] = {
     *("cores", "errors", "federated", "plain", "privacy", "runfolder", "scenario", "training")
 }
 ROOMS_BELOW["market"] = {*ROOMS_BELOW}
+ROOMS_BELOW["comparison"] = {*ROOMS_BELOW}
 ROOMS_BELOW["report"] = {*ROOMS_BELOW}
 ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
-ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {"audit", "calibration", "report", "reproduction"}
-ROOMS_BELOW["dashboard"] = {*ROOMS_BELOW} - {"audit", "calibration", "flower", "reproduction"}
+ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {
+    *("audit", "calibration", "comparison", "report", "reproduction")
+}
+ROOMS_BELOW["dashboard"] = {*ROOMS_BELOW} - {
+    *("audit", "calibration", "comparison", "flower", "reproduction")
+}
 ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}

@@ -171,18 +171,39 @@ def compare(
             help=f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}.",
         ),
     ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="Seeds of owners, data and noise; by default 10.")
+    ] = None,
+    budgets: Annotated[
+        str | None,
+        typer.Option(
+            help="Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
+        ),
+    ] = None,
+    game_only: Annotated[
+        bool, typer.Option("--game-only", help="Only what is agreed, on one seed: no training.")
+    ] = False,
     seed: Seed = None,
     out: Out = None,
     overwrite: Overwrite = False,
+    resume: Resume = None,
+    workers: Workers = None,
     threads: Threads = None,
     json: Json = False,
 ) -> None:
-    """Compare mechanisms on the same owners."""
+    """Compare mechanisms on the same owners, data and seeds, through to the trained model."""
     from noisemarket.cli.common import Request
-    from noisemarket.cli.compare import run
 
     request = Request(scenario, preset, settings, seed, None, threads, out, overwrite, json)
-    run(request, mechanisms)
+    if game_only:
+        from noisemarket.cli.compare_game import run as game
+
+        game(request, mechanisms, {"--seeds": seeds, "--budgets": budgets, "--resume": resume,
+                                   "--workers": workers})  # fmt: skip
+        return
+    from noisemarket.cli.compare import CompareOptions, run
+
+    run(request, CompareOptions(mechanisms, seeds, budgets, resume, workers))
 
 
 @app.command(epilog=epilog("reproduce --seeds 5 --out runs/reproduction", scenario=False))

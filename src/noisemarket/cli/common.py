@@ -95,6 +95,14 @@ def at_least_one(option: str, number: int | None) -> None:
         raise BadInput(option, number, "give at least 1.")
 
 
+def names_of(mechanisms: str | None) -> list[str]:
+    """The mechanisms that an option names; none if it is not given."""
+    names = [name.strip() for name in mechanisms.split(",")] if mechanisms else []
+    if len(set(names)) != len(names):
+        raise BadInput("--mechanisms", str(mechanisms), "name each mechanism once.")
+    return names
+
+
 def writable_file(option: str, file: str | None) -> None:
     """Refuse an option that names a file in a folder that does not exist."""
     if file is not None and (Path(file).is_dir() or not Path(file).parent.is_dir()):

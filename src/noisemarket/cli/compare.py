@@ -1,56 +1,225 @@
-"""``noisemarket compare``: the mechanisms side by side on one population."""
+"""``noisemarket compare``: the mechanisms on the same owners, data and seeds, up to the model."""
 
 from __future__ import annotations
 
 import json
+import os
+import platform
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress, stoppable
+from noisemarket.cli.common import (
+    Request,
+    Stop,
+    at_least_one,
+    console,
+    keep_scenario,
+    names_of,
+    print_paths,
+    progress,
+    stoppable,
+)
+from noisemarket.comparison.campaign import Campaign, Plan
+from noisemarket.comparison.growth import Timing, timings
+from noisemarket.comparison.results import AVERAGED, Row, accuracies_of, means
+from noisemarket.comparison.significance import differences
+from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.market import prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.negotiation import Negotiation, negotiate, run_options
-from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
-from noisemarket.report.style import name_of
+from noisemarket.mechanisms.tables import csv_text
+from noisemarket.negotiation import run_options
+from noisemarket.report.campaign_figures import draw_campaign
+from noisemarket.report.campaign_page import campaign_page
+from noisemarket.report.campaign_report import campaign_table, findings
+from noisemarket.runfolder import STATUS, RunFolder
+from noisemarket.scenario import Scenario, load_scenario
+
+SEEDS, BUDGETS = 10, "30,100,300"
+"""What is compared unless the command says otherwise."""
+
+PLAN, TRAININGS, RESULTS, PAGE = "plan.json", "trainings.jsonl", "comparison.json", "report.html"
+_LEFT_OUT = ("no_dp",)
+"""No mechanism: nobody agreed to it. It is compared where it is named."""
 
 
-def run(request: Request, mechanisms: str | None) -> None:
-    """Run every mechanism, then write the run folder and print the table."""
-    scenario = request.scenario()
-    names = [name.strip() for name in mechanisms.split(",")] if mechanisms else list(MECHANISMS)
-    if len(set(names)) != len(names):
-        raise BadInput("--mechanisms", str(mechanisms), "name each mechanism once.")
+@dataclass(frozen=True)
+class CompareOptions:
+    """What to compare, and how."""
+
+    mechanisms: str | None
+    seeds: int | None
+    budgets: str | None
+    resume: str | None
+    workers: int | None
+
+
+def run(request: Request, options: CompareOptions) -> None:
+    """Run the command."""
+    at_least_one("--workers", options.workers)
+    at_least_one("--seeds", options.seeds)
+    if options.resume is not None:
+        folder, scenario, plan = _reopen(request, options)
+    else:
+        scenario = request.scenario()
+        plan = _plan(scenario, options)
+        _check(scenario, plan)
+        folder = request.folder(scenario, f"{scenario.preset}-compare")
+        keep_scenario(folder, scenario)
+        folder.write_json(PLAN, plan.as_dict())
+    with folder:
+        with stoppable() as stop:
+            try:
+                rows, times = _compared(folder, scenario, plan, request, options, stop)
+            except Interrupted as problem:
+                folder.status("incomplete", problem=str(problem))
+                words = "stopped; what was trained is kept: continue with --resume "
+                raise Interrupted(f"{words}{folder.path}.") from None
+        document = _document(scenario, plan, rows, times)
+        folder.write_json(RESULTS, document)
+        _write_csv(folder, rows)
+        figures = draw_campaign(folder.path / "figures", rows, times)
+        folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
+        folder.status("complete", **plan.as_dict())
+    if request.json:
+        print(json.dumps(document, allow_nan=False))
+        return
+    out = console()
+    out.print(campaign_table(means(rows)))
+    for line in findings(rows):
+        out.print(line, markup=False, soft_wrap=True)
+    print_paths(folder, figures)
+    out.print(f"Report: {folder.path / PAGE}", soft_wrap=True, markup=False)
+
+
+def _plan(scenario: Scenario, options: CompareOptions) -> Plan:
+    names = names_of(options.mechanisms) or [name for name in MECHANISMS if name not in _LEFT_OUT]
+    first = scenario.seed
+    seeds = tuple(range(first, first + (options.seeds or SEEDS)))
+    own = scenario.market.budget
+    given = options.budgets or (BUDGETS if own == "none" else str(own))
+    return Plan(tuple(names), tuple(map(_budget, given.split(","))), seeds)
+
+
+def _budget(word: str) -> float | None:
+    if word.strip() == "none":
+        return None
+    try:
+        value = float(word)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < float("inf"):
+        remedy = "give amounts of money separated by commas, or none for no limit."
+        raise BadInput("--budgets", word.strip(), remedy)
+    return value
+
+
+def _check(scenario: Scenario, plan: Plan) -> None:
+    """Refuse what cannot be compared, before anything is written."""
     environment = scenario.environment()
-    for name in names:
+    for name in plan.mechanisms:
+        mechanism = find_mechanism(name)
         try:
-            find_mechanism(name).check(environment, run_options(scenario))
+            mechanism.check(environment, run_options(scenario))
+            if mechanism.joint:
+                prepare(scenario.model_copy(update={"mechanism": name}))
         except BadInput as bad:
             remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None
-    with request.folder(scenario, f"{scenario.preset}-compare") as folder:
-        keep_scenario(folder, scenario)
-        results: dict[str, Negotiation] = {}
-        with stoppable() as stop, progress("mechanisms") as bar:
-            line = bar.add_task("comparing", total=len(names))
-            for name in names:
-                bar.update(line, description=f"comparing, {name_of(name)}")
-                results[name] = negotiate(
-                    scenario, mechanism=name, threads=request.threads, stop=stop
-                )
-                bar.advance(line)
-                if stop():
-                    break
-        complete = [name for name, result in results.items() if result.agreement.complete]
-        results = {name: results[name] for name in complete}
-        rows = comparison_rows(results)
-        figures = write_comparison(folder, rows) if rows else []
-        state = "complete" if len(complete) == len(names) else "incomplete"
-        folder.status(state, mechanisms=names, mechanisms_done=complete)
-    if state == "incomplete":
-        raise Interrupted(
-            f"stopped after {len(complete)} of {len(names)} mechanisms; their results are in "
-            f"{folder.path} (status: incomplete)."
-        )
-    if request.json:
-        print(json.dumps({"seed": scenario.seed, "mechanisms": rows}, allow_nan=False))
-        return
-    console().print(comparison_table(rows))
-    print_paths(folder, figures)
+    prepare(scenario.model_copy(update={"mechanism": "uniform"}))
+
+
+def _reopen(request: Request, options: CompareOptions) -> tuple[RunFolder, Scenario, Plan]:
+    resume = str(options.resume)
+    others = (options.mechanisms, options.seeds, options.budgets)
+    files = ("scenario.toml", STATUS, PLAN)
+    allowed = "--workers, --threads and --json"
+    path = request.resumed(resume, "the folder of a comparison", files, allowed, *others)
+    try:
+        plan = Plan.from_dict(json.loads((path / PLAN).read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError):
+        raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
+    return RunFolder.reopen(path), load_scenario(path / "scenario.toml"), plan
+
+
+def _compared(
+    folder: RunFolder,
+    scenario: Scenario,
+    plan: Plan,
+    request: Request,
+    options: CompareOptions,
+    stop: Stop,
+) -> tuple[list[Row], list[Timing]]:
+    known = read_trained(folder.path / TRAININGS)
+    campaign = Campaign(
+        scenario, plan, known, lambda one: folder.append(TRAININGS, line_of(one))
+    )  # fmt: skip
+    with progress("trainings") as bar:
+        line = bar.add_task("deciding", total=None)
+        campaign.decide(request.threads, stop)
+        bar.update(line, description="training")
+        say = _teller() if bar.disable else (lambda done, total: None)
+
+        def told(done: int, total: int) -> None:
+            bar.update(line, completed=done, total=total)
+            say(done, total)
+
+        campaign.train(workers=options.workers, stop=stop, told=told)
+        bar.update(line, description="timing")
+        times = timings(scenario, plan.mechanisms, threads=request.threads, stop=stop)
+    return campaign.rows(), times
+
+
+def _teller() -> Callable[[int, int], None]:
+    """Says on standard error how far it is and how long it will take, where no bar is shown."""
+    begun: list[tuple[float, int]] = []
+
+    def tell(done: int, total: int) -> None:
+        begun.append((time.monotonic(), done))
+        fresh = done - begun[0][1]
+        left = ""
+        if fresh and done < total:
+            each = (begun[-1][0] - begun[0][0]) / fresh
+            left = f", about {each * (total - done) / 60:.0f} minutes left"
+        print(f"trained {done} of {total}{left}", file=sys.stderr, flush=True)
+
+    return tell
+
+
+def _document(
+    scenario: Scenario, plan: Plan, rows: list[Row], times: list[Timing]
+) -> dict[str, Any]:  # fmt: skip
+    return {
+        "preset": scenario.preset,
+        "owners": scenario.population.owners,
+        "rounds": scenario.training.rounds,
+        "model": scenario.training.model,
+        "surface": scenario.surface_name(),
+        **plan.as_dict(),
+        "means": [one.as_dict() for one in means(rows)],
+        "differences": [
+            {**vars(one), "significant": one.significant}
+            for one in differences(accuracies_of(rows))
+        ],
+        "growth": [vars(one) for one in times],
+        "rows": [row.as_dict() for row in rows],
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {sys.version.split()[0]}",
+    }
+
+
+def _write_csv(folder: RunFolder, rows: list[Row]) -> None:
+    columns = ("mechanism", "budget", "seed", *AVERAGED)
+    cells = [["" if (one := getattr(row, name)) is None else one for name in columns]
+             for row in rows]  # fmt: skip
+    folder.write_text("comparison.csv", csv_text(columns, cells))
+
+
+def stored(path: Path) -> dict[str, Any]:
+    """The results of an earlier comparison."""
+    found: dict[str, Any] = json.loads((path / RESULTS).read_text(encoding="utf-8"))
+    return found

@@ -111,14 +111,14 @@ def _valued(
         paid=sum(outcome.payments.values()) / MICRO if name == MARKET else worth.total_payment,
         sellers=int((contracts.saving > 0).sum()) if agreed else 0,
         effective_noise=effective_noise(sigma, made.plan.shares),
-        epsilon=_epsilons(made),
+        epsilon=epsilons(made),
         curator_value=worth.joint_gain if agreed else None,
         owners_surplus=surplus if agreed else None,
     )
 
 
-def _epsilons(made: Order) -> FloatArray:
-    """What each owner gives up if it delivers every round."""
+def epsilons(made: Order) -> FloatArray:
+    """The epsilon that each owner gives up if it delivers every round."""
     rho = np.array([budget.rho_per_round for budget in made.budgets]) * made.plan.rounds
     delta, of = made.budgets[0].delta, np.unique(rho)
     each = np.array([gaussian_epsilon(float(one), delta) for one in of])

@@ -74,7 +74,7 @@ class Clock(Mechanism):
                 return Agreement(same_for_all(count, 0, 0), np.zeros(count, dtype=bool))
         contracts = auction.contracts()
         options.watch(Progress(slice(0, count), contracts, count, count))
-        return Agreement(contracts, np.ones(count, dtype=bool))
+        return Agreement(contracts, np.ones(count, dtype=bool), messages=auction.answers / count)
 
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
@@ -146,7 +146,7 @@ class ClockAuction:
         self._level: IntArray = np.zeros(len(joint), dtype=np.int64)  # the last that was accepted
         self._waiting = self._order  # not yet asked about this price
         self.asked: IntArray = self._order
-        self.over = False
+        self.answers, self.over = 0, False
         self._check_target()
 
     @classmethod
@@ -166,6 +166,7 @@ class ClockAuction:
 
     def hear(self, stay: BoolArray) -> None:
         """Take in who of the asked stays at this price, and decide whom to ask next, or to stop."""
+        self.answers += len(stay)
         self._level[self.asked[stay]] = self.price
         self._sellers.leave(self.asked[~stay])
         self._waiting = self._waiting[len(self.asked) :]

@@ -91,6 +91,7 @@ class Learned(Mechanism):
             curator_exploitability=gaps[1],
             owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
             curator_policies=_stack([b.curator_policies for b in ordered]) if keep else None,
+            messages=float(config.iterations),
         )
 
     def _play(

@@ -65,6 +65,7 @@ class Agreement:
     ``done`` marks the owners that were finished (all, unless the run was interrupted). The rest is
     there for mechanisms that learn: the trace, what each side could still gain per interaction
     (``owner_exploitability``, ``curator_exploitability``), and both sides' final policies.
+    ``messages`` counts the questions that an owner answers, on average; None where nobody asks.
     """
 
     contracts: Contracts
@@ -74,6 +75,7 @@ class Agreement:
     curator_exploitability: FloatArray | None = None
     owner_policies: FloatArray | None = None
     curator_policies: FloatArray | None = None
+    messages: float | None = None
 
     @property
     def complete(self) -> bool:

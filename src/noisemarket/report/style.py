@@ -46,6 +46,9 @@ NAMES = {
 }
 
 
+_APART = 0.055  # of the height of an axis, between two names
+
+
 def name_of(mechanism: str) -> str:
     """A mechanism in words."""
     return NAMES.get(mechanism, mechanism.replace("_", " "))
@@ -85,19 +88,21 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
     """
     if not ends:
         return
-    left, right = axis.get_xlim()
-    low, high = axis.get_ylim()
-    apart = 0.065 * (high - low)
+    to_axes = axis.transData + axis.transAxes.inverted()
     order = sorted(ends, key=lambda name: ends[name][1])
-    heights = [ends[name][1] for name in order]
+    heights = [float(to_axes.transform(ends[name][:2])[1]) for name in order]
     for at in range(1, len(heights)):  # from below, each far enough above the one before
-        heights[at] = max(heights[at], heights[at - 1] + apart)
-    over = max(0.0, heights[-1] - high)
+        heights[at] = max(heights[at], heights[at - 1] + _APART)
+    over = max(0.0, heights[-1] - 1.0)
     for name, height in zip(order, heights, strict=True):
         x, y, colour = ends[name]
+        at_end = float(to_axes.transform((x, y))[0])
+        place = (1.015, height - over)
+        moved = abs(place[1] - float(to_axes.transform((x, y))[1])) > 0.02 or at_end < 0.93
+        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
         axis.annotate(
-            name, (x, y), xytext=(right + 0.01 * (right - left), height - over), color=colour,
-            fontsize=8.5, va="center", annotation_clip=False,
+            name, (x, y), xytext=place, textcoords="axes fraction", color=colour, fontsize=8.5,
+            va="center", annotation_clip=False, arrowprops=line if moved else None,
         )  # fmt: skip
 
 

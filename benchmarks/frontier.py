@@ -1,0 +1,120 @@
+"""What a unit of money buys: the clock auction for at most 120 against DyPP for about 300.
+
+    python benchmarks/frontier.py [--model cnn] [--seeds 5] [--out FILE]
+
+Owners, data and noise are the same for both, over several seeds. On the surface of the features
+DyPP finds no trade that pays and spends nothing; so it plays on the surface of the CNN there, on
+which it spends about 300, and the model is trained on features under what it bought.
+
+Trainings are kept beside the output (``.jsonl``) and not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.comparison.campaign import Campaign, Plan
+from noisemarket.comparison.decisions import NO_TRADE
+from noisemarket.comparison.results import Row, means
+from noisemarket.comparison.significance import half_width, paired_p
+from noisemarket.comparison.trainings import line_of, read_trained
+from noisemarket.scenario import Scenario
+
+CLOCK, PAPERS = "clock", "dypp"
+BUDGET = {"features": 120.0, "cnn": 100.0}
+"""What the clock auction may spend at most."""
+
+FLOOR = 0.05
+"""Noise that sellers keep in the second run of the clock auction."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", choices=tuple(BUDGET), default="features")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--out", type=Path, default=Path("runs/frontier.json"))
+    given = parser.parse_args()
+    seeds, budget = tuple(range(1, given.seeds + 1)), BUDGET[given.model]
+    given.out.parent.mkdir(parents=True, exist_ok=True)
+    market = Scenario.from_preset("market", model=given.model)
+    lower = Scenario.from_preset("market", model=given.model, floor=FLOOR)
+    papers = Scenario.from_preset("market", model=given.model, surface="sharded-mnist")
+    runs = {
+        "no trade": (market, Plan((NO_TRADE,), (None,), seeds)),
+        "DyPP, surface of the CNN": (papers, Plan((PAPERS,), (None,), seeds)),
+        f"clock, at most {budget:g}": (market, Plan((CLOCK,), (budget,), seeds)),
+        f"clock, at most {budget:g}, floor {FLOOR:g}": (lower, Plan((CLOCK,), (budget,), seeds)),
+        f"full knowledge, at most {budget:g}": (
+            market,
+            Plan(("best_portfolio",), (budget,), seeds),
+        ),
+    }
+    rows: dict[str, list[Row]] = {}
+    started = time.monotonic()
+    for name, (scenario, plan) in runs.items():
+        rows[name] = measured(scenario, plan, given.out.with_suffix(".jsonl"), given.workers)
+        print(name, [round(row.accuracy, 2) for row in rows[name]], flush=True)
+    document = {
+        "what": __doc__.splitlines()[0] if __doc__ else "",
+        "command": f"benchmarks/frontier.py --model {given.model} --seeds {given.seeds}",
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "seconds": round(time.monotonic() - started),
+        "rows": [line(name, some, rows["no trade"]) for name, some in rows.items()],
+    }
+    given.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    print(markdown(document))
+
+
+def measured(scenario: Scenario, plan: Plan, kept: Path, workers: int | None) -> list[Row]:
+    """The rows of the one mechanism of a plan, in the order of the seeds."""
+    with kept.open("a", encoding="utf-8") as file:
+        campaign = Campaign(
+            scenario, plan, read_trained(kept), lambda one: (file.write(line_of(one)), file.flush())
+        )
+        campaign.decide()
+        campaign.train(workers=workers)
+    return [row for row in campaign.rows() if row.mechanism == plan.mechanisms[0]]
+
+
+def line(name: str, rows: list[Row], nothing: list[Row]) -> dict[str, Any]:
+    """Means over the seeds, with half of the 95 % interval; gains are paired with no trade."""
+    (mean,) = means(rows)
+    gains = [one.accuracy - other.accuracy for one, other in zip(rows, nothing, strict=True)]
+    return {
+        "name": name,
+        "seeds": len(rows),
+        "paid": mean.mean["paid"],
+        "paid_most": max(row.paid for row in rows),
+        "sellers": mean.mean["sellers"],
+        "accuracy": mean.mean["accuracy"],
+        "accuracies": [row.accuracy for row in rows],
+        "gain": float(np.mean(gains)),
+        "gain_half_width": half_width(gains),
+        "gain_p": paired_p(np.array(gains)),
+    }
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The table of a document."""
+    out = ["| | paid | sellers | accuracy | gain over no trade |", "|---|---|---|---|---|"]
+    for row in document["rows"]:
+        gain = f"{row['gain']:+.2f} ± {row['gain_half_width']:.2f}" if row["gain"] else ""
+        out.append(
+            f"| {row['name']} | {row['paid']:.1f} | {row['sellers']:.1f} | {row['accuracy']:.2f} % "
+            f"| {gain} |"
+        )
+    return "\n".join(out)
+
+
+if __name__ == "__main__":
+    main()

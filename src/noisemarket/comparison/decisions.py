@@ -1,0 +1,153 @@
+"""What each mechanism buys from the same owners, for each budget and seed."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.ledger.money import to_micro
+from noisemarket.market.deals import within_budget
+from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.mechanism import Agreement, Contracts
+from noisemarket.mechanisms.tally import Tally, tally
+from noisemarket.negotiation import run_options
+from noisemarket.scenario import Scenario
+
+NO_TRADE = "uniform"
+"""The mechanism that all are compared with: nobody sells."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing to be decided: by which mechanism, for how much at most, among whom."""
+
+    mechanism: str
+    budget: float | None
+    seed: int
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """What a mechanism decided in a case.
+
+    Args:
+        case: what was to be decided.
+        sigma: the noise that each owner keeps.
+        gains: what each owner gains over no trade, by its own payoff.
+        costs: each owner's unit privacy cost.
+        worth: the contracts' worth by the loss surface.
+        sellers: how many owners give up noise.
+        welfare_prices: what a point of quality and a unit of money are worth to the curator, and
+            what a unit of money is worth to an owner.
+        seconds: how long the mechanism took.
+        messages: questions that an owner answered on average; None where nobody asks.
+    """
+
+    case: Case
+    sigma: FloatArray
+    gains: FloatArray
+    costs: FloatArray
+    worth: Tally
+    sellers: int
+    welfare_prices: tuple[float, float, float]
+    seconds: float
+    messages: float | None
+
+
+def decisions(
+    scenario: Scenario,
+    mechanisms: Sequence[str],
+    budgets: Sequence[float | None],
+    seeds: Sequence[int],
+    *,
+    threads: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Decision]:
+    """Every mechanism on the same owners: drawn once for each seed.
+
+    A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
+    deals those with most gain per money are struck, as ``run`` does.
+
+    Raises:
+        BadInput: a mechanism cannot serve the scenario.
+        Interrupted: ``stop`` returned True.
+    """
+    for seed in seeds:
+        seeded = scenario.model_copy(update={"seed": seed})
+        environment = seeded.environment()
+        for name in mechanisms:
+            yield from _decided(name, seeded, environment, budgets, threads, stop)
+
+
+def _decided(
+    name: str,
+    scenario: Scenario,
+    environment: Environment,
+    budgets: Sequence[float | None],
+    threads: int | None,
+    stop: Callable[[], bool],
+) -> Iterator[Decision]:
+    mechanism = find_mechanism(name)
+    made: Agreement | None = None
+    seconds = 0.0
+    for budget in budgets:
+        if made is None or mechanism.joint:
+            paid = "none" if budget is None else budget
+            market = scenario.market.model_copy(update={"budget": paid})
+            options = run_options(
+                scenario.model_copy(update={"market": market}), threads, stop=stop
+            )  # fmt: skip
+            start = time.perf_counter()
+            try:
+                made = mechanism.run(environment, options)
+            except BadInput as bad:
+                remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
+                raise BadInput(bad.field, bad.value, remedy) from None
+            seconds = time.perf_counter() - start
+        if not made.complete:
+            raise Interrupted("stopped; what was finished is kept.")
+        micro = None if budget is None else to_micro(budget, "--budgets")
+        kept = within_budget(environment, made.contracts, micro)
+        yield _valued(Case(name, budget, scenario.seed), environment, kept, seconds, made.messages)
+
+
+def _valued(
+    case: Case,
+    environment: Environment,
+    contracts: Contracts,
+    seconds: float,
+    messages: float | None,
+) -> Decision:
+    levels, now = environment.levels, environment.phases[-1]
+    left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
+    return Decision(
+        case=case,
+        sigma=left[contracts.saving],
+        gains=_gains(environment, contracts),
+        costs=np.asarray(now.privacy_cost, dtype=float),
+        worth=tally(environment, contracts),
+        sellers=int((contracts.saving > 0).sum()),
+        welfare_prices=(
+            len(environment) * now.quality_weight * now.quality_value,
+            (1.0 - now.quality_weight) * now.payment_cost,
+            environment.payment_value,
+        ),
+        seconds=seconds,
+        messages=messages,
+    )
+
+
+def _gains(environment: Environment, contracts: Contracts) -> FloatArray:
+    """What each owner's contract is worth to it, over no trade."""
+    out = np.zeros(len(contracts))
+    for some in environment.slices():
+        row = np.arange(some.stop - some.start)
+        payoffs = environment.owner_side(-1, some).payoffs()
+        out[some] = payoffs[row, contracts.saving[some], contracts.payment[some]] - payoffs[:, 0, 0]
+    return out

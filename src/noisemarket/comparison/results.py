@@ -1,0 +1,170 @@
+"""Decisions and trainings together: a row per case, and the mean over the seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+import numpy as np
+
+from noisemarket.comparison.decisions import NO_TRADE, Decision
+from noisemarket.comparison.significance import half_width
+from noisemarket.game.levels import FloatArray
+from noisemarket.plain import finite
+
+QUANTILES = 5
+"""Groups of owners by their privacy cost, cheapest first."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a case came to.
+
+    Args:
+        mechanism, budget, seed: the case; a budget of None is none.
+        paid: the sum of the payments.
+        accuracy: deployed test accuracy at the end, in per cent.
+        curator_value: what the trained model and the payments are worth to the curator, over no
+            trade of the same seed.
+        owners_surplus: what all owners gain over no trade.
+        social_welfare: both in units of money, each side by what money is worth to it: payments
+            cancel. None where money is worth nothing to one of them.
+        worse_off: owners whose contract is worth less to them than no trade.
+        sellers: owners that give up noise.
+        epsilon_sold: the sum over owners of what they give up beyond no trade; None without bound.
+        lying_gain: the most that an owner gains by any misreport; None where it is not known.
+        messages: questions that an owner answers on average.
+        seconds: that the mechanism took to decide.
+        accuracy_per_round: deployed accuracy after each round.
+        epsilon_by_cost: mean epsilon given up beyond no trade, by quantile of the privacy cost.
+        surplus_by_cost: mean gain of an owner, by the same quantiles.
+    """
+
+    mechanism: str
+    budget: float | None
+    seed: int
+    paid: float
+    accuracy: float
+    curator_value: float
+    owners_surplus: float
+    social_welfare: float | None
+    worse_off: int
+    sellers: int
+    epsilon_sold: float | None
+    lying_gain: float | None
+    messages: float | None
+    seconds: float
+    accuracy_per_round: list[float]
+    epsilon_by_cost: list[float | None]
+    surplus_by_cost: list[float | None]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return asdict(self)
+
+
+AVERAGED = tuple(
+    one.name
+    for one in fields(Row)
+    if one.name not in ("mechanism", "budget", "seed") and not one.type.startswith("list")
+)
+"""What a mean over the seeds is taken of."""
+
+
+def row_of(
+    decision: Decision,
+    accuracies: Sequence[float],
+    no_trade: Sequence[float],
+    epsilon: FloatArray,
+    epsilon_before: FloatArray,
+) -> Row:
+    """A case with what its model was trained to.
+
+    Args:
+        decision: what the mechanism decided.
+        accuracies: after each round, under it.
+        no_trade: the same without trade.
+        epsilon: what each owner gives up.
+        epsilon_before: the same without trade.
+    """
+    quality_price, money_price, owners_price = decision.welfare_prices
+    paid, surplus = decision.worth.total_payment, float(decision.gains.sum())
+    value = quality_price * (accuracies[-1] - no_trade[-1]) - money_price * paid
+    welfare = (
+        value / money_price + surplus / owners_price if money_price * owners_price > 0 else None
+    )
+    bounded = bool(np.isfinite(epsilon_before).all())
+    sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
+    groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
+    return Row(
+        mechanism=decision.case.mechanism,
+        budget=decision.case.budget,
+        seed=decision.case.seed,
+        paid=paid,
+        accuracy=accuracies[-1],
+        curator_value=value,
+        owners_surplus=surplus,
+        social_welfare=welfare,
+        worse_off=int((decision.gains < -1e-9).sum()),
+        sellers=decision.sellers,
+        epsilon_sold=finite(float(sold.sum())),
+        lying_gain=None,
+        messages=decision.messages,
+        seconds=decision.seconds,
+        accuracy_per_round=list(accuracies),
+        epsilon_by_cost=[_mean_of(sold, some) for some in groups],
+        surplus_by_cost=[_mean_of(decision.gains, some) for some in groups],
+    )
+
+
+def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
+    return finite(float(values[some].mean())) if len(some) else None
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mechanism under one budget: means over the seeds, and how sure they are."""
+
+    mechanism: str
+    budget: float | None
+    seeds: int
+    mean: Mapping[str, float | None]
+    half_width: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON: ``x`` and ``x_half_width`` for each figure."""
+        widths = {f"{name}_half_width": value for name, value in self.half_width.items()}
+        named = {"mechanism": self.mechanism, "budget": self.budget, "seeds": self.seeds}
+        return {**named, **self.mean, **widths}
+
+
+def means(rows: Iterable[Row]) -> list[Mean]:
+    """The mean over the seeds of each mechanism under each budget, in the order of the rows."""
+    groups: dict[tuple[str, float | None], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.mechanism, row.budget), []).append(row)
+    out = []
+    for (name, budget), some in groups.items():
+        columns = {column: [getattr(row, column) for row in some] for column in AVERAGED}
+        known = {column: values for column, values in columns.items() if None not in values}
+        mean = {
+            column: float(np.mean(known[column])) if column in known else None
+            for column in AVERAGED
+        }
+        widths = {column: half_width(values) for column, values in known.items()}
+        out.append(Mean(name, budget, len(some), mean, widths))
+    return out
+
+
+def accuracies_of(rows: Iterable[Row]) -> dict[float | None, dict[str, list[float]]]:
+    """Accuracies by budget and mechanism, over the seeds: what differences are tested on."""
+    out: dict[float | None, dict[str, list[float]]] = {}
+    for row in sorted(rows, key=lambda row: row.seed):
+        out.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(row.accuracy)
+    return out
+
+
+def with_no_trade(mechanisms: Sequence[str]) -> list[str]:
+    """These mechanisms, and no trade first: all others are measured by it."""
+    return [NO_TRADE, *(name for name in mechanisms if name != NO_TRADE)]
