@@ -113,7 +113,7 @@ def call(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.process
 def test_the_command_line_knows_them(site: Path) -> None:
     words = ["--set", "owners=4", "--set", "iterations=60", "--json"]
-    done = call(site, "compare", "--mechanisms", "half,lowest,uniform", *words)
+    done = call(site, "compare", "--game-only", "--mechanisms", "half,lowest,uniform", *words)
     assert done.returncode == 0, done.stderr
     half, lowest, uniform = json.loads(done.stdout)["mechanisms"]
     assert (half["mechanism"], half["knows"]) == ("half", "nothing")

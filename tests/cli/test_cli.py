@@ -104,6 +104,19 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["negotiate", "--set", 'privacy_cost={distribution="x"}'], "privacy_cost.distribution"),
         (["negotiate", "--set", "file=missing.csv"], "missing.csv"),
         (["compare", "--mechanisms", "dypp,dypp"], "--mechanisms"),
+        (["compare", "--mechanisms", "nobody"], "mechanism = nobody"),
+        (["compare", "--budgets", "30,lots"], "--budgets = lots"),
+        (["compare", "--budgets", "-3"], "--budgets = -3"),
+        (["compare", "--budgets", "nan"], "--budgets = nan"),
+        (["compare", "--seeds", "0"], "--seeds = 0"),
+        (["compare", "--workers", "0"], "--workers = 0"),
+        (["compare", "--resume", "nothing"], "is not the folder of a comparison"),
+        (["compare", "--resume", "nothing", "--seeds", "3"], "with it, give only --workers"),
+        (["compare", "--game-only", "--seeds", "3"], "--seeds = 3: is for trained comparisons"),
+        (["compare", "--set", "weighting=size"], "or leave clock out of --mechanisms"),
+        (["negotiate", "--mechanism", "dypp", "--budget", "10"], "--budget = 10: dypp buys from"),
+        (["negotiate", "--budget", "-10"], "market.budget = -10"),
+        (["negotiate", "--target-accuracy", "99.9"], "is out of reach"),
         (["reproduce", "--page", "no/such/page.md", "--out", "r"], "--page"),
         (["reproduce", "--seeds", "1", "--out", "r"], "--seeds"),
         (["negotiate", "--frobnicate"], "--frobnicate"),
@@ -272,8 +285,8 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
         "[[changes]]\nat = 2000\nscale = { privacy_cost = 0.3 }\n"
         '[[changes]]\nat = 3000\nwho = "curator"\nset = { quality_weight = 0.3 }\n'
     )
-    done = call_here("compare", "s.toml", "--mechanisms", "dypp,q_learning", "--out", "r", "--json",
-                cwd=tmp_path)  # fmt: skip
+    words = ["compare", "s.toml", "--game-only", "--mechanisms", "dypp,q_learning", "--json"]
+    done = call_here(*words, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     rows = json.loads(done.stdout)["mechanisms"]
     assert [len(row["recovery"]) for row in rows] == [2, 2]
@@ -282,7 +295,7 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
 
 
 def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
-    done = call_here("compare", *SMALL[2:], "--out", "r", "--json", cwd=tmp_path)
+    done = call_here("compare", *SMALL[2:], "--game-only", "--out", "r", "--json", cwd=tmp_path)
     names = {row["mechanism"] for row in json.loads(done.stdout)["mechanisms"]}
     assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
     assert (tmp_path / "r" / "figures" / "comparison.png").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.deals import within_budget
 from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
 from noisemarket.mechanisms.mechanism import Agreement, Contracts
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import run_options
@@ -47,6 +48,8 @@ class Decision:
             what a unit of money is worth to an owner.
         seconds: how long the mechanism took.
         messages: questions that an owner answered on average; None where nobody asks.
+        lying: the most that any owner could gain by lying; None where it is not known. It is
+            computed for the first seed alone.
     """
 
     case: Case
@@ -56,8 +59,9 @@ class Decision:
     worth: Tally
     sellers: int
     welfare_prices: tuple[float, float, float]
-    seconds: float
-    messages: float | None
+    seconds: float = 0.0
+    messages: float | None = None
+    lying: float | None = None
 
 
 def decisions(
@@ -82,7 +86,8 @@ def decisions(
         seeded = scenario.model_copy(update={"seed": seed})
         environment = seeded.environment()
         for name in mechanisms:
-            yield from _decided(name, seeded, environment, budgets, threads, stop)
+            first = seed == seeds[0]
+            yield from _decided(name, seeded, environment, budgets, threads, stop, first)
 
 
 def _decided(
@@ -92,10 +97,11 @@ def _decided(
     budgets: Sequence[float | None],
     threads: int | None,
     stop: Callable[[], bool],
+    lies: bool,
 ) -> Iterator[Decision]:
     mechanism = find_mechanism(name)
     made: Agreement | None = None
-    seconds = 0.0
+    seconds, lying = 0.0, None
     for budget in budgets:
         if made is None or mechanism.joint:
             paid = "none" if budget is None else budget
@@ -110,20 +116,18 @@ def _decided(
                 remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
                 raise BadInput(bad.field, bad.value, remedy) from None
             seconds = time.perf_counter() - start
+            if lies and made.complete:
+                gained = most_gained_by_lying(environment, mechanism, options, made)
+                lying = mean_and_most(gained)[1]
         if not made.complete:
             raise Interrupted("stopped; what was finished is kept.")
         micro = None if budget is None else to_micro(budget, "--budgets")
         kept = within_budget(environment, made.contracts, micro)
-        yield _valued(Case(name, budget, scenario.seed), environment, kept, seconds, made.messages)
+        valued = _valued(Case(name, budget, scenario.seed), environment, kept)
+        yield replace(valued, seconds=seconds, messages=made.messages, lying=lying)
 
 
-def _valued(
-    case: Case,
-    environment: Environment,
-    contracts: Contracts,
-    seconds: float,
-    messages: float | None,
-) -> Decision:
+def _valued(case: Case, environment: Environment, contracts: Contracts) -> Decision:
     levels, now = environment.levels, environment.phases[-1]
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     return Decision(
@@ -138,8 +142,6 @@ def _valued(
             (1.0 - now.quality_weight) * now.payment_cost,
             environment.payment_value,
         ),
-        seconds=seconds,
-        messages=messages,
     )
 
 

@@ -33,7 +33,8 @@ class Row:
         worse_off: owners whose contract is worth less to them than no trade.
         sellers: owners that give up noise.
         epsilon_sold: the sum over owners of what they give up beyond no trade; None without bound.
-        lying_gain: the most that an owner gains by any misreport; None where it is not known.
+        lying_gain: the most that an owner gains by any misreport; None where it is not known, and
+            for all seeds but the first.
         messages: questions that an owner answers on average.
         seconds: that the mechanism took to decide.
         accuracy_per_round: deployed accuracy after each round.
@@ -109,7 +110,7 @@ def row_of(
         worse_off=int((decision.gains < -1e-9).sum()),
         sellers=decision.sellers,
         epsilon_sold=finite(float(sold.sum())),
-        lying_gain=None,
+        lying_gain=decision.lying,
         messages=decision.messages,
         seconds=decision.seconds,
         accuracy_per_round=list(accuracies),
@@ -145,15 +146,15 @@ def means(rows: Iterable[Row]) -> list[Mean]:
     for row in rows:
         groups.setdefault((row.mechanism, row.budget), []).append(row)
     out = []
-    for (name, budget), some in groups.items():
-        columns = {column: [getattr(row, column) for row in some] for column in AVERAGED}
-        known = {column: values for column, values in columns.items() if None not in values}
-        mean = {
-            column: float(np.mean(known[column])) if column in known else None
-            for column in AVERAGED
+    for (name, budget), own in groups.items():
+        columns = {column: [getattr(row, column) for row in own] for column in AVERAGED}
+        known = {
+            column: [value for value in values if value is not None]
+            for column, values in columns.items()
         }
-        widths = {column: half_width(values) for column, values in known.items()}
-        out.append(Mean(name, budget, len(some), mean, widths))
+        mean = {column: float(np.mean(some)) if some else None for column, some in known.items()}
+        widths = {column: half_width(some) for column, some in known.items()}
+        out.append(Mean(name, budget, len(own), mean, widths))
     return out
 
 
