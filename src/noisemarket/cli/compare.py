@@ -28,10 +28,10 @@ from noisemarket.comparison.growth import Timing, timings
 from noisemarket.comparison.results import AVERAGED, Row, accuracies_of, means
 from noisemarket.comparison.significance import differences
 from noisemarket.comparison.trainings import line_of, read_trained
+from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.market import prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.mechanisms.tables import csv_text
 from noisemarket.negotiation import run_options
 from noisemarket.report.campaign_figures import draw_campaign
 from noisemarket.report.campaign_page import campaign_page
