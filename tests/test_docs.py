@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import json
 import re
 import runpy
 import subprocess
