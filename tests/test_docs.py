@@ -37,6 +37,7 @@ BENCHMARKS = {
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
     *("--behaviour", "--levels"),
+    "--model",
 }
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
@@ -289,3 +290,26 @@ def test_the_sweep_runs(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header in read(DOCS / "explanation" / "learning.md")
     assert len(lines) == 6
+
+
+def test_the_page_has_the_stored_frontier() -> None:
+    frontier = runpy.run_path(str(ROOT / "benchmarks" / "frontier.py"))
+    stored = ROOT / "benchmarks" / "results" / "frontier-features.json"
+    document = json.loads(stored.read_text(encoding="utf-8"))
+    assert frontier["markdown"](document) in read(DOCS / "explanation" / "benchmarks.md")
+    rows = {row["name"]: row for row in document["rows"]}
+    clock, papers = rows["clock, at most 120, floor 0.05"], rows["DyPP, at most 300"]
+    assert clock["paid_most"] <= 120
+    assert clock["gain"] >= 2 * papers["gain"]
+
+
+def test_the_page_on_dypp_quotes_what_was_measured() -> None:
+    """Every figure with an interval or a count of seeds stands in the page that it is from."""
+    page = " ".join(read(DOCS / "explanation" / "dypp.md").split())
+    names = ("reproduction", "benchmarks", "learning")
+    sources = " ".join(
+        " ".join(read(DOCS / "explanation" / f"{name}.md").split()) for name in names
+    )
+    quoted = re.findall(r"[+\d][\d.]* ± [\d.]+|\d+ of \d+ seeds recover|\d+ %", page)
+    assert len(quoted) > 12
+    assert [one for one in quoted if one not in sources] == []
