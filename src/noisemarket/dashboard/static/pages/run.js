@@ -60,7 +60,7 @@ export async function show(room, { parts }) {
     const rest = running && seconds !== null ? `about ${duration(seconds)} left in this step` : running && total ? "estimating the time left" : "";
     const after = running && state.compares && state.step !== "comparing" ? "the comparison is trained after that" : "";
     left.textContent = state.problem && !running ? `${state.problem} What was finished is kept: resume it to go on.` : [count, rest, after].filter(Boolean).join(" · ");
-    notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, `${state.notes.length} remarks`),
+    notes.replaceChildren(state.notes.length ? h("details", { open: state.notes.length < 4 }, h("summary", {}, state.notes.length === 1 ? "One remark" : `${state.notes.length} remarks`),
       h("ul", { class: "lines" }, state.notes.map((note) => h("li", {}, note)))) : "");
     accuracy.update(state.accuracy.map((one) => ({
       label: one.label, colour: COLOURS[one.name] ?? mechanisms[one.name]?.colour ?? "--dim", x: one.round, y: one.mean, low: one.low, high: one.high, draws: one.draws,
