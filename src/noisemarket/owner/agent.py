@@ -18,10 +18,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections import PROTECTIONS
-from noisemarket.federated.protections.privacy_sold import privacy_sold
 from noisemarket.files import write_json
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
@@ -37,6 +35,7 @@ from noisemarket.owner.countersign import countersigned
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
 from noisemarket.owner.terms import Assignment, Deal, JobTerms, OwnerTerms, contract_of, terms_of
+from noisemarket.owner.work_account import sold_by
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.statement import PrivacyStatement
 
@@ -143,23 +142,8 @@ class OwnerAgent:
             privacy_cost=np.array([numbers["privacy_cost"]]),
             markup=np.array([numbers["markup"]]),
             floor=np.array([self._own_floor()]),
-            sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
+            sold=sold_by(work, levels, self.folder) if payoff == "epsilon_loss" else None,
         )
-
-    def _sold(self, levels: Levels, work: Mapping[str, Any]) -> FloatArray:
-        """The privacy that each saving sells, by the work that is offered."""
-        try:
-            protection = PROTECTIONS.find(work["protection"]).from_settings(work["settings"])
-            return privacy_sold(
-                protection,
-                [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
-                rounds=work["rounds"],
-                records=self.folder.record_count(),
-                neighbours=work["neighbours"],
-                delta=work["delta"],
-            )
-        except (KeyError, TypeError, ValueError, BadInput):
-            raise Declined("the work cannot be accounted for") from None
 
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
