@@ -127,7 +127,7 @@ bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on
 bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost it
 	$(BIN)/python benchmarks/dashboard.py $(ARGS)
 
-bench-frontier: $(VENV)/.installed ## measure what a unit of money buys: the clock auction against DyPP (3 minutes)
+bench-frontier: $(VENV)/.installed ## measure what a unit of money buys: the clock auction against DyPP
 	$(BIN)/python benchmarks/frontier.py $(ARGS)
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
