@@ -44,8 +44,9 @@ def main() -> None:
     parser.add_argument("--model", choices=tuple(BUDGET), default="features")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=None)
-    parser.add_argument("--out", type=Path, default=Path("runs/frontier.json"))
+    parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
+    given.out = given.out or Path(f"runs/frontier-{given.model}.json")
     seeds, budget = tuple(range(1, given.seeds + 1)), BUDGET[given.model]
     given.out.parent.mkdir(parents=True, exist_ok=True)
     market = Scenario.from_preset("market", model=given.model)

@@ -117,6 +117,9 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
     assert [len(summary["accuracies"][name]) for name in ("market", "uniform_dp", "no_dp")] == [
         2, 2, 1,
     ]  # fmt: skip
+    modes = {path.name: path.stat().st_mode & 0o777 for path in (folder / "baselines").iterdir()}
+    assert set(modes.values()) == {0o600}, "what was trained without noise is the user's alone"
+    assert (folder / "baselines").stat().st_mode & 0o777 == 0o700
     # The baselines are no part of the job.
     assert len(read_journal(folder / "owners" / "privacy.journal").charges) == OWNERS * ROUNDS
 

@@ -19,6 +19,7 @@ from noisemarket.comparison.trainings import (
     line_of,
     read_trained,
 )
+from noisemarket.errors import BadInput
 from noisemarket.federated.data_files import load_data
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
@@ -144,6 +145,12 @@ def test_a_line_that_was_cut_off_is_trained_again(tmp_path: Path) -> None:
     assert read_trained(file) == {}
     file.write_text(line_of(one) + line_of(two)[:-9])
     assert read_trained(file) == {one.key: one}
+    with file.open("a") as more:  # what is trained next is a line of its own
+        more.write(line_of(two))
+    assert read_trained(file) == {one.key: one, two.key: two}
+    file.write_text("{}\n" + line_of(one))
+    with pytest.raises(BadInput, match="line 1"):
+        read_trained(file)
 
 
 def test_equal_noise_is_one_training_per_seed() -> None:

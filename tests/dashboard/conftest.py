@@ -28,7 +28,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, made in {
         "market": given,
         "game": ["negotiate", "--mechanism", "dypp", *GAME],
-        "compared": ["compare", "--mechanisms", "uniform,clock,equilibrium", *GAME],
+        "compared": ["compare", "--game-only", "--mechanisms", "uniform,clock,equilibrium", *GAME],
     }.items():
         done = call_here(*made, "--out", str(root / name), cwd=root.parent)
         assert done.returncode == 0, done.stderr

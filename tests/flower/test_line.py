@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from tests.flower.conftest import ProcessGrid
 from tests.flower.market_common import NAMES, grid_of, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.line import Bounds, Line
+from noisemarket.flower.line import Bounds, Line, WorkersDied
 
 FIRST = 100
 """Flower's number of the first owner's node in these grids."""
@@ -78,3 +79,12 @@ def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
 ) -> None:
     with pytest.raises(BadInput, match="give a whole number of owners"):
         Line(grid, NAMES, "job", Bounds(at_once=value))
+
+
+@pytest.mark.parametrize("simulated", [False, True])
+def test_only_a_simulation_believes_that_a_worker_died(simulated: bool, grid: ProcessGrid) -> None:
+    """On hosts of their own the words of an error are the owner's: it could end everybody's job."""
+    line = line_to_all(grid, simulated=simulated)
+    with pytest.raises(WorkersDied) if simulated else nullcontext():
+        line._note_error("train", FIRST, "ActorDiedError: gone")
+    assert (NAMES[0] in line.declined) is not simulated

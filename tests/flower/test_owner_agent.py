@@ -92,6 +92,16 @@ def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None
     assert other.error.reason == "another contract was signed in this job"
 
 
+def test_no_contract_below_the_owners_floor_is_signed(offered: Offered) -> None:
+    """Also where the owner raises its floor after it has agreed."""
+    path = Path(str(offered.node.config["owner-folder"])) / "private.json"
+    known = json.loads(path.read_text())
+    path.write_text(json.dumps(known | {"floor": offered.contract.sigma + 0.01}))
+    assert "floor" in str(offered.offer(offered.contract).error.reason)
+    path.write_text(json.dumps(known))
+    assert holds("owner", offered.contract, offered.signature())
+
+
 def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
     """Where the curator's budget does not reach to a deal."""
     sigma = offered.contract.sigma + offered.contract.saving

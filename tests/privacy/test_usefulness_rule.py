@@ -63,10 +63,20 @@ def test_who_learns_nothing_is_paid_as_rarely_as_stated_and_who_helps_always() -
     wanted = directions[:, 2] * 0.12 / np.sqrt((directions[:, 2] ** 2).sum() / rounds)
     helped = along + np.einsum("rkd,rd->k", directions, wanted) / sigma
     best, against = standings(helped, np.broadcast_to(gram, (jobs, 11, 11)))
-    met = [RULE.met(UsefulStanding(rounds, *at), sigma) for at in zip(best, against, strict=True)]
+    met = [
+        RULE.met(UsefulStanding(rounds, *at), sigma, rounds)
+        for at in zip(best, against, strict=True)
+    ]
     assert np.mean(met) > 0.997
     _, against = standings(-2.0 * helped, np.broadcast_to(gram, (jobs, 11, 11)))
     assert (against > 0.0).mean() > 0.9
+
+
+def test_staying_away_makes_it_no_easier_to_be_paid_for_noise() -> None:
+    few = UsefulStanding(15, RULE.threshold(0.1, 15) + 0.01, 0.0)
+    assert few.best < RULE.threshold(0.1, 30)
+    assert not RULE.met(few, 0.1, 30)
+    assert RULE.met(UsefulStanding(15, RULE.threshold(0.1, 30), 0.0), 0.1, 30)
 
 
 def test_an_owner_computes_its_own_standing() -> None:

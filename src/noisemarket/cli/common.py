@@ -57,6 +57,7 @@ class Request:
         made = load_scenario(self.file, preset=self.preset, settings=settings)
         if self.target is not None and made.market.target_accuracy != "none":
             self.only_joint("--target-accuracy", self.target, made)
+            self.only_aiming(self.target, made)
         return made
 
     @staticmethod
@@ -67,6 +68,15 @@ class Request:
         if not find_mechanism(scenario.mechanism).joint:
             remedy = f"{scenario.mechanism} buys from each owner alone and cannot keep it: "
             raise BadInput(option, value, remedy + "choose --mechanism clock.")
+
+    @staticmethod
+    def only_aiming(value: str, scenario: Scenario) -> None:
+        """Refuse a target for a mechanism that does not aim at one."""
+        from noisemarket.mechanisms import find_mechanism
+
+        if not find_mechanism(scenario.mechanism).keeps_target:
+            remedy = f"{scenario.mechanism} aims at no accuracy: choose --mechanism clock."
+            raise BadInput("--target-accuracy", value, remedy)
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
         """The run folder, created."""

@@ -102,7 +102,10 @@ def _plan(scenario: Scenario, options: CompareOptions) -> Plan:
     seeds = tuple(range(first, first + (options.seeds or SEEDS)))
     own = scenario.market.budget
     given = options.budgets or (BUDGETS if own == "none" else str(own))
-    return Plan(tuple(names), tuple(map(_budget, given.split(","))), seeds)
+    budgets = tuple(map(_budget, given.split(",")))
+    if len(set(budgets)) < len(budgets):
+        raise BadInput("--budgets", given, "name each budget once.")
+    return Plan(tuple(names), budgets, seeds)
 
 
 def _budget(word: str) -> float | None:
@@ -120,6 +123,9 @@ def _budget(word: str) -> float | None:
 
 def _check(scenario: Scenario, plan: Plan) -> None:
     """Refuse what cannot be compared, before anything is written."""
+    if scenario.faults or scenario.market.aggregate != "mean":
+        what = "faults" if scenario.faults else "market.aggregate"
+        raise BadInput(what, "", "compare trains owners that keep their contracts: leave it out.")
     environment = scenario.environment()
     for name in plan.mechanisms:
         mechanism = find_mechanism(name)

@@ -26,6 +26,7 @@ from noisemarket.cli.common import (
 from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.files import private_folder
 from noisemarket.market import MarketOutcome, PreparedMarket, prepare
 from noisemarket.market.alternatives import Alternative, alternatives
 from noisemarket.market.baselines import (
@@ -254,10 +255,10 @@ def _baselines(
         words, line = lines[task.name]
         words = f"for comparison, {words}" + (f" ({task.draw})" if draws > 1 else "")
         _round(words, result, rounds, bar, line)
-        folder.append(BASELINES, round_line(task.name, task.draw, result))
+        folder.append(BASELINES, round_line(task.name, task.draw, result), private=True)
 
-    path.mkdir(exist_ok=True)
-    folder.append(BASELINES, plan_line(rounds * len(tasks)))
+    private_folder(path)
+    folder.append(BASELINES, plan_line(rounds * len(tasks)), private=True)
     if scenario.training.model == "features":
         work = BaselineWork(scenario, outcome.order, path)
         trained = in_processes(work, tasks, told, workers=workers, stop=stop)

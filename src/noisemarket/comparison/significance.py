@@ -18,7 +18,8 @@ class Difference:
     """How two mechanisms differ in accuracy under one budget, over the same seeds.
 
     ``points`` is the mean of first less second, ``p`` its two-sided paired t-test, ``p_corrected``
-    the same after Holm's correction for all comparisons of a table; None with fewer than two seeds.
+    the same after Holm's correction for all comparisons of a table; None with fewer than two seeds,
+    or where all of them differ by the same.
     """
 
     first: str
@@ -57,7 +58,7 @@ def paired_p(apart: np.ndarray) -> float | None:
     if len(apart) < 2:
         return None
     if np.ptp(apart) == 0.0:
-        return 1.0 if apart[0] == 0.0 else 0.0
+        return 1.0 if apart[0] == 0.0 else None  # no spread to judge the difference by
     from scipy.stats import ttest_1samp
 
     return float(ttest_1samp(apart, 0.0).pvalue)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import digest
+from noisemarket.files import digest, write_atomic
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.baselines import with_noise
 from noisemarket.market.summary import deployed
@@ -95,14 +96,25 @@ def line_of(trained: Trained) -> str:
 
 
 def read_trained(path: Path) -> dict[Key, Trained]:
-    """What an earlier run has trained; a last line that was cut off is left out."""
+    """What an earlier run has trained; a last line that was cut off is cut off for good.
+
+    Raises:
+        BadInput: a line cannot be read.
+    """
     if not path.exists():
         return {}
     out: dict[Key, Trained] = {}
-    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
-        if line.endswith("\n"):
+    text = path.read_text(encoding="utf-8", errors="replace")
+    whole = text[: text.rfind("\n") + 1]
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
             one = Trained(**json.loads(line))
-            out[one.key] = one
+        except (ValueError, TypeError):
+            remedy = "remove that line: what it held is trained again."
+            raise BadInput(f"line {number}", str(path), remedy) from None
+        out[one.key] = one
+    if whole != text:  # the next line that is added must not be glued to half of one
+        write_atomic(path, whole)
     return out
 
 

@@ -170,7 +170,7 @@ class RunStore:
         """Which command wrote a run folder: run, compare, negotiate, or another."""
         if "engine" in status:
             return "run"
-        if "mechanisms" in status or self.file(run, COMPARISON):
+        if "mechanisms" in status or self.file(run, COMPARISON) or self.file(run, "plan.json"):
             return "compare"
         if self.file(run, "points.jsonl") or self.file(run, "calibration.json"):
             return "calibrate"
@@ -184,7 +184,7 @@ class RunStore:
 def is_name(run: str) -> bool:
     """Whether a run may be called so: one plain name, not hidden."""
     plain = run.isprintable() and not (_FORBIDDEN & set(run))
-    return bool(run.strip()) and plain and run[0] not in ". -" and len(run) <= 100
+    return bool(run.strip()) and plain and run[0] not in ". -" and len(run.encode()) <= 100
 
 
 def _inside(tree: dict[str, Any], *keys: str) -> Any:

@@ -37,6 +37,8 @@ def side_by_side(store: RunStore, runs: list[str]) -> list[Row]:
 
 def _of_comparison(store: RunStore, run: str) -> list[Row]:
     compared = store.document(run, COMPARISON)
+    if isinstance(compared, dict) and isinstance(compared.get("means"), list):
+        return _of_trained(run, compared)
     if isinstance(compared, dict):
         compared = compared.get("mechanisms")
     if not isinstance(compared, list):
@@ -61,6 +63,30 @@ def _of_comparison(store: RunStore, run: str) -> list[Row]:
                 "privacy_sold": saving,
                 "sellers": _times(one.get("signed_share"), owners),
                 "value": one.get("joint_gain"),
+            }
+        )
+    return rows
+
+
+def _of_trained(run: str, compared: Row) -> list[Row]:
+    """A row for each mechanism and budget that was trained: means over the seeds."""
+    rows = []
+    for one in compared["means"]:
+        if not isinstance(one, dict) or not isinstance(one.get("mechanism"), str):
+            continue
+        row, budget = _row(run, one["mechanism"]), one.get("budget")
+        limit = "" if budget is None else f", at most {budget:g}"
+        rows.append(
+            row
+            | {
+                "name": f"{row['name']}{limit}",
+                "measured": True,
+                "owners": compared.get("owners"),
+                "accuracy": one.get("accuracy"),
+                "paid": one.get("paid"),
+                "surplus": one.get("owners_surplus"),
+                "sellers": one.get("sellers"),
+                "value": one.get("curator_value"),
             }
         )
     return rows

@@ -149,6 +149,8 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
+        else:
+            given.append("--game-only")
         name = order.name.strip() or _fresh_name(store, order)
         launcher.start(name, order.command, given)
         return Started(name=name)

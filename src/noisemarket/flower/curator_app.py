@@ -6,6 +6,7 @@ Run again on the same folder, a job goes on where it stopped.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -15,6 +16,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.curator_place import place_of
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
+from noisemarket.flower.simulated_node import NODES
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import MarketOutcome, prepare, run_market
 from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
@@ -69,7 +71,8 @@ def market_over_flower(
         import_module("torch")  # first and here, so that nothing imports it from two threads
     given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
     insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
-    bounds = Bounds(**given, insecure=insecure, at_once=at_once)
+    simulated = NODES in os.environ
+    bounds = Bounds(**given, insecure=insecure, at_once=at_once, simulated=simulated)
     key = str(config.get("curator-folder", ""))
     own = place_of("curator-folder", key) if key else None
     folder = place_of("folder", str(config["folder"]))

@@ -188,6 +188,9 @@ class _Market:
         clock.lap("negotiate")
 
         drafts = self._drafts(ledger, manifest, order, curator, deals, keys)
+        if state.rounds_done:  # who has not signed by then takes no part
+            known = signatures(ledger, manifest.job)
+            drafts = {index: one for index, one in drafts.items() if one.id in known}
         contracts = yield from self._sign(ledger, manifest, order, curator, drafts, book)
         left_out = [LeftOut(*one) for one in self._owners.left_out.items()]
         yield from left_out

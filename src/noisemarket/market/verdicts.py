@@ -87,10 +87,10 @@ def _useful(
 ) -> tuple[bool, dict[str, Any]]:
     """Whether a contract that pays only for what helps is to be paid, and why."""
     rule = UsefulnessRule.of(contract.usefulness)
-    if rule.met(standing, contract.sigma):
+    if rule.met(standing, contract.sigma, contract.rounds):
         return True, evidence
     limits = {
-        "threshold": float(f"{rule.threshold(contract.sigma, standing.rounds):.6g}"),
+        "threshold": float(f"{rule.threshold(contract.sigma, contract.rounds):.6g}"),
         "most_against": float(f"{rule.most_against():.6g}"),
     }
     return False, {"reason": "not found useful", **evidence, **limits}

@@ -61,6 +61,7 @@ class Clock(Mechanism):
     """A price that falls for all: who stays until it stops sells down to the same floor."""
 
     joint = True
+    keeps_target = True
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)

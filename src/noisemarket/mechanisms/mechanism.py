@@ -135,6 +135,7 @@ class Mechanism(ABC):
     Attributes:
         knows: what the mechanism must know about the owners, in words.
         joint: whether it buys for the one model that all train, rather than owner by owner.
+        keeps_target: whether it aims at a demanded quality for the least money.
 
     Example:
         >>> import noisemarket as nm
@@ -148,6 +149,7 @@ class Mechanism(ABC):
 
     knows: str = "nothing private"
     joint: bool = False
+    keeps_target: bool = False
 
     @property
     def name(self) -> str:

@@ -43,6 +43,7 @@ class BestPortfolio(Direct):
 
     knows = "everything"
     joint = True
+    keeps_target = True
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         return best_portfolio(environment, options.demand).contracts

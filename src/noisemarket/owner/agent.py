@@ -196,6 +196,8 @@ class OwnerAgent:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
             raise Declined("the contract has expired")
+        if contract.saving > 0.0 and contract.sigma < self._own_floor() * (1.0 - 1e-9):
+            raise Declined("the contract is below the owner's floor")
         return self.folder.key.sign(OWNER, contract)
 
     def accept(self, contract: Contract, assignment: Assignment, models: Models) -> str:

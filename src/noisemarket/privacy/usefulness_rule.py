@@ -89,9 +89,13 @@ class UsefulnessRule:
 
         return min(1.0, self.directions * float(ndtr(-self.threshold(sigma, rounds))))
 
-    def met(self, standing: UsefulStanding, sigma: float) -> bool:
-        """Whether an owner with this standing is useful."""
-        enough = standing.best >= self.threshold(sigma, standing.rounds)
+    def met(self, standing: UsefulStanding, sigma: float, rounds: int) -> bool:
+        """Whether an owner with this standing is useful under a contract of so many rounds.
+
+        The threshold is that of all rounds, whoever stayed away from some: with fewer rounds it
+        would be lower, and who sends mere noise could pass it by sending little.
+        """
+        enough = standing.best >= self.threshold(sigma, rounds)
         return enough and standing.against <= self.most_against()
 
     def terms(self) -> dict[str, Any]:

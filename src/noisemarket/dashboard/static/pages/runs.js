@@ -22,7 +22,7 @@ export async function show(room) {
   const compare = h("button", { type: "button", class: "plain", disabled: true, onclick: () => {
     location.hash = `#/compare?${[...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&")}`;
   } }, "Compare");
-  const list = h("div", {});
+  const list = h("div", {}), results = h("div", {});
   const tools = h("div", { class: "tools", role: "search" },
     h("div", {}, h("label", { for: "search" }, "Find"), search),
     h("div", {}, h("label", { for: "state" }, "State"), state),
@@ -73,9 +73,10 @@ export async function show(room) {
       { key: "started", name: "Started", sort: true, cell: (run) => when(run.started) },
     ];
     const focused = document.activeElement?.dataset?.sort;
-    list.replaceChildren(h("div", { class: "box" }, tools,
+    if (!list.contains(tools)) list.replaceChildren(h("div", { class: "box" }, tools, results));
+    results.replaceChildren(
       some.length ? table({ caption: `${some.length} of ${runs.length} runs`, columns, rows: some, sort: view, onsort })
-        : empty("Nothing matches", "No run fits what you look for. Change or clear the filters.")));
+        : empty("Nothing matches", "No run fits what you look for. Change or clear the filters."));
     if (focused) list.querySelector(`[data-sort="${focused}"]`)?.focus();
   }
 
