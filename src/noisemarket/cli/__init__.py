@@ -57,7 +57,8 @@ def _cannot(problem: OSError) -> str:
     why = problem.strerror or problem
     if problem.filename is not None:
         return f"{problem.filename} cannot be used: {why}."
-    try:
+    try:  # what failed before may be gone from the buffer: only new output tells
+        sys.stdout.write("\n")
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at the end
