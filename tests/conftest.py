@@ -27,6 +27,9 @@ KEPT_CACHES = 8
 IN_CI = bool(os.environ.get("CI"))
 LONGEST = (
     "flower/test_processes.py",
+    "flower/test_simulation.py",
+    "dashboard/test_browser.py",
+    "dashboard/test_server.py",
     "flower/test_deployment.py",
     "market/test_crashes.py",
     "cli/test_train.py",

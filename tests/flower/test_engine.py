@@ -73,7 +73,7 @@ def test_no_private_number_or_datum_is_in_any_message(
     assert len(grid.sent) == len(grid.heard) == 6
     for message in grid.sent:
         assert set(message.content) == {"arrays", "config"}
-        assert set(message.content["config"]) == {"job", "server-round", "sigma"}
+        assert set(message.content["config"]) == {"job", "protocol", "server-round", "sigma"}
     for message in grid.heard:
         assert {name: set(part) for name, part in message.content.items()} == {
             "arrays": {"weights"}

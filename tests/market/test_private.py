@@ -159,4 +159,4 @@ def test_events_tell_nothing(seen: dict[str, Any]) -> None:
         assert not [value for value in reachable(event) if holds(value, secrets)]
         assert not holds(repr(event), secrets)
     private = json.loads((seen["folder"] / "owners/owner-a/private.json").read_text())
-    assert private == {"privacy_cost": COSTS["a"], "markup": MARKUPS["a"]}
+    assert private == {"privacy_cost": COSTS["a"], "markup": MARKUPS["a"], "floor": 0.0}

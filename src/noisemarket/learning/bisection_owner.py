@@ -7,9 +7,9 @@ that is then repeated is the curator's limit. Curators pay no more for less: the
 all smaller offers, too. An offer whose limit is below what the owner wants is dropped.
 
 Preferences change. What the owner itself wants it knows at once. That a curator would pay more by
-now it hears only if it asks: now and then, every ``PATIENCE`` interactions, it makes the best offer
-of those that it has dropped. A quote above the limit then says that the curator has changed, and
-all limits are forgotten.
+now it hears only if it asks: now and then, every ``ASKS_AFTER`` interactions, it makes the best
+offer of those that it has dropped. A quote above the limit then says that the curator has changed,
+and all limits are forgotten.
 
 These functions are compiled by ``compiled/bisection_loop.py`` as they stand here.
 """
@@ -25,6 +25,10 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.bisection_curator import PATIENCE, UNKNOWN
+
+ASKS_AFTER = PATIENCE + 6
+"""Interactions until the owner asks for more. The curator's patience is another: if both tried
+something in the same interaction every time, neither would ever learn from it."""
 
 STEADY, BEST, OFFER, QUOTE = range(4)
 """What ``OwnerBeliefs.notes`` holds: interactions since the owner last asked for more; its best
@@ -72,7 +76,7 @@ def make_offer(beliefs: OwnerBeliefs, wants: Wants) -> int:
     notes = beliefs.notes
     if notes[BEST] < 0:
         notes[BEST] = best_offer(beliefs.limits, wants, False)
-    if notes[STEADY] >= PATIENCE:
+    if notes[STEADY] >= ASKS_AFTER:
         better = best_offer(beliefs.limits, wants, True)
         if better > 0 and wants.gains[better] > wants.gains[notes[BEST]]:
             return better
@@ -95,7 +99,7 @@ def best_offer(limits: IntArray, wants: Wants, dropped: bool) -> int:
 def hear_quote(beliefs: OwnerBeliefs, wants: Wants, offer: int, quoted: int, signed: bool) -> None:
     """Take in what the curator quoted for an offer, and whether both signed."""
     limits, notes = beliefs.limits, beliefs.notes
-    notes[STEADY] = 0 if notes[STEADY] >= PATIENCE else notes[STEADY] + 1
+    notes[STEADY] = 0 if notes[STEADY] >= ASKS_AFTER else notes[STEADY] + 1
     if quoted > limits[offer]:
         for any_offer in range(len(limits)):
             limits[any_offer] = UNKNOWN

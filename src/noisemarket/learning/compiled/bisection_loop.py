@@ -19,6 +19,7 @@ from noisemarket.learning.bisection_curator import (
     stands,
 )
 from noisemarket.learning.bisection_owner import (
+    ASKS_AFTER,
     BEST,
     STEADY,
     OwnerBeliefs,
@@ -67,7 +68,7 @@ class Bargains(NamedTuple):
 @njit(nogil=True)
 def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, offer: int, most: int) -> int:
     """How often a deal that stands is signed again before a side tries something; counts them."""
-    times = min(most, PATIENCE - owner.notes[STEADY])
+    times = min(most, ASKS_AFTER - owner.notes[STEADY])
     if offer > 0:
         times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
         curator.steady[0] += times
