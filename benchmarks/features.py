@@ -24,7 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import noisemarket as nm
-from federated import Contestant, Figure, Run, contest, machine, per_round, run, to_first, versions
+from federated import Contestant, Figure, Run, contest, per_round, run, to_first, versions
+from noisemarket.machine import machine_in_words
 
 FASHION = "/usr/share/datasets/fashion-mnist"
 BETAS = (1.0, 0.1, 10.0)
@@ -326,8 +327,8 @@ def main() -> None:
     both = options.accuracy == options.speed
     size = QUICK if options.quick else Size()
     said = ", ".join(f"{name} {version}" for name, version in versions().items())
-    parts = [f"Measured on {machine()}; {said}.\n"]
-    report: dict[str, object] = {"machine": machine(), "versions": said}
+    parts = [f"Measured on {machine_in_words()}; {said}.\n"]
+    report: dict[str, object] = {"machine": machine_in_words(), "versions": said}
     print(parts[0], flush=True)
 
     if both or options.accuracy:

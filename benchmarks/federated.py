@@ -16,7 +16,6 @@ import argparse
 import contextlib
 import json
 import os
-import platform
 import signal
 import socket
 import statistics
@@ -29,6 +28,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
+
+from noisemarket.machine import machine_in_words
 
 HERE = Path(__file__).resolve().parent
 MALLOC = "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
@@ -339,16 +340,6 @@ def versions() -> dict[str, str]:
     return found
 
 
-def machine() -> str:
-    """What this runs on, without naming the host."""
-    cpu = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = [line for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        cpu = lines[0].partition(":")[2].strip() if lines else cpu
-    return f"{os.cpu_count()} cores, {cpu}, Python {platform.python_version()}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that it runs")
@@ -368,7 +359,7 @@ def main() -> None:
     owners, turns, rounds = (4, 1, 2) if options.quick else (100, options.turns, options.rounds)
     task: dict[str, object] = {"owners": owners, "each": 600, "rounds": rounds}
     installed = ", ".join(f"{name} {version}" for name, version in versions().items())
-    report: dict[str, object] = {"machine": machine(), "versions": installed, "task": task}
+    report: dict[str, object] = {"machine": machine_in_words(), "versions": installed, "task": task}
     print(f"Machine: {report['machine']}\n{installed}\n\nSeconds of each round", flush=True)
     runs = contest(chosen, task, turns)
 

@@ -1,21 +1,19 @@
 """What a unit of money buys: the clock auction for at most 120 against DyPP for about 300.
 
-    python benchmarks/frontier.py [--model cnn] [--seeds 5] [--out FILE]
+    python benchmarks/frontier.py [--model cnn] [--seeds 10] [--out FILE]
 
 Owners, data and noise are the same for both, over several seeds. On the surface of the features
 DyPP finds no trade that pays and spends nothing; so it plays on the surface of the CNN, on which it
-would spend more than 300, and the model is trained under what it bought.
+would spend more than 300, and the model is trained under what it bought. DyPP plays with the best
+settings of the sweep (docs/explanation/learning.md).
 
-Trainings are kept beside the output (``.jsonl``) and not done again.
+Trainings are kept in ``runs/frontier-MODEL.jsonl`` and not done again.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import platform
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.results import Row, means
 from noisemarket.comparison.significance import half_width, paired_p
 from noisemarket.comparison.trainings import line_of, read_trained
+from noisemarket.machine import Effort
 from noisemarket.scenario import Scenario
 
 CLOCK, PAPERS = "clock", "dypp"
@@ -35,6 +34,11 @@ BUDGET = {"features": 120.0, "cnn": 100.0}
 PAPERS_BUDGET = 300.0
 """What DyPP may spend: of its deals those with most gain per money are struck, as a run does."""
 
+PAPERS_BEST = {"learning_rate": 0.8, "iterations": 80_000}
+"""The settings with which DyPP's contracts bring most in the sweep."""
+
+RESULTS = Path(__file__).parent / "results"
+
 FLOOR = 0.05
 """Noise that sellers keep in the second run of the clock auction."""
 
@@ -42,16 +46,20 @@ FLOOR = 0.05
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=tuple(BUDGET), default="features")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
-    given.out = given.out or Path(f"runs/frontier-{given.model}.json")
+    out = given.out or RESULTS / f"frontier-{given.model}.json"
+    kept = Path(f"runs/frontier-{given.model}.jsonl")
     seeds, budget = tuple(range(1, given.seeds + 1)), BUDGET[given.model]
-    given.out.parent.mkdir(parents=True, exist_ok=True)
+    for file in (out, kept):
+        file.parent.mkdir(parents=True, exist_ok=True)
     market = Scenario.from_preset("market", model=given.model)
     lower = Scenario.from_preset("market", model=given.model, floor=FLOOR)
-    papers = Scenario.from_preset("market", model=given.model, surface="sharded-mnist")
+    papers = Scenario.from_preset(
+        "market", model=given.model, surface="sharded-mnist", **PAPERS_BEST
+    )
     runs = {
         "no trade": (market, Plan((NO_TRADE,), (None,), seeds)),
         f"clock, at most {budget:g}": (market, Plan((CLOCK,), (budget,), seeds)),
@@ -63,19 +71,19 @@ def main() -> None:
         ),
     }
     rows: dict[str, list[Row]] = {}
-    started = time.monotonic()
+    effort = Effort()
     for name, (scenario, plan) in runs.items():
-        rows[name] = measured(scenario, plan, given.out.with_suffix(".jsonl"), given.workers)
+        rows[name] = measured(scenario, plan, kept, given.workers)
         print(name, [round(row.accuracy, 2) for row in rows[name]], flush=True)
     document = {
         "what": __doc__.splitlines()[0] if __doc__ else "",
         "command": f"benchmarks/frontier.py --model {given.model} --seeds {given.seeds}",
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "seconds": round(time.monotonic() - started),
+        "dypp": PAPERS_BEST,
+        **effort.as_dict(),
+        "training_cpu_seconds": round(sum(one.cpu_seconds for one in read_trained(kept).values())),
         "rows": [line(name, some, rows["no trade"]) for name, some in rows.items()],
     }
-    given.out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
     print(markdown(document))
 
 

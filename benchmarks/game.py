@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
@@ -29,20 +28,11 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.outcomes import Outcomes
 from noisemarket.learning.batch import Batch, PlayConfig, play_batch
+from noisemarket.machine import machine_in_words
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
 
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
-
-
-def machine() -> str:
-    """What this runs on, without naming the host."""
-    model = platform.processor() or platform.machine()
-    cpuinfo = Path("/proc/cpuinfo")
-    if cpuinfo.exists():
-        lines = [line for line in cpuinfo.read_text().splitlines() if "model name" in line]
-        model = lines[0].partition(":")[2].strip() if lines else model
-    return f"{os.cpu_count()} cores, {model}, Python {platform.python_version()}"
 
 
 def config_of(scenario: Scenario, iterations: int, *, moving: bool = False) -> PlayConfig:
@@ -278,7 +268,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="rounds of the throughput contest")
     parser.add_argument("--json", metavar="FILE", help="also write the figures to this file")
     options = parser.parse_args()
-    report: dict[str, object] = {"machine": machine()}
+    report: dict[str, object] = {"machine": machine_in_words()}
     print(f"Machine: {report['machine']}\n")
 
     report["throughput"] = rows = throughput(options.rounds)

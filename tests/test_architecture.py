@@ -27,6 +27,7 @@ PUBLIC_NAMES = "__init__"
 ROOMS_BELOW: dict[str, set[str]] = {
     "errors": set(),
     "cores": set(),
+    "machine": set(),
     "plain": set(),
     "csv_text": set(),
     "files": {"errors"},

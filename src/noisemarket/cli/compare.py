@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import platform
 import sys
 import time
 from collections.abc import Callable
@@ -30,6 +28,7 @@ from noisemarket.comparison.significance import differences
 from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.machine import machine_in_words
 from noisemarket.market import prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import run_options
@@ -214,7 +213,7 @@ def _document(
         "growth": [vars(one) for one in times],
         "rows": [row.as_dict() for row in rows],
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python {sys.version.split()[0]}",
+        "machine": machine_in_words(),
     }
 
 

@@ -106,6 +106,11 @@ class Campaign:
             self._keep(trained)
             told(sum(one.key in self._trained for one in wanted), len(wanted))
 
+    @property
+    def training_cpu_seconds(self) -> float:
+        """Processor seconds of all trainings that it rests on, in this run and in earlier ones."""
+        return sum(self._trained[one.key].cpu_seconds for one in self.wanted())
+
     def rows(self) -> list[Row]:
         """A row for every case."""
         orders = Orders(self.scenario, self._data())

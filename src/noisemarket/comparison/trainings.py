@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -40,12 +41,17 @@ class NoiseOfAll:
 
 @dataclass(frozen=True)
 class Trained:
-    """What a training came to: the deployed accuracy after each round, in per cent."""
+    """What a training came to: the deployed accuracy after each round, in per cent.
+
+    ``seconds`` are by the clock, ``cpu_seconds`` those of its processor: a comparison that was
+    resumed can still say what it took in all.
+    """
 
     seed: int
     noise: str
     accuracies: list[float]
     seconds: float
+    cpu_seconds: float = 0.0
 
     @property
     def key(self) -> Key:
@@ -78,10 +84,12 @@ class TrainingWork:
         self._orders = Orders(scenario, data)
 
     def __call__(self, task: NoiseOfAll, tell: Callable[[RoundResult], object]) -> Trained:
+        used = time.process_time()
         made = self._orders.under(task.seed, task.sigma)
         done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=tell)
         ends = [deployed(result) or 0.0 for result in done.rounds]
-        return Trained(*task.key, ends, sum(result.seconds for result in done.rounds))
+        seconds = sum(result.seconds for result in done.rounds)
+        return Trained(*task.key, ends, seconds, time.process_time() - used)
 
 
 def distinct(noises: Iterable[NoiseOfAll]) -> list[NoiseOfAll]:
