@@ -33,7 +33,7 @@ EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
 BENCHMARKS = {
     *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
-    *("--runtimes", "--cost"),
+    *("--runtimes", "--cost", "--speed"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
     *("--behaviour", "--levels"),
