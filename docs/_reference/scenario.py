@@ -15,6 +15,7 @@ from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.allowed import allowed_values
+from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import MOST_CELLS, ChangeSection, FaultSection
 from noisemarket.scenario.toml_text import DEEPEST
@@ -40,6 +41,11 @@ preferences at the end."""
 FAULTS = """\
 Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
 them. [Try cheating owners](../how-to/cheating-owners.md) says what becomes of each kind."""
+
+COMPARED = """\
+Settings of one mechanism when mechanisms are compared, one `[[compared]]` table each; `compare`
+alone reads them. Owners, data and training are the same for all, so only keys of `learning` and
+`menu`, `game.surface` and `market.floor` can be given. `examples/campaign.toml` has an example."""
 
 LIMITS = f"""\
 The tables below have the bounds of each key. Besides:
@@ -70,6 +76,7 @@ def scenario_page() -> str:
     for title, text, kind in (
         ("changes", CHANGES, ChangeSection),
         ("faults", FAULTS, FaultSection),
+        ("compared", COMPARED, ComparedSection),
     ):
         parts += [f"## {title.capitalize()}", text, _list_of(title, kind)]
     return page("Scenario keys", *parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -23,12 +24,13 @@ from noisemarket.cli.common import (
 )
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.growth import Timing, timings
+from noisemarket.comparison.own_settings import as_compared
 from noisemarket.comparison.results import AVERAGED, Row, accuracies_of, means
 from noisemarket.comparison.significance import differences
 from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.machine import machine_in_words
+from noisemarket.machine import Effort
 from noisemarket.market import prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import run_options
@@ -69,18 +71,27 @@ def run(request: Request, options: CompareOptions) -> None:
         _check(scenario, plan)
         folder = request.folder(scenario, f"{scenario.preset}-compare")
         keep_scenario(folder, scenario)
-        folder.write_json(PLAN, plan.as_dict())
+        folder.write_json(PLAN, {**plan.as_dict(), "command": _command(request, plan)})
+    effort = Effort()
     with folder:
         with stoppable() as stop:
             try:
-                rows, times = _compared(folder, scenario, plan, request, options, stop)
+                campaign = _trained(folder, scenario, plan, request, options, stop)
+                rows = campaign.rows()
+                _write_csv(folder, rows)  # should timing be stopped, the figures are there
+                times = timings(scenario, plan.mechanisms, threads=request.threads, stop=stop)
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
                 raise Interrupted(f"{words}{folder.path}.") from None
-        document = _document(scenario, plan, rows, times)
+        spent = {"training_cpu_seconds": round(campaign.training_cpu_seconds, 1)}
+        document = {
+            **_document(scenario, plan, rows, times),
+            "command": _kept_command(folder.path),
+            **effort.as_dict(),
+            **spent,
+        }
         folder.write_json(RESULTS, document)
-        _write_csv(folder, rows)
         figures = draw_campaign(folder.path / "figures", rows, times)
         folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **plan.as_dict())
@@ -125,13 +136,15 @@ def _check(scenario: Scenario, plan: Plan) -> None:
     if scenario.faults or scenario.market.aggregate != "mean":
         what = "faults" if scenario.faults else "market.aggregate"
         raise BadInput(what, "", "compare trains owners that keep their contracts: leave it out.")
-    environment = scenario.environment()
+    for section in scenario.compared:
+        find_mechanism(section.mechanism)
     for name in plan.mechanisms:
         mechanism = find_mechanism(name)
+        own = as_compared(scenario, name)
         try:
-            mechanism.check(environment, run_options(scenario))
+            mechanism.check(own.environment(), run_options(own))
             if mechanism.joint:
-                prepare(scenario.model_copy(update={"mechanism": name}))
+                prepare(own.model_copy(update={"mechanism": name}))
         except BadInput as bad:
             remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None
@@ -151,14 +164,14 @@ def _reopen(request: Request, options: CompareOptions) -> tuple[RunFolder, Scena
     return RunFolder.reopen(path), load_scenario(path / "scenario.toml"), plan
 
 
-def _compared(
+def _trained(
     folder: RunFolder,
     scenario: Scenario,
     plan: Plan,
     request: Request,
     options: CompareOptions,
     stop: Stop,
-) -> tuple[list[Row], list[Timing]]:
+) -> Campaign:
     known = read_trained(folder.path / TRAININGS)
     campaign = Campaign(
         scenario, plan, known, lambda one: folder.append(TRAININGS, line_of(one))
@@ -174,9 +187,7 @@ def _compared(
             say(done, total)
 
         campaign.train(workers=options.workers, stop=stop, told=told)
-        bar.update(line, description="timing")
-        times = timings(scenario, plan.mechanisms, threads=request.threads, stop=stop)
-    return campaign.rows(), times
+    return campaign
 
 
 def _teller() -> Callable[[int, int], None]:
@@ -212,9 +223,24 @@ def _document(
         ],
         "growth": [vars(one) for one in times],
         "rows": [row.as_dict() for row in rows],
-        "date": time.strftime("%Y-%m-%d"),
-        "machine": machine_in_words(),
+        "settings": {one.mechanism: one.settings for one in scenario.compared},
     }
+
+
+def _command(request: Request, plan: Plan) -> str:
+    """The command that makes such a comparison, with what it left to the defaults."""
+    budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
+    words = ["noisemarket", "compare", *([request.file] if request.file else [])]
+    words += ["--preset", request.preset] if request.preset else []
+    words += ["--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds))]
+    words += ["--budgets", budgets]
+    for setting in request.settings or []:
+        words += ["--set", setting]
+    return shlex.join(words + (["--seed", str(request.seed)] if request.seed is not None else []))
+
+
+def _kept_command(path: Path) -> str:
+    return str(json.loads((path / PLAN).read_text(encoding="utf-8")).get("command", ""))
 
 
 def _write_csv(folder: RunFolder, rows: list[Row]) -> None:

@@ -9,9 +9,17 @@ from rich.table import Table
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.allowed import allowed_values
+from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.schema import ChangeSection, FaultSection
 
 Row = tuple[str, str, str, str]
+
+LISTED: dict[str, type[BaseModel]] = {
+    "changes": ChangeSection,
+    "faults": FaultSection,
+    "compared": ComparedSection,
+}
+"""Tables that a scenario may have any number of times."""
 
 
 def show(file: str | None, preset: str | None, settings: list[str] | None) -> None:
@@ -31,7 +39,7 @@ def explain_keys(file: str | None, preset: str | None, settings: list[str] | Non
 def keys(scenario: Scenario) -> list[Row]:
     """Key, value, what it may be, and meaning (with the paper's symbol) of every setting."""
     rows = _keys("", scenario)
-    for prefix, kind in (("changes", ChangeSection), ("faults", FaultSection)):
+    for prefix, kind in LISTED.items():
         rows += _defaults(f"{prefix}.", kind)
     return rows
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from noisemarket.comparison.own_settings import as_compared
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -19,6 +21,7 @@ from noisemarket.mechanisms.mechanism import Agreement, Contracts
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.surface_file import find_surface
 
 NO_TRADE = "uniform"
 """The mechanism that all are compared with: nobody sells."""
@@ -46,7 +49,7 @@ class Decision:
         sellers: how many owners give up noise.
         welfare_prices: what a point of quality and a unit of money are worth to the curator, and
             what a unit of money is worth to an owner.
-        seconds: how long the mechanism took.
+        seconds: of processors that the mechanism took.
         messages: questions that an owner answered on average; None where nobody asks.
         lying: the most that any owner could gain by lying; None where it is not known. It is
             computed for the first seed alone.
@@ -73,7 +76,7 @@ def decisions(
     threads: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> Iterator[Decision]:
-    """Every mechanism on the same owners: drawn once for each seed.
+    """Every mechanism on the same owners: drawn once for each seed; each by its own settings.
 
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
     deals those with most gain per money are struck, as ``run`` does.
@@ -82,12 +85,26 @@ def decisions(
         BadInput: a mechanism cannot serve the scenario.
         Interrupted: ``stop`` returned True.
     """
+    own = {name: as_compared(scenario, name) for name in mechanisms}
+    for name in mechanisms:
+        _warm(name, own[name])
     for seed in seeds:
-        seeded = scenario.model_copy(update={"seed": seed})
-        environment = seeded.environment()
+        drawn = scenario.model_copy(update={"seed": seed}).environment()
         for name in mechanisms:
+            seeded = own[name].model_copy(update={"seed": seed})
+            environment = replace(drawn, surface=find_surface(seeded.surface_name()))
             first = seed == seeds[0]
             yield from _decided(name, seeded, environment, budgets, threads, stop, first)
+
+
+def _warm(name: str, scenario: Scenario) -> None:
+    """Let it decide for two owners first, so that no seed's seconds hold those of compiling."""
+    if scenario.population.file:
+        return
+    two = scenario.population.model_copy(update={"owners": 2})
+    small = scenario.model_copy(update={"population": two, "changes": ()})
+    with suppress(BadInput):  # said of the owners that count
+        find_mechanism(name).run(small.environment(), run_options(small))
 
 
 def _decided(
@@ -109,13 +126,13 @@ def _decided(
             options = run_options(
                 scenario.model_copy(update={"market": market}), threads, stop=stop
             )  # fmt: skip
-            start = time.perf_counter()
+            start = time.process_time()
             try:
                 made = mechanism.run(environment, options)
             except BadInput as bad:
                 remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
                 raise BadInput(bad.field, bad.value, remedy) from None
-            seconds = time.perf_counter() - start
+            seconds = time.process_time() - start
             if lies and made.complete:
                 gained = most_gained_by_lying(environment, mechanism, options, made)
                 lying = mean_and_most(gained)[1]

@@ -1,4 +1,4 @@
-"""How long mechanisms take to decide as owners grow."""
+"""How many processor seconds mechanisms take to decide as owners grow."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from noisemarket.comparison.own_settings import as_compared
 from noisemarket.errors import Interrupted
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.negotiation import run_options
@@ -18,7 +19,7 @@ PATIENCE = 5.0
 
 @dataclass(frozen=True)
 class Timing:
-    """How long a mechanism took to decide for so many owners."""
+    """Processor seconds that a mechanism took to decide for so many owners."""
 
     mechanism: str
     owners: int
@@ -36,24 +37,26 @@ def timings(
 ) -> list[Timing]:
     """Time each mechanism on ever more owners drawn as the scenario's are; none from a file.
 
-    The first run of each is not counted: it may compile.
+    Preferences do not change meanwhile: a change may name owners that smaller populations lack. The
+    first run of each is not counted: it may compile.
     """
     if scenario.population.file:
         return []
     out = []
     for name in mechanisms:
-        mechanism, warm = find_mechanism(name), False
+        mechanism, warm, own = find_mechanism(name), False, as_compared(scenario, name)
         for count in owners:
-            people = scenario.population.model_copy(update={"owners": count})
-            market = scenario.market.model_copy(update={"target_accuracy": "none"})
-            sized = scenario.model_copy(update={"population": people, "market": market})
+            people = own.population.model_copy(update={"owners": count})
+            market = own.market.model_copy(update={"target_accuracy": "none"})
+            changed = {"population": people, "market": market, "changes": ()}
+            sized = own.model_copy(update=changed)
             environment, options = sized.environment(), run_options(sized, threads, stop=stop)
             if not warm:
                 mechanism.run(environment, options)
                 warm = True
-            start = time.perf_counter()
+            start = time.process_time()
             mechanism.run(environment, options)
-            took = time.perf_counter() - start
+            took = time.process_time() - start
             if stop():
                 raise Interrupted("stopped; what was finished is kept.")
             out.append(Timing(name, count, took))

@@ -36,7 +36,7 @@ class Row:
         lying_gain: the most that an owner gains by any misreport; None where it is not known, and
             for all seeds but the first.
         messages: questions that an owner answers on average.
-        seconds: that the mechanism took to decide.
+        seconds: of processors that the mechanism took to decide.
         accuracy_per_round: deployed accuracy after each round.
         epsilon_by_cost: mean epsilon given up beyond no trade, by quantile of the privacy cost.
         surplus_by_cost: mean gain of an owner, by the same quantiles.

@@ -149,7 +149,7 @@ def draw_costs(folder: Path, rows: Sequence[Row]) -> list[Path]:
 
 
 def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
-    """Seconds to decide over the number of owners, both on logarithmic axes."""
+    """Processor seconds to decide over the number of owners, both on logarithmic axes."""
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     names = list(dict.fromkeys(one.mechanism for one in times))
@@ -168,7 +168,7 @@ def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
         f"{head_of_mechanism(slowest.mechanism)} takes longest: {slowest.seconds:.2g} s for "
         f"{slowest.owners:,} owners"
     )
-    label(axis, title, "owners", "seconds to decide")
+    label(axis, title, "owners", "processor seconds to decide")
     return save(canvas, folder, "growth")
 
 

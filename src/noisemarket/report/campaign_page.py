@@ -29,7 +29,7 @@ _CAPTIONS = {
     "interval.",
     "rounds": "Accuracy over the rounds, with 95 % intervals over the seeds.",
     "costs": "Who sells: owners in fifths by their privacy cost.",
-    "growth": "Seconds to decide as owners grow.",
+    "growth": "Processor seconds to decide as owners grow.",
 }
 _MEANINGS = (
     ("paid", "sum of the payments"),
@@ -40,7 +40,7 @@ _MEANINGS = (
     ("worse off", "owners whose contract is worth less to them than no trade"),
     ("lying", "most that an owner gains by any misreport; - where it is not computed"),
     ("messages", "questions that an owner answers on average; - where nobody asks"),
-    ("seconds", "that the mechanism takes to decide"),
+    ("seconds", "of processors that the mechanism takes to decide"),
 )
 
 

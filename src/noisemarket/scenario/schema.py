@@ -16,6 +16,7 @@ from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
+from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
@@ -303,6 +304,9 @@ class Scenario(Section):
     )
     faults: tuple[FaultSection, ...] = Field(
         (), description="owners that break their contracts, one [[faults]] table each"
+    )
+    compared: tuple[ComparedSection, ...] = Field(
+        (), description="settings of single mechanisms in compare, one [[compared]] table each"
     )
 
     def environment(self, *, secrets: bool = True) -> Environment:
