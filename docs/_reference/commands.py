@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from typing import Any, get_type_hints
 
 import typer
@@ -19,14 +20,30 @@ no terminal. [Exit codes](errors.md#exit-codes) are the same for all commands. [
 and `--set`](../how-to/scenario.md) have a page of their own."""
 
 
+Described = tuple[str, str, str]
+"""Name, default and meaning of an argument or option."""
+
+
 def commands_page() -> str:
     """All commands with their arguments and options."""
     found = list(_commands(typer.main.get_command(app), "noisemarket"))
+    described = {name: _parameters(name, command) for name, command in found}
     links = [(f"[`{name}`](#{name.replace(' ', '-')})", _first(command)) for name, command in found]
+    seen = Counter(row for _, rows in described.values() for row in rows)
+    shared = [row for row in seen if seen[row] > 1]
     parts = [INTRO, table(("command", "what it does"), links)]
+    parts += ["## Options of several commands", _described(shared)]
     for name, command in found:
-        parts += [f"## {name}", _text(command.help), *_parameters(name, command)]
+        usage, rows = described[name]
+        common = ", ".join(re.sub(r" [^`]+`", "`", row[0]) for row in rows if row in shared)
+        parts += [f"## {name}", f"```text\n{usage}\n```", _text(command.help).partition(". ")[2]]
+        parts += [_described([row for row in rows if row not in shared])]
+        parts += [f"And {common} ([above](#options-of-several-commands))."] if common else []
     return page("Commands", *parts)
+
+
+def _described(rows: Sequence[Described]) -> str:
+    return table(("argument or option", "default", "meaning"), rows)
 
 
 def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
@@ -37,7 +54,8 @@ def _commands(group: Any, prefix: str) -> Iterator[tuple[str, Any]]:
             yield f"{prefix} {name}", command
 
 
-def _parameters(name: str, command: Any) -> Iterator[str]:
+def _parameters(name: str, command: Any) -> tuple[str, list[Described]]:
+    """How the command is called, and its arguments and options."""
     known = get_type_hints(inspect.unwrap(command.callback), include_extras=True)
     rows, usage = [], [name]
     options = [one for one in command.params if one.param_type_name == "option"]
@@ -48,8 +66,7 @@ def _parameters(name: str, command: Any) -> Iterator[str]:
             usage.append(word if one.required else f"[{word}]")
             rows.append((code(word), "", _text(about.help)))
     rows += [(_names(one), _default(one), _text(one.help)) for one in options if not one.hidden]
-    yield "```text\n" + " ".join([*usage, *(["[OPTIONS]"] if options else [])]) + "\n```"
-    yield table(("argument or option", "default", "meaning"), rows)
+    return " ".join([*usage, *(["[OPTIONS]"] if options else [])]), rows
 
 
 def _names(option: Any) -> str:

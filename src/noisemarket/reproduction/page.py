@@ -24,19 +24,16 @@ FIGURES = {
 _INTRO = """\
 # Reproduction of the paper's convergence experiments
 
-Made by `{command}`; every number below comes from that run and is the same on any machine
-({owners} owners, {iterations:,} iterations, {seeds} seeds; ours, since the paper does not say:
-learning rate 0.1, costs uniform on [0.5, 4], beta 1 and markup 0.2 for all). ± is the 95 %
-confidence interval over seeds; "yes" and "no" are said at 99.8 %, since a page makes some 25
-comparisons. "Settled" is the iteration from which mean saving and mean payment stay where they end:
-within 2 % of their range, or within their noise where that is more. A run that drifts on settles
-the later the longer it is, so speeds are compared at three lengths.
+`{command}` makes this page; its numbers are the same on any machine ({owners} owners,
+{iterations:,} iterations, {seeds} seeds; ours, since the paper does not say: learning rate 0.1,
+costs uniform on [0.5, 4], beta 1 and markup 0.2 for all). ± is the 95 % confidence interval over
+seeds; "yes" and "no" are said at 99.8 %, since a page makes some 25 comparisons. "Settled" is the
+iteration from which mean saving and mean payment stay where they end: within 2 % of their range, or
+within their noise where that is more. A run that drifts on settles the later the longer it is, so
+speeds are compared at three lengths.
 
-The paper shows two figures and states its results in words only. We play its game twice: as
-printed (`paper`: both sides move at once, first Q-values 0), and as its workflow means it
-(`market`: the owner offers, the curator quotes, both sign or nothing is traded; the privacy loss
-has its sign corrected). Both play on the paper's printed loss surface.
-docs/explanation/paper.md says where the two differ, and why.
+The paper's game is played twice on its printed loss surface: as printed (`paper`), and as its
+workflow means it (`market`); docs/explanation/paper.md says where the two differ, and why.
 
 """
 
@@ -44,26 +41,23 @@ _READING = """\
 
 ## How to read this
 
-**`paper`.** With the printed sign, giving up noise *lowers* the owner's privacy loss, so full
-saving is dominant for the owner, and paying nothing is dominant for the curator: the equilibrium is
-full saving for no money. Greedy play is there from its first move: nobody can be faster, and,
-against the paper's claim, nobody can be better for the model. The curator's payoffs are always
-positive, so first Q-values of 0 make any payment that was tried look better than the others.
+**`paper`.** With the printed sign the equilibrium is full saving for no money. Greedy play is there
+from its first move: nobody can be faster, and, against the paper's claim, nobody can be better for
+the model. The curator's payoffs are always positive, so first Q-values of 0 make any payment that
+was tried look better than the others.
 
 **`market`.** A deal must pay for both sides, so random offers and quotes mostly fail, and savings
-and payments both start near zero: noise and money are exchanged for each other. Greedy play is
-blind to the fact that an unpaid offer is never signed: it trades nothing, ever.
+and payments both start near zero. Greedy play never sees that an unpaid offer is never signed: it
+trades nothing.
 
-**Played and signed.** Q-learning never stops exploring (10 % of its moves are random), so what it
-*plays* lags behind what it has *learned*. Contracts are read from each pair's usual deal, which
-leaves the exploration out; the figures show play. Which learner looks better depends on that choice
-and on the learning rate (docs/explanation/learning.md has the sweep).
+**Played and signed.** A tenth of Q-learning's moves are random, so what it *plays* lags behind what
+it has *learned*. Contracts are read from each pair's usual deal, which leaves the exploration out;
+the figures show play. Which learner looks better depends on that choice and on the learning rate
+(docs/explanation/learning.md has the sweep).
 
-**Adaptation.** The paper says that its learners adapt to changing preferences and shows no
-experiment. Here all privacy costs change at once, half-way through a run of twice the length.
-"Adapts" means that the curator's gain, as a share of the new equilibrium's, comes back to 95 % of
-what it was. A pure policy tries nothing new: when costs fall, old contracts still pay and a better
-bargain may go unseen; when they rise, old quotes are no longer signed.
+**Adaptation.** The paper shows no experiment. Here all privacy costs change at once, half-way
+through a run of twice the length. "Adapts" means that the curator's gain, as a share of the new
+equilibrium's, comes back to 95 % of what it was.
 """
 
 
@@ -98,14 +92,14 @@ def write_reproduction(
 
 
 def _claims(verdicts: Sequence[ClaimVerdict]) -> str:
-    lines = []
+    lines = ["## Claim by claim", "", "| claim | preset | seen? | numbers |", "|---|---|---|---|"]
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
-        lines += [f"### {claim}", "", "| preset | seen? | numbers |", "|---|---|---|"]
+        said = [verdict for verdict in verdicts if verdict.claim == claim]
         lines += [
-            f"| `{v.preset}` | **{v.seen}** | {v.numbers} |" for v in verdicts if v.claim == claim
+            f"| {claim if v is said[0] else ''} | `{v.preset}` | **{v.seen}** | {v.numbers} |"
+            for v in said
         ]
-        lines.append("")
-    return "## Claim by claim\n\n" + "\n".join(lines)
+    return "\n".join([*lines, ""])
 
 
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:

@@ -240,11 +240,7 @@ class FaultSection(Section):
     """An owner that breaks its contract, to test the market."""
 
     owner: str = Field(description="its name")
-    kind: FaultKind = Field(
-        description="what it sends: noise, zeros, nan, huge, short, absent, replay, copy, "
-        "opposite, blend, shared_noise, constant, two_point, half_noise, boosted, boosted_flip, "
-        "bias_push, free_rider, scramble, flip, wrong_labels or echo"
-    )
+    kind: FaultKind = Field(description="what it sends in place of an honest upload")
     factor: NotNegative = Field(1.1, description="noise: its scale over the contracted one")
     first: int = Field(1, ge=1, description="first round in which it does")
     last: int = Field(10**9, ge=1, description="last round in which it does")
