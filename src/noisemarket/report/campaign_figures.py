@@ -116,7 +116,8 @@ def draw_costs(folder: Path, rows: Sequence[Row]) -> list[Path]:
     budget = middle_budget(rows)
     canvas, axes = figure(2, size=(6.4, 4.2))
     some = _by_mechanism(rows, budget)
-    cheapest = []
+    cheapest: dict[str, float] = {}
+    surplus: dict[str, float] = {}
     for axis, column, title, y in (
         (axes[0][0], "epsilon_by_cost", "Privacy sold", "epsilon beyond no trade, mean of owners"),
         (axes[0][1], "surplus_by_cost", "What owners gain", "surplus, mean of owners"),
@@ -132,20 +133,35 @@ def draw_costs(folder: Path, rows: Sequence[Row]) -> list[Path]:
             axis.plot(x, middle[::-1], marker=mark, markersize=5, color=colour, linewidth=1.5)
             ends[head_of_mechanism(name)] = float(QUANTILES), float(middle[0]), colour
             if column == "epsilon_by_cost" and middle.sum() > 0:
-                cheapest.append(middle[0] / middle.sum())
+                cheapest[name] = float(middle[0] / middle.sum())
+            if column == "surplus_by_cost":
+                surplus[name] = float(middle.mean())
         axis.set_xticks(x, ["dearest\nfifth", "4", "3", "2", "cheapest\nfifth"])
         axis.axhline(0.0, color="#8a8a8a", linewidth=0.8)
         direct_labels(axis, ends)
         label(axis, title, "owners by privacy cost", y)
     if cheapest:
-        share = 100 * float(np.mean(cheapest))
-        axes[0][0].set_title(
-            f"The cheapest fifth sells {share:.0f} % of the epsilon", fontsize=11, loc="left"
-        )
-    axes[0][1].set_title(
-        f"What owners gain (budget: {budget_in_words(budget)})", fontsize=11, loc="left"
-    )
+        axes[0][0].set_title(_concentration(cheapest), fontsize=11, loc="left")
+    if surplus:
+        most = max(surplus, key=lambda name: surplus[name])
+        title = f"{_headed(most)} leaves owners most (budget: {budget_in_words(budget)})"
+        axes[0][1].set_title(title, fontsize=11, loc="left")
     return save(canvas, folder, "costs")
+
+
+def _concentration(cheapest: Mapping[str, float]) -> str:
+    """Who buys most and who least of its epsilon from the cheapest fifth."""
+    least, most = (choose(cheapest, key=lambda name: cheapest[name]) for choose in (min, max))
+    first = f"{_headed(most)} buys {100 * cheapest[most]:.0f} % from the cheapest fifth"
+    if 100 * (cheapest[most] - cheapest[least]) < 1.0:
+        return first
+    return f"{first}, {head_of_mechanism(least)} {100 * cheapest[least]:.0f} %"
+
+
+def _headed(name: str) -> str:
+    """A mechanism in words, at the beginning of a sentence."""
+    words = head_of_mechanism(name)
+    return words[:1].upper() + words[1:]
 
 
 def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:

@@ -1,0 +1,68 @@
+"""Eight mechanisms, three budgets, ten seeds, through to the trained model: run and stored.
+
+    python benchmarks/campaign.py [--workers 2]
+
+runs ``noisemarket compare`` on examples/campaign.toml in ``runs/campaign``, goes on where an
+earlier run was stopped, and stores every case in ``benchmarks/results/campaign-features.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path("runs/campaign")
+STORED = Path(__file__).parent / "results" / "campaign-features.json"
+MECHANISMS = (
+    *("clock", "csra_auction", "posted_price", "pain_fl"),
+    *("bisection", "dypp", "q_learning", "best_portfolio"),
+)
+ASKED = [
+    *("examples/campaign.toml", "--mechanisms", ",".join(MECHANISMS)),
+    *("--seeds", "10", "--budgets", "30,100,300"),
+]
+LEFT_OUT = ("means", "differences")
+"""They follow from the rows."""
+
+DIGITS = 6
+
+
+def main() -> None:
+    """Run or resume the comparison, then store it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workers", type=int, default=None)
+    given = parser.parse_args()
+    begun = (FOLDER / "plan.json").exists()
+    asked = ["--resume", str(FOLDER)] if begun else [*ASKED, "--out", str(FOLDER)]
+    if given.workers:
+        asked += ["--workers", str(given.workers)]
+    subprocess.run([sys.executable, "-m", "noisemarket", "compare", *asked], check=True)
+    document = json.loads((FOLDER / "comparison.json").read_text(encoding="utf-8"))
+    STORED.write_text(compact(document), encoding="utf-8")
+    print(f"Stored: {STORED}")
+
+
+def compact(document: dict[str, Any]) -> str:
+    """The document with a line for each case, without what follows from the rest."""
+    kept = {key: value for key, value in document.items() if key not in (*LEFT_OUT, "rows")}
+    lines = [json.dumps(_short(row)) for row in document["rows"]]
+    return json.dumps(_short(kept))[:-1] + ',\n"rows": [\n' + ",\n".join(lines) + "\n]}\n"
+
+
+def _short(value: Any) -> Any:
+    """Numbers to some digits; accuracies after each round are left out."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, list):
+        return [_short(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _short(one) for key, one in value.items() if key != "accuracy_per_round"}
+    return value
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""docs/explanation/results.md and its figures, part by part, from benchmarks/results."""

@@ -1,0 +1,49 @@
+"""What the parts of the page share: stored results, tables, and who measured what."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.comparison.significance import half_width
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+RESULTS = ROOT / "benchmarks" / "results"
+
+Document = Mapping[str, Any]
+
+
+def stored(name: str) -> Document | None:
+    """A stored result, if there is one."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def made_by(found: Document) -> str:
+    """How, when and where a result was measured."""
+    command = str(found["command"])
+    command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
+    spent = found.get("training_cpu_seconds") or found.get("cpu_seconds")
+    took = f"; {spent:,.0f} processor seconds" if spent else ""
+    return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
+
+
+def not_measured(command: str) -> str:
+    """What a part says that has no stored result."""
+    return f"Not measured yet: `{command}` does."
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table in Markdown."""
+    lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+    return "\n".join(lines + [f"| {' | '.join(row)} |" for row in rows])
+
+
+def pm(values: Sequence[float], digits: int = 1, factor: float = 1.0) -> str:
+    """A mean over the seeds with half of its interval."""
+    scaled = [factor * one for one in values]
+    return f"{np.mean(scaled):.{digits}f} ± {half_width(scaled):.{digits}f}"

@@ -1,0 +1,153 @@
+"""What money buys: the campaign of eight mechanisms, and the clock auction against DyPP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields
+
+from noisemarket.comparison.decisions import NO_TRADE
+from noisemarket.comparison.results import Mean, Row, accuracies_of, means
+from noisemarket.comparison.significance import Difference, differences
+from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism
+from noisemarket.report.style import name_of
+from results_page.common import Document, made_by, not_measured, stored, table
+
+
+def rows_of(found: Document) -> list[Row]:
+    """The cases of a stored comparison."""
+    names = {field.name for field in fields(Row)}
+    empty = {"accuracy_per_round": []}
+    return [
+        Row(**{**empty, **{k: v for k, v in row.items() if k in names}}) for row in found["rows"]
+    ]
+
+
+def frontier_part() -> list[str]:
+    """Eight mechanisms, three budgets, ten seeds on the features."""
+    title = "## What money buys: eight mechanisms"
+    found = stored("campaign-features")
+    if found is None:
+        return [title, not_measured("python benchmarks/campaign.py")]
+    rows = rows_of(found)
+    shown = means(rows)
+    nothing = next(one for one in shown if one.mechanism == NO_TRADE)
+    tested = differences(accuracies_of(rows))
+    best = {budget: best_of(shown, budget) for budget in found["budgets"]}
+    lines = [
+        frontier_line(one, nothing, tested, best[one.budget])
+        for one in shown
+        if one.mechanism != NO_TRADE
+    ]
+    heads = ["budget", "mechanism", "paid", "accuracy", "over no trade", "below the best"]
+    heads += ["curator's value", "owners' surplus", "worse off", "lying", "CPU s"]
+    owners, rounds = found["owners"], found["rounds"]
+    settings = "; ".join(
+        f"{name_of(name)}: {', '.join(f'{key} {value}' for key, value in own.items())}"
+        for name, own in found["settings"].items()
+    )
+    return [
+        title,
+        "![Accuracy over money paid, a curve for each mechanism](../images/frontier.png)",
+        f"{owners} owners, {rounds} rounds, features, {nothing.seeds} seeds, each mechanism on the "
+        f"same owners, data and noise and at its best settings ({settings}). No trade: "
+        f'{nothing.mean["accuracy"]:.2f} ± {nothing.half_width["accuracy"]:.2f} %. "Below the '
+        'best" is the difference to the most accurate mechanism of that budget that knows nothing '
+        "private; * more than chance (paired t-test over the seeds, Holm's correction for all "
+        f"{len(tested)} pairs, 5 %). Lying: the most that an owner gains by it, first seed.",
+        table(heads, lines),
+        *frontier_findings(shown, tested, found["budgets"]),
+        "![Who sells: epsilon and surplus by fifths of the privacy cost]"
+        "(../images/results-costs.png)",
+        made_by(found),
+    ]
+
+
+OPEN = ("clock", "csra_auction", "bisection", "dypp", "q_learning")
+"""Mechanisms of the campaign that know nothing private."""
+
+
+def best_of(shown: Sequence[Mean], budget: float | None) -> str:
+    """The most accurate of those who know nothing private."""
+    some = [one for one in shown if one.budget == budget and one.mechanism in OPEN]
+    return max(some, key=lambda one: one.mean["accuracy"] or 0.0).mechanism
+
+
+def between(
+    tested: Sequence[Difference], budget: float | None, first: str, second: str
+) -> tuple[float, bool]:
+    """First less second in points, and whether that is more than chance."""
+    for one in tested:
+        if one.budget == budget and {one.first, one.second} == {first, second}:
+            return (one.points if one.first == first else -one.points), one.significant
+    return 0.0, False
+
+
+def marked(points: tuple[float, bool]) -> str:
+    """A difference in points, with a star where it is more than chance."""
+    return f"{points[0]:+.2f}{'*' if points[1] else ''}"
+
+
+def frontier_line(one: Mean, nothing: Mean, tested: Sequence[Difference], best: str) -> list[str]:
+    """A row of the frontier's table."""
+    mean = one.mean
+    words = f"**{head_of_mechanism(one.mechanism)}**" if one.mechanism == best else None
+    below = (
+        "" if one.mechanism == best else marked(between(tested, one.budget, one.mechanism, best))
+    )
+    lying = mean["lying_gain"]
+    return [
+        budget_in_words(one.budget),
+        words or head_of_mechanism(one.mechanism),
+        f"{mean['paid']:.0f}",
+        f"{mean['accuracy']:.2f} ± {one.half_width['accuracy']:.2f}",
+        marked(between(tested, one.budget, one.mechanism, nothing.mechanism)),
+        below,
+        f"{mean['curator_value']:.1f}",
+        f"{mean['owners_surplus']:.1f}",
+        f"{mean['worse_off']:g}",
+        "-" if lying is None else f"{lying:.2f}",
+        f"{mean['seconds']:.2g}",
+    ]
+
+
+def frontier_findings(
+    shown: Sequence[Mean], tested: Sequence[Difference], budgets: Sequence[float]
+) -> list[str]:
+    """What the table says of the clock auction and DyPP, budget by budget."""
+    at = {(one.mechanism, one.budget): one for one in shown}
+    words = []
+    for budget in budgets:
+        points, sure = between(tested, budget, "clock", "dypp")
+        clock, papers = at["clock", budget], at["dypp", budget]
+        how = "more" if points > 0 else "less"
+        certain = "" if sure else ", which may be chance"
+        words.append(
+            f"With {budget:g} the clock auction pays {clock.mean['paid']:.0f} for "
+            f"{abs(points):.2f} points {how} than DyPP, which pays {papers.mean['paid']:.0f}"
+            f"{certain}."
+        )
+    return [" ".join(words)]
+
+
+def cnn_part() -> list[str]:
+    """The clock auction against DyPP on the CNN and on the features, by benchmarks/frontier.py."""
+    out = ["## The clock auction against DyPP, and on the CNN"]
+    for model in ("features", "cnn"):
+        found = stored(f"frontier-{model}")
+        if found is None:
+            out.append(not_measured(f"python benchmarks/frontier.py --model {model}"))
+            continue
+        lines = []
+        for row in found["rows"]:
+            gain = f"{row['gain']:+.2f} ± {row['gain_half_width']:.2f}" if row["gain"] else ""
+            lines.append(
+                [row["name"], f"{row['paid']:.1f}", f"{row['sellers']:.1f}",
+                 f"{row['accuracy']:.2f}", gain]
+            )  # fmt: skip
+        seeds = found["rows"][0]["seeds"]
+        out += [
+            f"Model `{model}`, {seeds} seeds; gains are paired with no trade of the same seed.",
+            table(["", "paid", "sellers", "accuracy, %", "gain over no trade"], lines),
+            made_by(found),
+        ]
+    return out

@@ -1,0 +1,264 @@
+"""Studies beside the campaign, each stored as benchmarks/results/STUDY.json.
+
+    python benchmarks/studies.py sensitivity   # what the paper leaves open, one setting at a time
+    python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
+    python benchmarks/studies.py scale         # processor seconds to decide, 10 to 1,000,000 owners
+    python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
+    python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
+
+docs/explanation/results.md is made from what they store. What was trained is kept in
+``runs/study-STUDY.jsonl`` and not done again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import noisemarket as nm
+from noisemarket.comparison.campaign import Campaign, Plan
+from noisemarket.comparison.growth import timings
+from noisemarket.comparison.results import Row
+from noisemarket.comparison.trainings import (
+    NoiseOfAll,
+    Trained,
+    TrainingWork,
+    line_of,
+    missing,
+    read_trained,
+)
+from noisemarket.federated.data_files import load_data
+from noisemarket.machine import Effort
+from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.training.many_trainings import in_processes
+
+RESULTS = Path(__file__).parent / "results"
+CHANGING = Path(__file__).parent.parent / "examples" / "changing.toml"
+FASHION = "/usr/share/datasets/fashion-mnist"
+BEST = {"dypp": 0.8, "q_learning": 0.2}
+"""The learning rate with which each learner's contracts bring most (learning.md has the sweep)."""
+
+LONG = 80_000
+"""Interactions with which they do."""
+
+Rows = list[dict[str, Any]]
+
+
+def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
+    """One setting at a time: the curator's gain by contract, with the exact equilibrium's."""
+    base = {"surface": "printed", "iterations": 10_000}
+    varied: dict[str, Sequence[Any]] = {
+        "learning_rate": (0.05, 0.1, 0.2, 0.4, 0.8),
+        "optimism": (0.0, 0.5, 1.0, 2.0),
+        "markup": (0.0, 0.2, 0.5),
+        "protocol": ("signed", "simultaneous"),
+        "iterations": (2_500, 5_000, 10_000, 20_000, 40_000, 80_000),
+    }
+    rows: Rows = []
+    for name, values in varied.items():
+        keys = ("owner_optimism", "curator_optimism") if name == "optimism" else (name,)
+        for value in values:
+            row: dict[str, Any] = {"setting": name, "value": value}
+            for seed in range(1, seeds + 1):
+                given = {**base, **dict.fromkeys(keys, value), "seed": seed}
+                scenario = Scenario.from_preset("market", **given)
+                for learner in BEST:
+                    result = nm.negotiate(scenario, mechanism=learner)
+                    row.setdefault(learner, []).append(result.learned.curator_gain)
+                row.setdefault("equilibrium", []).append(result.equilibrium.curator_gain)
+            rows.append(row)
+            print(row, flush=True)
+    return {"seeds": seeds, "base": base, "rows": rows}
+
+
+def adaptation(seeds: int, _workers: int | None) -> dict[str, Any]:
+    """All privacy costs change half-way: the share of the equilibrium's gain before and after."""
+    players = {
+        "dypp": ("dypp", 0.1, 10_000),
+        "dypp at its best": ("dypp", BEST["dypp"], 2 * LONG),
+        "q_learning": ("q_learning", 0.1, 10_000),
+        "q_learning at its best": ("q_learning", BEST["q_learning"], 2 * LONG),
+        "bisection": ("bisection", 0.1, 10_000),
+    }
+    rows: Rows = []
+    for factor in (0.5, 2.0):
+        for name, (mechanism, rate, length) in players.items():
+            row: dict[str, Any] = {"factor": factor, "player": name, "interactions": length}
+            for seed in range(1, seeds + 1):
+                change = {"at": length // 2, "scale": {"privacy_cost": factor}}
+                scenario = Scenario.from_preset(
+                    "market", surface="printed", iterations=length, learning_rate=rate, seed=seed,
+                    changes=[change],
+                )  # fmt: skip
+                (seen,) = nm.negotiate(scenario, mechanism=mechanism).recoveries
+                row.setdefault("before", []).append(seen.efficiency_before)
+                row.setdefault("after", []).append(seen.efficiency_after)
+                row.setdefault("recovered_after", []).append(seen.iterations)
+            rows.append(row)
+            print(row, flush=True)
+    return {"seeds": seeds, "rows": rows, "changing": changing(seeds)}
+
+
+def changing(seeds: int) -> Rows:
+    """Both changes of examples/changing.toml: iterations until each player is back, None: never."""
+    rows: Rows = []
+    for mechanism in ("dypp", "phc", "q_learning", "bisection"):
+        row: dict[str, Any] = {"player": mechanism, "first": [], "second": [], "gain": []}
+        for seed in range(1, seeds + 1):
+            scenario = load_scenario(CHANGING, settings={"seed": seed})
+            result = nm.negotiate(scenario, mechanism=mechanism)
+            first, second = (seen.iterations for seen in result.recoveries)
+            row["first"].append(first)
+            row["second"].append(second)
+            row["gain"].append(result.learned.curator_gain / result.equilibrium.curator_gain)
+        rows.append(row)
+        print(row, flush=True)
+    return rows
+
+
+def scale(_seeds: int, _workers: int | None) -> dict[str, Any]:
+    """Processor seconds to decide; a mechanism that took 15 is not asked for ten times as many."""
+    names = ("clock", "csra_auction", "posted_price", "bisection", "dypp")
+    owners = tuple(10**power for power in range(1, 7))
+    scenario = Scenario.from_preset("market", model="cnn", budget=100.0)
+    seen = timings(scenario, names, owners=owners, patience=15.0)
+    return {"rows": [vars(one) for one in seen]}
+
+
+def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
+    """Owners whose loss is the epsilon sold, not the noise given up; sellers keep noise 0.2."""
+    surface = {"surface": "sharded-mnist"}
+    own = [
+        {"mechanism": "bisection", "settings": surface},
+        {
+            "mechanism": "dypp",
+            "settings": {**surface, "learning_rate": BEST["dypp"], "iterations": LONG},
+        },
+    ]
+    scenario = Scenario.from_preset("market", payoff="epsilon_loss", floor=0.2, compared=own)
+    plan = Plan(("clock", "bisection", "dypp"), (100.0, 300.0), tuple(range(1, seeds + 1)))
+    kept = kept_file("epsilon")
+    return {"seeds": seeds, "floor": 0.2, "rows": compared(scenario, plan, kept, workers)}
+
+
+def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
+    """The same market on harder pictures."""
+    own = [
+        {
+            "mechanism": "dypp",
+            "settings": {
+                "surface": "sharded-mnist",
+                "learning_rate": BEST["dypp"],
+                "iterations": LONG,
+            },
+        }
+    ]
+    scenario = Scenario.from_preset("market", data=FASHION, compared=own)
+    numbers, kept = tuple(range(1, seeds + 1)), kept_file("fashion")
+    rows = compared(scenario, Plan(("clock", "dypp"), (100.0, 300.0), numbers), kept, workers)
+    sigmas = (0.6, 0.3, 0.1, 0.0)
+    noises = [
+        NoiseOfAll(seed, np.full(scenario.population.owners, sigma))
+        for seed in numbers
+        for sigma in sigmas
+    ]
+    trained = of_noise(scenario, noises, kept, workers)
+    ends = [trained[noise.key].accuracies[-1] for noise in noises]
+    by_sigma = [
+        {"sigma": sigma, "accuracies": ends[place :: len(sigmas)]}
+        for place, sigma in enumerate(sigmas)
+    ]
+    return {"seeds": seeds, "rows": rows, "by_sigma": by_sigma}
+
+
+def kept_file(name: str) -> Path:
+    """Where a study keeps what it trained."""
+    path = Path(f"runs/study-{name}.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def compared(scenario: Scenario, plan: Plan, kept: Path, workers: int | None) -> Rows:
+    """A row for each case, as a comparison has it, in short."""
+    with kept.open("a", encoding="utf-8") as file:
+        campaign = Campaign(scenario, plan, read_trained(kept), keeper(file))
+        campaign.decide()
+        campaign.train(workers=workers, told=lambda done, of: print(done, of, flush=True))
+    return [short(row) for row in campaign.rows()]
+
+
+def of_noise(
+    scenario: Scenario, noises: Sequence[NoiseOfAll], kept: Path, workers: int | None
+) -> dict[tuple[int, str], Trained]:
+    """What the model comes to under each of these."""
+    known = read_trained(kept)
+    data = load_data(scenario.training.data or None).with_features()
+    with kept.open("a", encoding="utf-8") as file:
+        keep = keeper(file)
+        left = missing(noises, known)
+        for _, one in in_processes(TrainingWork(scenario, data), left, workers=workers):
+            known[one.key] = one
+            keep(one)
+    return known
+
+
+def keeper(file: Any) -> Callable[[Trained], None]:
+    """Writes a training to a file at once."""
+
+    def keep(one: Trained) -> None:
+        file.write(line_of(one))
+        file.flush()
+
+    return keep
+
+
+def short(row: Row) -> dict[str, Any]:
+    """What results need of a case."""
+    names = ("mechanism", "budget", "seed", "paid", "sellers", "accuracy", "epsilon_sold")
+    return {name: getattr(row, name) for name in names}
+
+
+STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
+    "sensitivity": (sensitivity, 5),
+    "adaptation": (adaptation, 10),
+    "scale": (scale, 1),
+    "epsilon": (epsilon, 3),
+    "fashion": (fashion, 3),
+}
+"""Each study and over how many seeds."""
+
+
+def main(arguments: Iterable[str] | None = None) -> None:
+    """Make a study and store it."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("study", choices=STUDIES)
+    parser.add_argument("--seeds", type=int, default=None)
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--out", type=Path, default=None)
+    given = parser.parse_args(None if arguments is None else list(arguments))
+    study, seeds = STUDIES[given.study]
+    effort = Effort()
+    found = study(given.seeds or seeds, given.workers)
+    more = f" --seeds {given.seeds}" if given.seeds else ""
+    document = {
+        "what": (study.__doc__ or "").splitlines()[0],
+        "command": f"python benchmarks/studies.py {given.study}{more}",
+        **effort.as_dict(),
+        **{key: value for key, value in found.items() if key != "rows"},
+    }
+    lines = ",\n".join(json.dumps(row) for row in found["rows"])
+    out = given.out or RESULTS / f"{given.study}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(
+        json.dumps(document)[:-1] + ',\n"rows": [\n' + lines + "\n]}\n", encoding="utf-8"
+    )
+    print(f"Stored: {out}")
+
+
+if __name__ == "__main__":
+    main()
