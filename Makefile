@@ -28,7 +28,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help browser venv demo quick test coverage lint format types docs dist hooks bench bench-dashboard \
-	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market cheats reproduce torture \
+	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market campaign cheats reproduce results torture \
 	constraints clean
 
 help: ## print this list
@@ -129,6 +129,12 @@ bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost i
 
 bench-frontier: $(VENV)/.installed ## measure what a unit of money buys: the clock auction against DyPP
 	$(BIN)/python benchmarks/frontier.py $(ARGS)
+
+campaign: $(VENV)/.installed ## compare eight mechanisms, each at its best, and store the results (half an hour on two cores)
+	$(BIN)/python benchmarks/campaign.py $(ARGS)
+
+results: $(VENV)/.installed ## write docs/explanation/results.md and its figures from the stored results
+	$(BIN)/python benchmarks/report.py
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
 	$(BIN)/python benchmarks/flower.py $(ARGS)

@@ -5,6 +5,7 @@ import importlib.util
 import json
 import re
 import runpy
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -292,11 +293,40 @@ def test_the_sweep_runs(
     assert len(lines) == 6
 
 
-def test_the_page_has_the_stored_frontier() -> None:
-    frontier = runpy.run_path(str(ROOT / "benchmarks" / "frontier.py"))
+@pytest.fixture
+def results_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """What writes docs/explanation/results.md."""
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    yield import_module("report")
+    for name in [
+        name for name in sys.modules if name.partition(".")[0] in ("report", "results_page")
+    ]:
+        del sys.modules[name]
+
+
+def test_the_results_page_is_what_was_stored(results_page: ModuleType) -> None:
+    page = read(DOCS / "explanation" / "results.md")
+    assert results_page.page() == page, "run: python benchmarks/report.py"
+    for image in re.findall(r"\.\./images/([\w-]+\.png)", page):
+        assert (DOCS / "images" / image).exists()
+
+
+def test_another_result_makes_another_page(
+    results_page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = results_page.page()
+    shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results")
+    stored = tmp_path / "results" / "frontier-features.json"
+    document = json.loads(stored.read_text(encoding="utf-8"))
+    document["rows"][1]["accuracy"] += 0.01
+    stored.write_text(json.dumps(document), encoding="utf-8")
+    monkeypatch.setattr(sys.modules["results_page.common"], "RESULTS", tmp_path / "results")
+    assert results_page.page() != before
+
+
+def test_the_clock_brings_more_for_less() -> None:
     stored = ROOT / "benchmarks" / "results" / "frontier-features.json"
     document = json.loads(stored.read_text(encoding="utf-8"))
-    assert frontier["markdown"](document) in read(DOCS / "explanation" / "benchmarks.md")
     rows = {row["name"]: row for row in document["rows"]}
     clock, papers = rows["clock, at most 120, floor 0.05"], rows["DyPP, at most 300"]
     assert clock["paid_most"] <= 120
@@ -306,7 +336,7 @@ def test_the_page_has_the_stored_frontier() -> None:
 def test_the_page_on_dypp_quotes_what_was_measured() -> None:
     """Every figure with an interval or a count of seeds stands in the page that it is from."""
     page = " ".join(read(DOCS / "explanation" / "dypp.md").split())
-    names = ("reproduction", "benchmarks", "learning")
+    names = ("reproduction", "results", "learning")
     sources = " ".join(
         " ".join(read(DOCS / "explanation" / f"{name}.md").split()) for name in names
     )
