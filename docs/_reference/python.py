@@ -44,9 +44,9 @@ def python_page() -> str:
     """The public names, documented by mkdocstrings on the site and listed on GitHub."""
     homes = noisemarket._HOMES
     names = sorted(noisemarket.__all__, key=lambda name: (homes[name], name))
-    rows = [(code(f"nm.{name}"), code(homes[name]), _sentence(name)) for name in names]
+    rows = [(code(f"nm.{name}"), _sentence(name)) for name in names]
     blocks = [f"::: {homes[name]}.{name}" for name in names]
-    return page("Python", PYTHON, table(("name", "from", "what it is"), rows), *blocks)
+    return page("Python", PYTHON, table(("name", "what it is"), rows), *blocks)
 
 
 def _sentence(name: str) -> str:
