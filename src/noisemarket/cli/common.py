@@ -25,6 +25,11 @@ from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 SURFACE = "surface.toml"
+_WITHOUT = {
+    "joint": "buys from each owner alone and cannot keep it",
+    "keeps_target": "aims at no accuracy",
+}
+"""What a mechanism does that lacks an ability: in a message."""
 
 
 @dataclass(frozen=True)
@@ -56,27 +61,18 @@ class Request:
                 settings.append(f"market.{name}={value}")
         made = load_scenario(self.file, preset=self.preset, settings=settings)
         if self.target is not None and made.market.target_accuracy != "none":
-            self.only_joint("--target-accuracy", self.target, made)
-            self.only_aiming(self.target, made)
+            for ability in _WITHOUT:
+                self.only_with(ability, "--target-accuracy", self.target, made)
         return made
 
     @staticmethod
-    def only_joint(option: str, value: str, scenario: Scenario) -> None:
-        """Refuse an option that means something only to who buys from all owners together."""
+    def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
+        """Refuse an option that means nothing to a mechanism without this ability."""
         from noisemarket.mechanisms import find_mechanism
 
-        if not find_mechanism(scenario.mechanism).joint:
-            remedy = f"{scenario.mechanism} buys from each owner alone and cannot keep it: "
-            raise BadInput(option, value, remedy + "choose --mechanism clock.")
-
-    @staticmethod
-    def only_aiming(value: str, scenario: Scenario) -> None:
-        """Refuse a target for a mechanism that does not aim at one."""
-        from noisemarket.mechanisms import find_mechanism
-
-        if not find_mechanism(scenario.mechanism).keeps_target:
-            remedy = f"{scenario.mechanism} aims at no accuracy: choose --mechanism clock."
-            raise BadInput("--target-accuracy", value, remedy)
+        if not getattr(find_mechanism(scenario.mechanism), ability):
+            remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism clock."
+            raise BadInput(option, value, remedy)
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:
         """The run folder, created."""

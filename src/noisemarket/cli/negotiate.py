@@ -37,7 +37,8 @@ def run(request: Request, contracts: str | None) -> None:
     """Play, then write the run folder and print the summary."""
     scenario = request.scenario()
     if request.budget is not None and scenario.market.budget != "none":
-        request.only_joint("--budget", request.budget, scenario)  # a whole run leaves out the rest
+        # a whole run leaves out the owners that the budget does not pay for
+        request.only_with("joint", "--budget", request.budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
