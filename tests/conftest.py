@@ -28,6 +28,7 @@ IN_CI = bool(os.environ.get("CI"))
 LONGEST = (
     "flower/test_processes.py",
     "flower/test_simulation.py",
+    "flower/test_new_processes.py",
     "dashboard/test_browser.py",
     "dashboard/test_server.py",
     "flower/test_deployment.py",
@@ -75,6 +76,15 @@ for _library in ("OMP", "MKL", "OPENBLAS"):
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("local", deadline=None)
 settings.load_profile("ci" if IN_CI else "local")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """One more worker than cores, but for the quick tests: the longest files mostly wait for
+    Flower, a browser or a process that is killed, and another file uses the core meanwhile."""
+    from noisemarket.cores import available_cores
+
+    return available_cores() + (0 if config.getoption("--quick") else 1)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

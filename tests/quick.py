@@ -27,6 +27,7 @@ NEEDS = {
     "cli/test_engines.py": "training",
     "cli/test_owner_files.py": "training",
     "cli/test_run.py": "process",
+    "cli/test_run_here.py": "training",
     "cli/test_train.py": "process",
     "comparison/test_campaign.py": "training",
     "federated/test_clipping.py": "training",

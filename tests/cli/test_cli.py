@@ -234,10 +234,12 @@ def test_warnings_of_libraries_are_for_who_asks(
     assert ("overflow in exp" in done.stderr, "findfont" in done.stderr) == (seen, seen)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize(("number", "threads"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
+def test_interrupted_run_keeps_finished_owners(
+    tmp_path: Path, number: signal.Signals, threads: int
+) -> None:
     words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]
-    words += ["--set", "iterations=20000", "--out", "r"]
+    words += ["--set", "iterations=20000", "--threads", str(threads), "--out", "r"]
     with subprocess.Popen(
         command(*words),
         cwd=tmp_path,
@@ -270,7 +272,7 @@ def test_interrupted_run_keeps_finished_owners(tmp_path: Path, number: signal.Si
 
 def test_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
     words = ["negotiate", "--mechanism", "dypp", "--set", "owners=20000"]
-    words += ["--set", "iterations=20000", "--out", "r"]
+    words += ["--set", "iterations=20000", "--threads", "1", "--out", "r"]
     run = subprocess.Popen(command(*words), cwd=tmp_path)
     partial = tmp_path / "r" / "contracts.partial.csv"
     wait_until(partial.exists, run)

@@ -14,44 +14,32 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.small_jobs import PLAYED, fails, run_words
 from tests.commands import (
     PATIENCE,
-    assert_sentence,
     call,
     call_here,
     command,
     has_lines,
     wait_until,
 )
-from tests.market.common import here as run_here
-from tests.market.common import settings, state, write_images
+from tests.market.common import state, write_images
 
-from noisemarket.cli import engines, main
-from noisemarket.errors import Interrupted
+from noisemarket.cli import main
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.privacy.journal import read_journal
-from noisemarket.registry import Registry
 from noisemarket.runfolder import RunFolder
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SURFACES = ROOT / "src" / "noisemarket" / "scenario" / "surfaces"
-OWNERS, ROUNDS = 3, 5
+OWNERS, ROUNDS = 3, PLAYED
 COST, MARKUP, WEIGHT = 2.3987123, 0.1763452, 0.6172839
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_images(tmp_path_factory.mktemp("mnist"))
-
-
-def words(images: Path, **more: Any) -> list[str]:
-    given = settings(images, **{"rounds": ROUNDS, "shard_steps": 10, **more})
-    if "file" in given:
-        del given["owners"]
-    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
-    return ["run", "--workers", "1", *(word for pair in pairs for word in ("--set", pair))]
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +57,7 @@ Whole = tuple[Path, dict[str, Any], str]
 def whole(images: Path, people: str, tmp_path_factory: pytest.TempPathFactory) -> Whole:
     """A run from start to end, with its baselines."""
     parent = tmp_path_factory.mktemp("runs")
-    given = words(images, file=people, quality_weight=WEIGHT)
+    given = run_words(images, file=people, quality_weight=WEIGHT)
     done = call(*given, "--out", "whole", "--draws", "2", "--json", cwd=parent)
     assert done.returncode == 0, done.stderr
     return parent / "whole", json.loads(done.stdout), done.stderr
@@ -218,7 +206,7 @@ def test_killed_and_stopped_and_resumed(
     folder, rng = tmp_path / "cut", random.Random(4)
     journal, metrics = folder / "owners/privacy.journal", folder / "curator/metrics.jsonl"
 
-    run = [*words(images, file=people, quality_weight=WEIGHT), "--out", "cut"]
+    run = [*run_words(images, file=people, quality_weight=WEIGHT), "--out", "cut"]
     for reached, number in (
         (lambda: has_lines(journal, 2), signal.SIGKILL),
         (lambda: has_lines(metrics, 2), signal.SIGINT),
@@ -251,158 +239,6 @@ def test_killed_and_stopped_and_resumed(
         assert np.isfinite(model["weights"]).all()
 
 
-def test_broken_contracts_are_told(
-    images: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(engines, "run_market", run_here)
-    monkeypatch.chdir(tmp_path)
-    fault = 'faults=[{owner="1", kind="huge"}]'
-    with pytest.raises(SystemExit) as end:
-        main([*words(images, rounds=1), "--no-baselines", "--set", fault, "--out", "r"])
-    out, said = capsys.readouterr()
-    assert not end.value.code, said
-    assert "Owner 1 broke its contract: too much noise." in out
-    assert "Owner 1, round 1: too much noise; refused." in out + said
-    assert "3, 1" in out  # kept, broken
-    assert "Run folder: r" in out
-    summary = json.loads((tmp_path / "r" / "summary.json").read_text())
-    assert summary["broken"] == {"1": "too much noise"}
-    assert summary["uniform_dp_accuracy"] is None
-
-
-def here(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
-) -> tuple[int, str, str]:
-    """A run in this process: its code, and what it says."""
-    monkeypatch.setattr(engines, "run_market", run_here)
-    with pytest.raises(SystemExit) as end:
-        main([*arguments, "--no-baselines"])
-    out, said = capsys.readouterr()
-    return int(end.value.code or 0), out, said
-
-
-def test_a_budget_is_kept(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    given = [*words(images, rounds=1), "--json"]
-    paid = {}
-    for budget in ("0", "20", "none"):
-        more = ["--budget", budget, "--out", f"r{budget}"]
-        code, out, said = here(monkeypatch, capsys, *given, *more)
-        assert code == 0, said
-        summary = json.loads(out)
-        paid[budget] = summary["total_paid"]
-        assert summary["alternatives"] == [], "without baselines nothing is compared"
-    assert paid["0"] == 0 < paid["20"] <= 20 < paid["none"]
-
-
-def test_names_are_shown_as_they_are(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    Path("people.csv").write_text(
-        "owner,privacy_cost,data_size,beta,markup\n[/b],2,40,1,0.2\n[red]x,3,40,1,0.2\n"
-    )
-    faults = 'faults=[{owner="[/b]", kind="huge"}, {owner="[red]x", kind="huge"}]'
-    given = [*words(images, rounds=1, file="people.csv"), "--set", faults, "--out", "[/i]"]
-    code, out, said = here(monkeypatch, capsys, *given)
-    assert code == 0, said
-    for name in ("[/b]", "[red]x"):
-        assert f"Owner {name} broke its contract: too much noise." in out
-        assert f"Owner {name}, round 1: too much noise; refused." in out + said
-    assert "Run folder: [/i]" in out
-    assert "noisemarket ledger ls [/i]" in out
-    assert "[/i]/figures/market.png" in out
-
-
-def test_resumed_before_the_job_was_opened(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """With a surface of its own, and killed when only the first files were there."""
-    monkeypatch.chdir(tmp_path)
-    surface = SURFACES / "sharded-mnist.toml"
-    given = words(images, rounds=1, owners=2, surface=str(surface))
-    code, _, said = here(monkeypatch, capsys, *given, "--out", "r")
-    assert code == 0, said
-    started = json.loads(Path("r/status.json").read_text())["started"]
-    for path in Path("r").iterdir():
-        if path.name not in ("scenario.toml", "surface.toml", "status.json"):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    code, _, said = here(monkeypatch, capsys, "run", "--resume", "r")
-    assert code == 0, said
-    status = json.loads(Path("r/status.json").read_text())
-    assert (status["state"], status["started"]) == ("complete", started)
-
-
-@pytest.mark.parametrize(
-    ("begun", "resumed", "compared"),
-    [("--no-baselines", [], False), ("--no-baselines", ["--baselines"], True),
-     ("--baselines", ["--no-baselines"], False)],
-)  # fmt: skip
-def test_a_resumed_run_compares_what_it_began_with(
-    begun: str, resumed: list[str], compared: bool, images: Path, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    asked: list[str] = []
-
-    def stopped(market: object, folder: Path, settings: object) -> Any:
-        raise Interrupted("stopped.")
-
-    def reached(*_: object, **__: object) -> Any:
-        asked.append("baselines")
-        raise Interrupted("reached.")
-
-    both = {"embedded": engines.embedded, "stops": stopped}
-    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
-    monkeypatch.setattr(engines, "run_market", run_here)
-    monkeypatch.setattr("noisemarket.cli.run._baselines", reached)
-    given = words(images, rounds=1, owners=2, model="features")
-    for words_ in ([*given, begun, "--engine", "stops", "--out", "r"],
-                   ["run", "--resume", "r", "--engine", "embedded", *resumed]):  # fmt: skip
-        with pytest.raises(SystemExit) as end:
-            main(words_)
-    assert end.value.code == (130 if compared else 0), capsys.readouterr().err
-    assert asked == ["baselines"] * compared
-    assert json.loads(Path("r/status.json").read_text())["baselines"] is compared
-
-
-def test_a_run_goes_on_with_its_engine(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    """Also one that was stopped before the ServerApp had written anything."""
-    pytest.importorskip("flwr", reason="needs the extra flower")
-    monkeypatch.chdir(tmp_path)
-    asked: list[str] = []
-
-    def stopped(market: object, folder: Path, settings: object) -> Any:
-        status = json.loads((folder / "status.json").read_text())
-        asked.append(status["engine"])
-        assert status["state"] == "running"
-        raise Interrupted("stopped.")
-
-    both = {"embedded": engines.embedded, "flower": stopped}
-    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
-    given = [*words(images, mechanism="dypp", iterations=400), "--engine", "flower", "--out", "r"]
-    for arguments in (given, ["run", "--resume", "r"], ["run", "--resume", "r"]):
-        code, _, said = here(monkeypatch, capsys, *arguments)
-        assert (code, "continue with --resume r" in said) == (130, True)
-        status = json.loads(Path("r/status.json").read_text())
-        assert (status["state"], status["engine"]) == ("incomplete", "flower")
-    assert asked == ["flower"] * 3
-    Path("r/market.json").write_text("{}")
-    said = fails(["run", "--resume", "r", "--engine", "embedded"], capsys)
-    assert "job started with flower" in said
-
-
 def test_a_run_that_is_going_on_is_left_alone(
     images: Path, whole: Whole, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -413,85 +249,13 @@ def test_a_run_that_is_going_on_is_left_alone(
     with RunFolder.reopen(Path("r")):
         before[tmp_path / "r/status.json"] = Path("r/status.json").read_bytes()
         before[tmp_path / "r/.lock"] = b""
-        for arguments in (["run", "--resume", "r"], [*words(images), "--out", "r", "--overwrite"]):
+        for arguments in (
+            ["run", "--resume", "r"],
+            [*run_words(images), "--out", "r", "--overwrite"],
+        ):
             assert " = r: is in use by another run." in fails(arguments, capsys)
         after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         assert after == before
-
-
-def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    out, said = capsys.readouterr()
-    assert (end.value.code, out) == (code, ""), said
-    assert_sentence(said)
-    return str(said)
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--set", "colour=red"], "colour"),
-        (["--set", "market.colour=red"], "colour"),
-        (["--set", "market.budget=-1"], "market.budget"),
-        (["--set", "market.budget=lots"], "market.budget"),
-        (["--budget", "-1"], "market.budget = -1"),
-        (["--budget", "nan"], "market.budget = nan"),
-        (["--budget", "lots"], "market.budget = lots"),
-        (["--target-accuracy", "101"], "market.target_accuracy = 101"),
-        (["--target-accuracy", "90"], "--target-accuracy = 90: equilibrium buys from each owner"),
-        (["--set", "missed_rounds=never"], "market.missed_rounds"),
-        (["--set", "minimum_share=2"], "market.minimum_share"),
-        (["--set", "false_alarm=0"], "market.false_alarm"),
-        (["--set", "valid_hours=0"], "market.valid_hours"),
-        (["--set", "ledger=mysql://x/y"], "market.ledger = mysql://x/y: give a URL that begins"),
-        (["--set", "ledger=x.sqlite"], "market.ledger = x.sqlite: give a URL that begins"),
-        (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
-        (["--set", "ledger=postgresql://h:port/db"], "give a URL that begins with postgresql://"),
-        (["--set", "ledger=postgresql://u:h0rse@h/db"], "~/.pgpass, PGPASSFILE or PGPASSWORD"),
-        (["--set", "ledger=postgresql://h/db?password=h0rse"], "PGPASSFILE"),
-        (["--set", "ledger=postgresql://u:h0rse@h:port/db"], "market.ledger = the URL"),
-        (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
-        (["--set", 'faults=[{kind="nan"}]'], "owner"),
-        (["--set", "downsampling=none"], "training.downsampling"),
-        (["--set", "decay=1"], "training.decay"),
-        (["--workers", "0"], "--workers"),
-        (["--threads", "0"], "--threads"),
-        (["--preset", "other"], "preset"),
-        (["--mechanism", "nobody"], "nobody"),
-        (["nothing.toml"], "nothing.toml"),
-        (["--set", 'faults=[{owner="nobody", kind="nan"}]'], "faults.owner = nobody"),
-        (["--set", "owners=13"], "120 images suffice for 12 owners"),
-        (["--set", "data=nowhere"], "nowhere"),
-        (["--set", "rho_cap=1e-9"], "does not allow one round"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_leaves_no_folder(
-    images: Path, more: list[str], said: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    sentence = fails([*words(images), "--out", "r", *more], capsys)
-    assert said in sentence
-    assert "h0rse" not in sentence
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("more", "code", "said"),
-    [
-        (["ledger=postgresql://nobody@127.0.0.1:1/none"], 1, "Connection refused"),
-    ],
-)
-def test_what_is_found_later_is_one_sentence_too(
-    images: Path, more: list[str], code: int, said: str, tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    monkeypatch.chdir(tmp_path)
-    given = [*words(images), *(word for one in more for word in ("--set", one)), "--out", "r"]
-    assert said in fails(given, capsys, code)
-    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
-    assert not list(tmp_path.rglob("contract.json"))
 
 
 @pytest.mark.parametrize(
@@ -534,12 +298,3 @@ def test_what_cannot_be_resumed(
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     if "damaged" not in arguments:  # there, the status says that it is incomplete
         assert after == before
-
-
-def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--help"])
-    assert not end.value.code
-    shown = capsys.readouterr().out
-    for option in ("--resume", "--full", "--no-baselines", "--workers", "--json"):
-        assert option in shown

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.cli.small_jobs import TRAINED, train_words
 from tests.commands import (
     PATIENCE,
     assert_sentence,
@@ -23,28 +24,21 @@ from tests.commands import (
     command,
     has_lines,
     wait_until,
-    without_torch,
 )
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
 from noisemarket.privacy.journal import JournalledAccountant
 
-ROUNDS = 6
+ROUNDS = TRAINED
+WHOLE = ("averaging=0.5", "shard_steps=200")
+"""Of the run that is killed: its rounds take a quarter of a second, so there is time to."""
 
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The first images of MNIST, in a folder of idx files."""
     return write_images(tmp_path_factory.mktemp("mnist"), 400, 200)
-
-
-def words(images: Path, *more: str, rounds: int = ROUNDS) -> list[str]:
-    settings = [
-        "owners=4", "model=cnn", "channels=[4,8]", "hidden=16", f"rounds={rounds}",
-        "noise=simulated", f'data="{images}"', *more,
-    ]  # fmt: skip
-    return ["train", *(word for setting in settings for word in ("--set", setting))]
 
 
 def metrics(folder: Path) -> list[dict[str, Any]]:
@@ -61,7 +55,7 @@ def weights(folder: Path) -> tuple[bytes, bytes]:
 def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, Any]]:
     """A run from start to end, with one worker."""
     folder = tmp_path_factory.mktemp("runs")
-    run = [*words(images, "averaging=0.5"), "--sigma", "0.1", "--workers", "1", "--json"]
+    run = [*train_words(images, *WHOLE), "--sigma", "0.1", "--workers", "1", "--json"]
     done = call(*run, "--out", "whole", cwd=folder)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -114,7 +108,7 @@ def test_simulated_noise_is_called_by_its_name(whole: tuple[Path, dict[str, Any]
 def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
-    run = [*words(images, "averaging=0.5"), "--sigma", "0.1", "--workers", "2", "--out", "cut"]
+    run = [*train_words(images, *WHOLE), "--sigma", "0.1", "--workers", "2", "--out", "cut"]
     folder = tmp_path / "cut"
     with subprocess.Popen(command(*run), cwd=tmp_path, stdout=subprocess.DEVNULL) as process:
         wait_until(lambda: has_lines(folder / "metrics.jsonl", 2), process)
@@ -215,7 +209,11 @@ def test_what_cannot_be_resumed_stays_as_it_was(
 
 def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
-    run = [*words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2), "--sigma", "0.1"]
+    run = [
+        *train_words(images, "noise=secure", f"rho_cap={1.5 * cost}", rounds=2),
+        "--sigma",
+        "0.1",
+    ]
     assert call_here(*run, "--workers", "1", "--out", "r", cwd=tmp_path).returncode == 0
     (tmp_path / "r" / "checkpoint.npz").unlink()  # as if killed in the first round
     done = call_here("train", "--resume", "r", "--workers", "1", cwd=tmp_path)
@@ -228,7 +226,7 @@ def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> 
 
 def test_a_loss_that_is_not_finite_is_null(images: Path, tmp_path: Path) -> None:
     settings = ("server_rate=1e30", "averaging=0.5", "normalise=false")
-    run = [*words(images, *settings, rounds=2), "--preset", "paper", "--sigma", "0.1"]
+    run = [*train_words(images, *settings, rounds=2), "--preset", "paper", "--sigma", "0.1"]
     done = call_here(*run, "--workers", "1", "--out", "r", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
@@ -290,8 +288,8 @@ def stopped(words: list[str], folder: Path, lines: int, number: signal.Signals) 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 def test_a_round_is_cut_off_at_once_charged_and_repeated(images: Path, tmp_path: Path) -> None:
-    """A round of these would take many minutes."""
-    given = words(images, "shard_steps=10000", "noise=secure", rounds=2)
+    """A round of these would take a minute."""
+    given = train_words(images, "shard_steps=10000", "noise=secure", rounds=2)
     run = [*given, "--sigma", "0.1", "--workers", "2", "--out", "r"]
     for lines, number in ((2, signal.SIGINT), (3, signal.SIGTERM)):
         said = stopped(run, tmp_path, lines, number)
@@ -306,7 +304,8 @@ def test_a_round_is_cut_off_at_once_charged_and_repeated(images: Path, tmp_path:
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Path) -> None:
-    run = [*words(images, rounds=2), "--sigma", "0.1", "--workers", "1", "--out", "r"]
+    given = train_words(images, "shard_steps=500", rounds=2)
+    run = [*given, "--sigma", "0.1", "--workers", "1", "--out", "r"]
     with subprocess.Popen(
         command(*run), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -333,7 +332,7 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
 
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
-    run = [*words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
+    run = [*train_words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
     done = call_here(*run, "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "4 of 4 owners have used it up." in done.stdout
@@ -348,7 +347,13 @@ def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
 
 def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("owner,sigma,more\n0,0.1,x\n1,0.2,x\n2,0,x\n3,0.6,x\n")
-    run = [*words(images, "noise=secure", rounds=1), "--preset", "paper", "--contracts", "c.csv"]
+    run = [
+        *train_words(images, "noise=secure", rounds=1),
+        "--preset",
+        "paper",
+        "--contracts",
+        "c.csv",
+    ]
     done = call_here(*run, "--workers", "1", "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout
@@ -363,111 +368,13 @@ def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
     assert summary["epsilon"] == {"min": None, "median": None, "max": None}
 
 
-GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
-
-
-@pytest.mark.parametrize(
-    ("more", "said"),
-    [
-        (["--sigma", "-1"], "sigma"),
-        (["--sigma", "nan"], "sigma"),
-        (["--sigma", "inf"], "sigma"),
-        (["--sigma", "0.7"], "sigma_max = 0.6"),
-        ([], "--contracts"),
-        (["--sigma", "0.1", "--contracts", "good.csv"], "--contracts"),
-        (["--sigma", "0.1", "--set", "clip=0"], "clip"),
-        (["--sigma", "0.1", "--set", "clip=nan"], "clip"),
-        (["--sigma", "0.1", "--set", "shards=0"], "shards"),
-        (["--sigma", "0.1", "--set", "rounds=0"], "rounds"),
-        (["--sigma", "0.1", "--set", "averaging=1"], "averaging"),
-        (["--sigma", "0.1", "--set", "channels=[0,8]"], "channels"),
-        (["--sigma", "0.1", "--set", "channels=[-1,8]"], "channels"),
-        (["--sigma", "0.1", "--set", "owners=70000"], "owners"),
-        (["--sigma", "0.1", "--set", "delta=1"], "delta"),
-        (["--sigma", "0.1", "--set", "rho_cap=0.01"], "rho_cap = 0.01: does not allow one round"),
-        (["--sigma", "0.1", "--set", "rho_cap=-1"], "rho_cap"),
-        (["--sigma", "0.1", "--set", "epsilon_cap=0.5"], "does not allow one round"),
-        (["--sigma", "0", "--set", "epsilon_cap=9"], "nothing bounds"),
-        (["--sigma", "0.1", "--set", "data=nowhere"], "nowhere"),
-        (["--contracts", "unknown.csv"], "is not an owner of this scenario"),
-        (["--contracts", "nan.csv"], "no usable sigma for owner 2"),
-        (["--contracts", "word.csv"], "sigma of owner 2"),
-        (["--contracts", "short.csv"], "no usable sigma for owner 3"),
-        (["--contracts", "large.csv"], "sigma_max"),
-        (["--contracts", "columns.csv"], "columns owner and sigma"),
-        (["--contracts", "empty.csv"], "columns owner and sigma"),
-        (["--contracts", "bytes.csv"], "--contracts"),
-        (["--contracts", "missing.csv"], "missing.csv"),
-        (["--sigma", "0.1", "--workers", "0"], "--workers"),
-        (["--sigma", "0.1", "--workers", "-3"], "--workers"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_leaves_no_folder(
-    images: Path,
-    more: list[str],
-    said: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    for name, text in {
-        "good": GOOD,
-        "unknown": GOOD + "9,0.1\n",
-        "nan": GOOD.replace("2,0.1", "2,nan"),
-        "word": GOOD.replace("2,0.1", "2,much"),
-        "short": GOOD.replace("3,0.1\n", ""),
-        "large": GOOD.replace("2,0.1", "2,0.61"),
-        "columns": GOOD.replace("sigma", "noise"),
-        "empty": "",
-    }.items():
-        (tmp_path / f"{name}.csv").write_text(text)
-    (tmp_path / "bytes.csv").write_bytes(b"\xff\xfe\x00owner")
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main([*words(images), "--out", "r", *more])
-    assert end.value.code == 2
-    out, problem = capsys.readouterr()
-    assert out == ""
-    assert_sentence(problem)
-    assert said in problem
-    assert not (tmp_path / "r").exists()
-
-
-@pytest.mark.parametrize("name", ["nothing", "empty"])
-def test_resume_of_what_is_no_run(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "empty").mkdir()
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(["train", "--resume", name])
-    assert end.value.code == 2
-    assert_sentence(capsys.readouterr().err)
-    assert not (tmp_path / "nothing").exists()
-    assert not list((tmp_path / "empty").iterdir())
-
-
-def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> None:
-    done = call(*words(images), "--sigma", "-1", "--out", "r", cwd=tmp_path)
-    assert done.returncode == 2
-    assert_sentence(done.stderr)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_missing_torch_is_named_with_its_extra(tmp_path: Path) -> None:
-    done = without_torch("train", "--sigma", "0.1", "--set", "model=cnn", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.strip().splitlines() == [
-        "noisemarket: The CNN needs an extra: pip install 'noisemarket[cnn]'."
-    ]
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> None:
     """A resumed run reads the copy in its folder, and knows it for the same owners."""
     rows = "".join(f"o{i},1,{100 + i},1,0.2\n" for i in range(4))
     (tmp_path / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
-    given = [word for word in words(images, "file=people.csv", rounds=1) if word != "owners=4"]
+    given = [
+        word for word in train_words(images, "file=people.csv", rounds=1) if word != "owners=4"
+    ]
     given = [word for i, word in enumerate(given) if given[i : i + 2] != ["--set", "--set"]]
     given += ["--sigma", "0.1", "--workers", "1"]
     done = call_here(*given, "--out", "r", "--json", cwd=tmp_path)
@@ -480,8 +387,8 @@ def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> N
     assert [(one["index"], one["owner"]) for one in statements] == [(i, f"o{i}") for i in range(4)]
     assert statements[2]["text"].startswith("Owner o2, ")
     inside = call_here(
-        *words(images, rounds=1), "--contracts", "r/contracts.csv", "--out", "r", "--overwrite",
-        cwd=tmp_path,
+        *train_words(images, rounds=1), "--contracts", "r/contracts.csv", "--out", "r",
+        "--overwrite", cwd=tmp_path,
     )  # fmt: skip
     assert inside.returncode == 2
     assert (tmp_path / "r" / "contracts.csv").exists()

@@ -78,8 +78,8 @@ def data(model: str) -> Dataset:
 
 
 @cache
-def make_order(protection: str, noise: str = "simulated", model: str = "cnn") -> Order:
-    """A job of four owners and three rounds."""
+def make_order(protection: str, noise: str = "simulated", model: str = "linear") -> Order:
+    """A job of four owners and three rounds; linear, since a worker needs seconds to load torch."""
     parts = np.split(np.random.default_rng(3).permutation(140), np.cumsum(SIZES)[:-1])
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
     diverging = Paper(16, 1e30, 1)
@@ -145,7 +145,9 @@ EMBEDDED = Embedded()
 
 
 @cache
-def expected(protection: str, model: str = "cnn") -> tuple[Weights, list[Uploads], Uploads, Score]:
+def expected(
+    protection: str, model: str = "linear"
+) -> tuple[Weights, list[Uploads], Uploads, Score]:
     """What an engine with one worker gives: first model, two rounds, some owners of one, score."""
     with EMBEDDED.open(make_order(protection, model=model)) as engine:
         return _seen(engine)

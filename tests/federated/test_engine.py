@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.federated.odd_parts import Diverging, Endless, FailingMaker, Halting
 from torch import nn
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
@@ -25,17 +26,19 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.protections import Paper, Protection, Sharded, Upload, UploadTask
+from noisemarket.federated.protections import Paper, Protection, Sharded
 from noisemarket.federated.rounds import screen
-from noisemarket.privacy.noise import add_noise
 from noisemarket.training.local_engine import LocalEngine
 
 SIZES = (5, 120, 30, 45)  # uneven
+LINEAR = LinearMaker(4, 36)
+"""The model of all jobs here that start workers: they need seconds to load torch."""
 
 
-class Linear(nn.Module):
+class Net(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.out = nn.Linear(36, 4)
@@ -45,68 +48,24 @@ class Linear(nn.Module):
         return made
 
 
-class Failing(Linear):
-    """Cannot be used."""
-
-    def forward(self, images: torch.Tensor) -> torch.Tensor:
-        raise RuntimeError("no luck")
-
-
-class Halting(Protection):
-    """Slow for the largest owner, fails for the smallest; uploads the number of the round."""
-
-    name = "halting"
-
-    def upload(self, task: UploadTask) -> Upload:
-        if len(task.records) < 10:
-            raise RuntimeError("too few")
-        if len(task.records) > 100:
-            time.sleep(1)
-        return np.full(len(task.model), task.noise.key[1] + 1, np.float32)  # type: ignore[attr-defined]
-
-    def sensitivity(self, dimension: int, records: int, neighbours: object) -> float:
-        return 1.0
-
-    def passes(self, records: int) -> float:
-        return 1.0
-
-
-class Diverging(Halting):
-    """The smallest owner's update is not finite, the largest one's beyond all bounds."""
-
-    def upload(self, task: UploadTask) -> Upload:
-        size = len(task.records)
-        value = np.nan if size < 10 else 1e30 if size > 100 else 1.0
-        return add_noise(np.full(len(task.model), value, np.float32), task.sigma, task.noise)
-
-
-class Endless(Halting):
-    """Never answers."""
-
-    def upload(self, task: UploadTask) -> Upload:
-        time.sleep(600)
-        raise AssertionError
-
-
-def data(side: int = 6) -> Dataset:
+def data() -> Dataset:
     rng = np.random.default_rng(2)
-    images = rng.integers(0, 256, (200, side, side), dtype=np.uint8)
-    tests = rng.integers(0, 256, (1500, side, side), dtype=np.uint8)
+    images = rng.integers(0, 256, (200, 36), dtype=np.uint8)
+    tests = rng.integers(0, 256, (1500, 36), dtype=np.uint8)
     return Dataset.of(images, np.arange(200) % 4, tests, np.arange(1500) % 4)
 
 
 def job(
-    model: object = Linear,
+    model: ModelMaker | None = None,
     noise: str = "simulated",
     protection: Protection | None = None,
-    side: int = 6,
 ) -> Job:
     order = np.random.default_rng(3).permutation(200)
     parts = np.split(order, np.cumsum(SIZES)[:-1])
     partition = Partition(tuple(np.sort(part) for part in parts), np.full((4, 4), 0.25))
     made = protection or Sharded(shards=8, clip=0.5, steps=2, rate=0.2)
     sigma = np.array([0.1, 0.2, 0.0, 0.3])
-    return Job(data(side), partition, TorchMaker(model), made, sigma, 7, noise)  # type: ignore[arg-type]
+    return Job(data(), partition, model or LINEAR, made, sigma, 7, noise)  # type: ignore[arg-type]
 
 
 def named_memory(*processes: int) -> set[str]:
@@ -139,7 +98,7 @@ def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
 
 
 def test_a_model_that_fails_ends_in_one_sentence() -> None:
-    with LocalEngine(job(Failing), 2) as engine:
+    with LocalEngine(job(FailingMaker(4, 36)), 2) as engine:
         with pytest.raises(NoisemarketError, match="RuntimeError: no luck") as problem:
             engine.train(1, engine.first_weights(), [0, 1, 2, 3])
         assert "\n" not in str(problem.value)
@@ -176,8 +135,8 @@ class TestKeyedNoise:
 
     def test_it_is_the_same_for_the_same_job(self) -> None:
         assert self.name() == self.name()
-        net = Linear()
-        again = Linear()
+        net = Net()
+        again = Net()
         again.load_state_dict(net.state_dict())
         ours, theirs = (TorchMaker(partial(copy.deepcopy, one)) for one in (net, again))
         assert self.name(model=ours) == self.name(model=theirs)
@@ -197,8 +156,8 @@ class TestKeyedNoise:
             self.name(protection=Sharded(shards=8, clip=0.5, steps=3, rate=0.2)),
             self.name(protection=Paper()),
             self.name(model=TorchMaker(partial(CNN, (2, 3), 8))),
-            self.name(model=TorchMaker(partial(copy.deepcopy, Linear()))),
-            self.name(model=TorchMaker(partial(copy.deepcopy, Linear()))),  # of other weights
+            self.name(model=TorchMaker(partial(copy.deepcopy, Net()))),
+            self.name(model=TorchMaker(partial(copy.deepcopy, Net()))),  # of other weights
             self.name(model=LinearMaker(4, 36)),
             self.name(model=LinearMaker(36, 4)),
             self.name(data=replace(plain.data, train_images=less)),
@@ -239,7 +198,7 @@ def test_after_a_failure_no_stale_answer_is_taken_for_a_new_one() -> None:
 
 def test_a_model_that_cannot_be_trained_starts_nothing() -> None:
     with pytest.raises(BadInput):
-        LocalEngine(job(partial(nn.BatchNorm1d, 4)), 2)
+        LocalEngine(job(TorchMaker(partial(nn.BatchNorm1d, 4))), 2)
 
 
 def test_a_worker_killed_before_a_round() -> None:
@@ -270,15 +229,15 @@ def test_a_round_under_way_is_dropped_when_asked() -> None:
 
 
 def test_what_cannot_be_sent_to_a_worker_is_refused_with_a_remedy() -> None:
-    class Local(Linear):
+    class Local(Net):
         pass
 
     class Mine(Halting):
         pass
 
-    for model in (Local, lambda: Linear(), partial(Local)):
+    for model in (Local, lambda: Net(), partial(Local)):
         with pytest.raises(BadInput, match=r"^model = .*top level of a file"):
-            LocalEngine(job(model), 1)
+            LocalEngine(job(TorchMaker(model)), 1)
     with pytest.raises(BadInput, match=r"^protection = .*Mine.*top level of a file"):
         LocalEngine(job(protection=Mine()), 1)
 
@@ -289,9 +248,7 @@ import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
 from noisemarket.training.local_engine import LocalEngine
-from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.linear import LinearMaker
-from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded
 
@@ -301,10 +258,10 @@ class Endless(Sharded):
         time.sleep(600)
 
 def start(protection):
-    images, labels = np.zeros((20, 28, 28), np.uint8), np.arange(20) % 10
+    images, labels = np.zeros((20, 36), np.uint8), np.arange(20) % 10
     parts = Partition(tuple(np.split(np.arange(20), 2)), np.full((2, 10), 0.1))
     data = Dataset.of(images, labels, images, labels)
-    return LocalEngine(Job(data, parts, TorchMaker(CNN), protection, np.ones(2), 1), 2)
+    return LocalEngine(Job(data, parts, LinearMaker(10, 36), protection, np.ones(2), 1), 2)
 """
 
 IDLE = """

@@ -78,12 +78,8 @@ class Node:
         return self.app(message, context)
 
 
-class ProcessGrid(Grid):
-    """Flower's grid without the network: messages go to real ClientApps in this process."""
-
-    def __init__(self, nodes: dict[int, Node]) -> None:
-        self.nodes, self.sent, self.heard = nodes, list[Message](), list[Message]()
-        self.replies: dict[str, Message] = {}
+class OneRun(Grid):
+    """What every grid of these tests has: one run, and nobody who makes messages in it."""
 
     def set_run(self, run: Any) -> None:
         pass
@@ -94,6 +90,14 @@ class ProcessGrid(Grid):
 
     def create_message(self, *args: Any, **kwargs: Any) -> Message:
         raise NotImplementedError
+
+
+class ProcessGrid(OneRun):
+    """Flower's grid without the network: messages go to real ClientApps in this process."""
+
+    def __init__(self, nodes: dict[int, Node]) -> None:
+        self.nodes, self.sent, self.heard = nodes, list[Message](), list[Message]()
+        self.replies: dict[str, Message] = {}
 
     def get_node_ids(self) -> Iterable[int]:
         return list(self.nodes)
@@ -138,3 +142,15 @@ def owners(order: Order, tmp_path: Path) -> dict[str, dict[str, Any]]:
     """Each owner's folder, written, and its node config."""
     setups = deal(order, NAMES, {}, tmp_path / "owners")
     return {setup.name: dict(setup.config) for setup in setups}
+
+
+@pytest.fixture(scope="session")
+def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small market in one process: what every engine must come to."""
+    from tests.flower.market_common import make_scenario
+
+    from noisemarket.market import run_market
+
+    folder = tmp_path_factory.mktemp("embedded") / "run"
+    run_market(make_scenario(folder), folder, workers=1).finish()
+    return folder

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
 from tests.flower.conftest import Node, ProcessGrid
 from tests.tiny_images import idx
 
+from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.deploy.single_machine import deal_out
+from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
-from noisemarket.market import prepare
+from noisemarket.market import MarketOutcome, prepare
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 NAMES = ["0", "1", "2"]
+BOUNDS = {"timeout": 30.0, "wait": 0.2}
 
 
 def write_pictures(folder: Path) -> None:
@@ -53,3 +61,39 @@ def grid_of(scenario: Scenario, folder: Path, *, named: bool = True) -> ProcessG
             for number, setup in enumerate(setups, start=100)
         }
     )
+
+
+def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> MarketOutcome:
+    return hold_market(grid, scenario, folder, lambda line: None, Bounds(**BOUNDS, **more))
+
+
+class Broken(Exception):
+    """The end of a ServerApp, played by a test."""
+
+
+@contextmanager
+def dying(grid: ProcessGrid, at: int) -> Iterator[None]:
+    """The ServerApp dies when its message number ``at`` has been answered, and loses the reply."""
+    push = grid.push_messages
+
+    def cut(messages: Any) -> Any:
+        pushed = push(messages)
+        if len(grid.sent) >= at:
+            raise Broken
+        return pushed
+
+    grid.push_messages = cut  # type: ignore[method-assign]
+    with pytest.raises(Broken):
+        yield
+    grid.push_messages = push  # type: ignore[method-assign]
+
+
+def rubbish(kind: str, content: RecordDict) -> ClientApp:
+    """An app that answers one kind of message with rubbish and is silent otherwise."""
+    app = ClientApp()
+
+    @app.query(kind)
+    def send(message: Message, context: Context) -> Message:
+        return Message(content, reply_to=message)
+
+    return app

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from flwr.app import Message
-from flwr.serverapp import Grid
+from tests.flower.conftest import OneRun
 
 from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.deploy.superlink import SuperLink
@@ -54,7 +54,7 @@ def main(grid: Grid, context: Context) -> None:
 '''
 
 
-class RelayGrid(Grid):
+class RelayGrid(OneRun):
     """What a ServerApp does with its grid, asked for from here."""
 
     def __init__(self, line: Connection) -> None:
@@ -63,16 +63,6 @@ class RelayGrid(Grid):
     def _ask(self, what: str, given: Any = None) -> Any:
         self._line.send((what, given))
         return self._line.recv()
-
-    def set_run(self, run: Any) -> None:
-        pass
-
-    @property
-    def run(self) -> Any:
-        return SimpleNamespace(run_id=1)
-
-    def create_message(self, *args: Any, **kwargs: Any) -> Message:
-        raise NotImplementedError
 
     def get_node_ids(self) -> Iterable[int]:
         return [number for number, _ in self._ask("nodes")]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.flower.job_ends import charged, weights
 from tests.flower.market_common import NAMES, grid_of, make_scenario
-from tests.flower.test_market import charged, weights
 from tests.ledger.postgres import Server
 
 from noisemarket.flower.curator_app import hold_market

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
-from tests.flower.market_common import grid_of
+from tests.flower.job_ends import deals
+from tests.flower.market_common import dying, grid_of, hold
 from tests.flower.overheard import Overheard
 from tests.flower.test_clock_market import COSTS, MARKUPS, clock_scenario
-from tests.flower.test_market import Broken, deals, hold
 
 from noisemarket.flower import wire
 from noisemarket.market import run_market
@@ -46,20 +45,9 @@ def test_the_contracts_of_one_process_in_few_messages(embedded: Path, tmp_path: 
 
 @pytest.mark.parametrize("at", [3, 8, 16])
 def test_a_negotiation_that_is_cut_off_goes_on(embedded: Path, tmp_path: Path, at: int) -> None:
-    """The ServerApp dies when its message number ``at`` has been answered, and loses the reply."""
     folder = tmp_path / "run"
     grid = grid_of(scenario := bisection_scenario(folder), folder)
-    push = grid.push_messages
-
-    def cut(messages: Any) -> Any:
-        pushed = push(messages)
-        if len(grid.sent) >= at:
-            raise Broken
-        return pushed
-
-    grid.push_messages = cut  # type: ignore[method-assign]
-    with pytest.raises(Broken):
+    with dying(grid, at):
         hold(grid, scenario, folder)
-    grid.push_messages = push  # type: ignore[method-assign]
     hold(grid, scenario, folder)
     assert deals(folder) == deals(embedded)

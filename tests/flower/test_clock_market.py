@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from tests.flower.conftest import ProcessGrid
-from tests.flower.market_common import NAMES, grid_of, make_scenario
+from tests.flower.job_ends import deals, job_of, own
+from tests.flower.market_common import NAMES, dying, grid_of, hold, make_scenario, rubbish
 from tests.flower.overheard import Overheard
-from tests.flower.test_market import Broken, deals, hold, job_of, own, rubbish
 from tests.market.test_private import holds
 
 from noisemarket.errors import BadInput
@@ -118,22 +118,11 @@ def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("at", [1, 3, 4, 7, 12, 15, 19])
 def test_a_clock_cut_off_anywhere_goes_on(embedded: Path, tmp_path: Path, at: int) -> None:
-    """The ServerApp dies when its message number ``at`` has been answered, and loses the reply."""
     folder = tmp_path / "run"
     grid = grid_of(scenario := clock_scenario(folder), folder)
-    push = grid.push_messages
-
-    def cut(messages: Any) -> Any:
-        pushed = push(messages)
-        if len(grid.sent) >= at:
-            raise Broken
-        return pushed
-
-    grid.push_messages = cut  # type: ignore[method-assign]
-    with pytest.raises(Broken):
+    with dying(grid, at):
         hold(grid, scenario, folder)
     first = len(asked(grid))
-    grid.push_messages = push  # type: ignore[method-assign]
     outcome = hold(grid, scenario, folder)
     assert deals(folder) == deals(embedded)
     assert outcome.left_out == {}

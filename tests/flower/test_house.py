@@ -14,8 +14,8 @@ import pytest
 import tomli_w
 from flwr.app import ArrayRecord, ConfigRecord, Error, RecordDict
 from tests.flower.conftest import Node, ProcessGrid
+from tests.flower.job_ends import charged, deals, job_of, own, weights
 from tests.flower.market_common import make_scenario
-from tests.flower.test_market import charged, deals, job_of, own, weights
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.curator_app import hold_market
@@ -23,7 +23,7 @@ from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.flower.house import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
-from noisemarket.market import MarketOutcome, prepare, run_market
+from noisemarket.market import MarketOutcome, prepare
 from noisemarket.owner.folder import Declined
 from noisemarket.scenario import Scenario
 
@@ -55,13 +55,6 @@ def hold(grid: ProcessGrid, scenario: Scenario, folder: Path, **more: Any) -> Ma
     bounds = Bounds(30.0, wait=0.2, insecure=more.pop("insecure", False))
     listed = None if bounds.insecure else folder / LISTED
     return hold_market(grid, scenario, folder, lambda line: None, bounds, None, listed)
-
-
-@pytest.fixture(scope="module")
-def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("embedded") / "run"
-    run_market(make_scenario(folder), folder, workers=1).finish()
-    return folder
 
 
 @pytest.mark.parametrize("named", [True, False])

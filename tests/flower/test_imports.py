@@ -14,8 +14,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.flower.market_common import NAMES, grid_of, make_scenario
-from tests.flower.test_market import hold, own
+from tests.flower.job_ends import own
+from tests.flower.market_common import NAMES, grid_of, hold, make_scenario
 
 OWNER = 100
 

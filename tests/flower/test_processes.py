@@ -1,8 +1,8 @@
 """A market over real Flower processes, with TLS and authentication, through every kind of kill.
 
 One job: a node is killed in the game and comes back, the ServerApp is killed after the first round,
-the SuperLink after the second, a node for good after the third. Another one, begun elsewhere, goes
-on with new processes, keys and numbers. Both end as in one process that nobody disturbed.
+the SuperLink after the second, a node for good after the third. It ends as in one process that
+nobody disturbed.
 
 Slow only because Flower starts a process for every message, and lets a killed node in again only
 after a minute.
@@ -10,7 +10,6 @@ after a minute.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,25 +17,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from tests.flower.market_common import grid_of, make_scenario
+from tests.flower.job_ends import charged, same_model, told
+from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment, NodeSetup
 from noisemarket.flower.deploy.guard import marked
-from noisemarket.flower.deploy.single_machine import deal_out, run_on_flower
-from noisemarket.flower.line import Bounds
-from noisemarket.ledger.queries import account, contracts
-from noisemarket.ledger.store import open_ledger
-from noisemarket.ledger.verification import verify
+from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
-from noisemarket.market.summary import summary
-from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.journal import read_journal
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 NAMES = ["0", "1"]
@@ -96,33 +87,6 @@ def wait(until: Callable[[], object], seconds: float = 240.0) -> None:
     while not until():
         assert time.monotonic() < end
         time.sleep(0.1)
-
-
-def told(folder: Path) -> dict[str, Any]:
-    """All that a ledger says, but for names and times."""
-    out = {}
-    with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
-        verify(ledger)
-        for one in contracts(ledger):
-            terms = one.contract.sigma, one.contract.payment, one.contract.rho_cap
-            rounds = account(ledger, one.contract.id).rounds
-            out[one.contract.owner] = terms, one.state, one.paid, rounds
-    return out
-
-
-def same_model(folder: Path, other: Path) -> bool:
-    with (
-        np.load(folder / "curator" / "model.npz") as model,
-        np.load(other / "curator" / "model.npz") as expected,
-    ):
-        assert np.abs(expected["weights"]).max() > 1e-4  # something was learned
-        return np.allclose(model["weights"], expected["weights"], rtol=0, atol=1e-6)
-
-
-def charged(folder: Path, name: str) -> list[int]:
-    job = json.loads((folder / "market.json").read_text())["job"]
-    file = OwnerFolder(name, owner_folder(folder / "owners", name)).journal(job)
-    return [charge.round for charge in read_journal(file).charges]
 
 
 def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
@@ -205,34 +169,3 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
     names = {path.name for path in (folder / "curator").iterdir()}
     assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
     assert names >= {"events.jsonl", "traffic.json"}
-
-
-class Stopped(Exception):
-    pass
-
-
-def test_a_job_goes_on_where_all_is_new_but_its_folders(tmp_path: Path) -> None:
-    """SuperLink, SuperNodes, their keys and numbers; what came before was played in this process,
-    over Flower's own objects."""
-    here, folder = tmp_path / "here", tmp_path / "run"
-    expected = run_market(make_scenario(here, **SETTINGS), here, workers=1).finish()
-    scenario = make_scenario(folder, **SETTINGS)
-
-    def show(line: str) -> None:
-        if line.startswith("Round 3 of"):
-            raise Stopped
-
-    with pytest.raises(Stopped):
-        hold_market(grid_of(scenario, folder), scenario, folder, show, Bounds(5.0, wait=1.0))
-
-    market = run_on_flower(prepare(scenario), folder)
-    assert isinstance(list(market)[-1], Settled)
-    assert told(folder) == told(here)
-    ours, theirs = (
-        {k: v for k, v in summary(one).items() if k not in ("seconds", "ledger_head")}
-        for one in (market.outcome, expected)
-    )
-    assert ours == theirs
-    assert [one.owner for one in market.outcome.statements] == NAMES
-    assert same_model(folder, here)
-    assert all(charged(folder, name) == [1, 2, 3, 4] for name in NAMES)

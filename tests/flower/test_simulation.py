@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+from tests.flower.job_ends import charged, deals, weights
 from tests.flower.market_common import make_scenario
 from tests.flower.relay import RelayGrid, relay_variables, relayed
-from tests.flower.test_market import charged, deals, weights
 from tests.flower.training import deal, engine_over
 
 from noisemarket.errors import BadInput
@@ -35,6 +35,9 @@ from noisemarket.training import Order
 NAMES = ["anna", "bob", "carla", "dora"]
 WORKER = "ray::ClientAppActor"
 ROUNDS = 8
+SIMULATED = [("cnn", "sharded"), ("linear", "paper"), ("linear", "dp_sgd")]
+"""Every model and every protection once: ``test_engine_conformance`` has them all, in one process;
+here each model and each protection loads its libraries anew in a worker of Ray."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -74,6 +77,12 @@ class TestSimulation(EngineConformance):
             return engine
 
         return make
+
+    @pytest.mark.parametrize(("model", "protection"), SIMULATED)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 def test_a_job_whose_worker_is_killed_goes_on_and_ends_as_in_one_process(tmp_path: Path) -> None:

@@ -102,7 +102,7 @@ def late(series: FloatArray) -> float:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", SEEDS[:1])
 @pytest.mark.parametrize("game", GAMES)
 class TestZeroSumGames:
     def test_wolf_phc_comes_to_the_mixed_equilibrium(self, game: str, seed: int) -> None:

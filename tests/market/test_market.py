@@ -6,43 +6,34 @@ import json
 import os
 import re
 import stat
-import subprocess
-import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
-from tests.ledger.postgres import Server
 from tests.ledger.tampering import tamper
 from tests.market.common import (
     OWNERS,
     ROUNDS,
     events,
-    here,
     job_name,
     played,
     scenario,
     state,
-    words,
     write_images,
 )
 
-from noisemarket.cli import engines, main
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.cli import main
+from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.entries import Head
-from noisemarket.ledger.keys import KeyPair, SignedContract
-from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
-from noisemarket.ledger.queries import account, contracts, jobs
-from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.ledger_errors import LedgerConflict
+from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.settlement import Verdict, settle
-from noisemarket.ledger.store import Ledger, open_ledger
+from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, prepare, run_market
+from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
@@ -53,18 +44,11 @@ from noisemarket.market.events import (
     Signed,
     Verified,
 )
-from noisemarket.market.market_folder import MarketFolder
-from noisemarket.market.offers import Curator
 from noisemarket.market.summary import summary
 from noisemarket.negotiation import negotiate
-from noisemarket.owner.agent import OwnerAgent
-from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
-from noisemarket.owner.terms import Deal, JobTerms, contract_of
+from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
-from noisemarket.privacy.statement import PrivacyBudget
-from noisemarket.scenario import Scenario
-from noisemarket.training.serial_engine import SerialEngine
 
 Done = tuple[Path, list[object], MarketOutcome]
 SECURE = {"noise": "secure", "false_alarm": 1e-9}
@@ -358,316 +342,3 @@ def test_who_sells_all_its_noise_has_none() -> None:
 
 
 # Who signs what
-
-
-@dataclass(frozen=True)
-class Parties:
-    """A curator and an owner, with all that it takes to make their contract."""
-
-    curator: Curator
-    owner: OwnerAgent
-    deal: Deal
-    budget: PrivacyBudget
-    terms: JobTerms
-
-    def draft(self) -> Contract:
-        key = self.owner.public_key
-        return self.curator.draft(self.deal, key, self.budget, self.terms, 20)
-
-    def sign(self, contract: Contract) -> str:
-        """The owner's signature, if that is what it agreed to."""
-        keys = self.owner.public_key, self.curator.public_key
-        mine = contract_of(self.deal, *keys, self.budget, self.terms, 20)
-        return self.owner.sign(contract, [mine])
-
-
-def parties(images: Path, folder: Path) -> Parties:
-    market = prepare(scenario(images, rounds=2))
-    done = negotiate(market.scenario)
-    deals = strike(done.environment, done.agreement.contracts, None)
-    order = market.under(deals)
-    MarketFolder(folder).prepare()
-    protection = order.job.protection
-    terms = JobTerms(
-        "job", 2, protection.name, protection.settings(), "replace_one", 1e-5, True,
-        "pro_rata", 0.5, 1e-3, "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
-    )  # fmt: skip
-    path = owner_folder(folder / "owners", "0")
-    owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
-    return Parties(Curator(folder / "curator"), owner, deals.deals[0], order.budgets[0], terms)
-
-
-def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> None:
-    both = parties(images, tmp_path)
-    good = both.draft()
-    assert good == both.draft()
-    changes: list[dict[str, Any]] = [
-        {"sigma": good.sigma - 0.05},
-        {"saving": good.saving + 0.05},
-        {"payment": good.payment - 1},
-        {"payment": good.payment + 1},
-        {"owner": "1"},
-        {"rounds": 3},
-        {"job": "another"},
-        {"rho_cap": good.rho_cap * 1.001},
-        {"missed_rounds": "all_rounds"},
-        {"minimum_share": 0.9},
-        {"false_alarm": 0.5},
-        {"protection": "paper"},
-        {"owner_key": "0" * 64},
-        {"curator_key": "0" * 64},
-        {"clip": 100.0},
-        {"shards": 1},
-        {"settings": {}},
-        {"rho_per_round": 1e-9},
-        {"epsilon": good.epsilon / 2},
-        {"delta": 0.5},
-        {"neighbours": "zero_out"},
-        {"protects": "nothing"},
-        {"whole_owner": not good.whole_owner},
-        {"simulated": not good.simulated},
-        {"offered_at": "2029-01-01T00:00:00+00:00"},
-        {"expires_at": "2999-01-01T00:00:00+00:00"},
-        {"nonce": "0" * 32},
-        {"pay": "useful"},
-        {"usefulness": {"length": 0.1}},
-    ]
-    assert {name for change in changes for name in change} == {*good.to_dict()} - {"version"}
-    for change in changes:
-        (name,) = change
-        with pytest.raises(Declined, match=f"owner 0 agreed to other {name}$"):
-            both.sign(replace(good, **change))
-    signed = both.curator.countersign(good, both.sign(good))
-    signed.verify(both.owner.public_key, both.curator.public_key)
-    receipt = both.curator.receipt(good, "signed", Head(3, "3" * 64), None)
-    kept = both.owner.keep(signed, both.curator.public_key, receipt)
-    kept.check(both.curator.public_key, owner=True)
-
-
-def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) -> None:
-    both = parties(images, tmp_path)
-    days = {"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
-    both = replace(both, terms=replace(both.terms, **days))
-    late = both.draft()
-    with pytest.raises(Declined, match="the contract has expired"):
-        both.sign(late)
-    signature = both.owner.folder.key.sign("owner", late)
-    with pytest.raises(BadInput, match="has passed: start a new job"):
-        both.curator.countersign(late, signature)
-
-
-def test_what_is_not_on_the_ledger_is_in_no_owners_hands(
-    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stream = events(scenario(images), tmp_path / "late")
-    next(stream)
-    stream.close()
-    manifest = tmp_path / "late" / "market.json"
-    days = {"opened_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
-    manifest.write_text(json.dumps(json.loads(manifest.read_text()) | days))
-    with pytest.raises(BadInput, match="has passed: start a new job"):
-        played(scenario(images), tmp_path / "late")
-
-    def append(ledger: Ledger, lines: list[entries.NewEntry]) -> object:
-        if any(line.kind == "signed" for line in lines):
-            raise LedgerConflict("not that")
-        return real(ledger, lines)
-
-    real = Ledger.append
-    monkeypatch.setattr(Ledger, "append", append)
-    with pytest.raises(LedgerConflict, match="not that"):
-        played(scenario(images), tmp_path / "refused")
-    for folder in ("late", "refused"):
-        assert len(list((tmp_path / folder).glob("owners/*/private.json"))) == OWNERS
-        assert not list((tmp_path / folder).glob("owners/*/contract.json"))
-
-
-def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
-    both = parties(images, tmp_path)
-    curator, owner, good = both.curator, both.owner, both.draft()
-    signature = both.sign(good)
-    thief = KeyPair.create(tmp_path / "thief")
-    forged = thief.sign("owner", replace(good, owner_key=thief.public_hex))
-    dearer = replace(good, payment=good.payment + 1)
-    for contract, given in (
-        (good, forged),
-        (good, "0" * 128),
-        (good, "no signature"),
-        (dearer, signature),  # that of another contract
-        (replace(good, job="another"), signature),
-    ):
-        with pytest.raises(BadSignature, match="is not signed by its owner"):
-            curator.countersign(contract, given)
-    signed = curator.countersign(good, signature)
-    receipt = curator.receipt(good, "signed", Head(3, "3" * 64), None)
-    other = replace(good, curator_key=thief.public_hex)
-    for broken in (
-        SignedContract(good, signature, signature),  # the owner's own, in the curator's place
-        SignedContract(other, signature, thief.sign("curator", other)),
-        SignedContract(dearer, signature, signed.curator_signature),
-    ):
-        with pytest.raises(Declined, match="the curator's signature does not hold"):
-            owner.keep(broken, curator.public_key, receipt)
-    assert not (owner.folder.path / "contract.json").exists()
-    for of, said in (
-        (replace(receipt, paid=5), "the curator's signature does not hold"),
-        (Receipt.of(thief, good, "signed", receipt.noted), "the curator's signature does not hold"),
-        (curator.receipt(good, "settled", receipt.noted, 5), "is not of this contract"),
-        (curator.receipt(dearer, "signed", receipt.noted, None), "is not of this contract"),
-    ):
-        with pytest.raises(Declined, match=said):
-            owner.keep(signed, curator.public_key, of)
-    assert owner.folder.receipts(good.job) == []
-
-
-def test_a_changed_scenario_signs_nothing_new(images: Path, tmp_path: Path) -> None:
-    stream = events(scenario(images), tmp_path)
-    for event in stream:
-        if isinstance(event, Signed):
-            break
-    stream.close()
-    with open_ledger(tmp_path) as ledger:
-        head = ledger.head()
-    for change in ({"missed_rounds": "all_rounds"}, {"rounds": ROUNDS + 1}, {"clip": 2.0}):
-        with pytest.raises(BadInput, match="has signed another contract in this job"):
-            played(scenario(images, **change), tmp_path)
-    with pytest.raises(LedgerConflict):
-        played(scenario(images, budget=1000), tmp_path)
-    with open_ledger(tmp_path) as ledger:
-        assert ledger.head() == head
-    played(scenario(images), tmp_path)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
-def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> None:
-    first = events(scenario(images), tmp_path)
-    next(first)
-    with pytest.raises(BadInput, match="in use by another run"):
-        next(events(scenario(images), tmp_path))
-    for event in first:
-        if isinstance(event, RoundTrained):
-            break
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom noisemarket.errors import BadInput\n"
-        "from noisemarket.market.market_folder import MarketFolder\n"
-        "try:\n    MarketFolder(Path(sys.argv[1])).held()\nexcept BadInput as problem:\n"
-        "    print(problem)\n"
-    )
-    said = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True
-    )
-    assert "in use by another run" in said.stdout
-    first.close()
-    told, _ = played(scenario(images), tmp_path)  # let go when the first was closed
-    assert isinstance(told[-1], Settled)
-
-
-def stopped(made: Scenario, folder: Path) -> None:
-    """Run a job to the end of its first round."""
-    stream = events(made, folder)
-    for event in stream:
-        if isinstance(event, RoundTrained):
-            break
-    stream.close()
-
-
-def test_a_checkpoint_is_of_one_job(images: Path, tmp_path: Path) -> None:
-    made = scenario(images, owners=2)
-    stopped(made, tmp_path)
-    (tmp_path / "market.json").unlink()
-    with pytest.raises(BadInput, match=r"is not of the job in market\.json"):
-        played(made, tmp_path)
-    with open_ledger(tmp_path) as ledger:
-        assert len(list(jobs(ledger))) == 1
-
-
-def test_a_lost_journal_is_no_empty_one(images: Path, tmp_path: Path) -> None:
-    made = scenario(images, owners=2)
-    stopped(made, tmp_path / "half")
-    played(made, tmp_path / "whole")
-    for name in ("half", "whole"):
-        journal = tmp_path / name / "owners" / "privacy.journal"
-        kept = journal.read_bytes()
-        for left in (b"", kept.splitlines(keepends=True)[0]):
-            journal.write_bytes(left)
-            with pytest.raises(BadInput, match="lacks the charges of round 1"):
-                played(made, tmp_path / name)
-        journal.write_bytes(kept)
-        played(made, tmp_path / name)
-
-
-def test_a_lost_journal_is_told_in_one_sentence(
-    images: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.setattr(engines, "run_market", here)
-    with pytest.raises(SystemExit) as end:
-        main([*words(images, rounds=1), "--out", str(tmp_path / "run")])
-    assert not end.value.code
-    (tmp_path / "run" / "owners" / "privacy.journal").unlink()
-    capsys.readouterr()
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--no-baselines", "--resume", str(tmp_path / "run")])
-    assert end.value.code == 2
-    (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("noisemarket: journal = ")
-    assert said.endswith("lacks the charges of round 1: give that job's whole journal.")
-
-
-def test_no_owner_of_that_name_can_be_at_fault(images: Path, tmp_path: Path) -> None:
-    made = scenario(images, faults=[{"owner": "nobody", "kind": "nan"}])
-    with pytest.raises(BadInput, match=r"faults.owner = nobody"):
-        played(made, tmp_path)
-
-
-def test_odd_names_have_folders_of_their_own(tmp_path: Path) -> None:
-    names = ["../up", "a/b", "a%2Fb", "", ".", "x" * 300, "x" * 299 + "y", "ü", "Name", "name "]
-    places = [owner_folder(tmp_path, name) for name in names]
-    assert len(set(places)) == len(names)
-    for place in places:
-        assert place.parent == tmp_path
-        assert len(place.name) < 200
-        place.mkdir()
-
-
-# Elsewhere
-
-
-def test_on_postgresql(images: Path, tmp_path: Path, server: Server) -> None:
-    place = server.new_place()
-    folders = [tmp_path / name for name in ("first", "second", "sqlite")]
-    for folder in folders:
-        folder.mkdir()
-        ledger = "" if folder.name == "sqlite" else place
-        played(scenario(images, ledger=ledger, rounds=2), folder)
-    first, second, sqlite = (state(folder) for folder in folders)
-    assert first == second == sqlite
-    assert not (folders[0] / "ledger.sqlite").exists()
-    with open_ledger(place, create=False) as ledger:
-        found = verify(ledger)
-        assert (found.jobs_settled, found.contracts_paid) == (2, 2 * OWNERS)
-
-
-def test_a_curator_may_have_one_key_for_all_its_jobs(images: Path, tmp_path: Path) -> None:
-    key = KeyPair.create(tmp_path / "key").public_hex
-    for name in ("first", "second"):
-        here(scenario(images), tmp_path / name, curator=tmp_path / "key").finish()
-        assert not (tmp_path / name / "curator" / "signing-key.pem").exists()
-        with open_ledger(tmp_path / name, create=False) as ledger:
-            assert {one.contract.curator_key for one in contracts(ledger)} == {key}
-
-
-def test_the_engine_of_these_tests_is_used(images: Path, tmp_path: Path) -> None:
-    made: list[SerialEngine] = []
-
-    def engine(job):  # type: ignore[no-untyped-def]
-        made.append(SerialEngine(job))
-        return made[-1]
-
-    stream = run_market(scenario(images), tmp_path, engine=engine)
-    while not made:
-        next(stream)
-    stream.close()
-    assert made[0].dimension > 1000

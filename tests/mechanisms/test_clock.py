@@ -60,9 +60,10 @@ def play(environment: Environment, demand: Demand, answers: Answers | None = Non
 
 def leaving_at(environment: Environment, last_stay: dict[int, int]) -> Answers:
     """Truthful answers, but for owners that stay down to a given payment level and no longer."""
+    side = environment.owner_side()
 
     def answers(saving: int, price: int) -> BoolArray:
-        stay = environment.owner_side().accepts(saving, price)
+        stay = side.accepts(saving, price)
         for owner, lowest in last_stay.items():
             stay[owner] = price >= lowest
         return stay

@@ -145,7 +145,7 @@ def test_a_model_to_start_from_and_going_on_from_a_checkpoint(tmp_path: Path) ->
 
 def test_a_job_cut_off_in_its_first_round_is_known_again(tmp_path: Path) -> None:
     rest: dict[str, Any] = {
-        "sigma": 0.1, "model": Net, "workers": 1,
+        "sigma": 0.1, "workers": 1,
         "journal": tmp_path / "j", "checkpoint": tmp_path / "c.npz",
     }  # fmt: skip
     looks = iter([False])  # stops in the middle of the round
@@ -188,7 +188,7 @@ def test_statements_are_under_the_owners_names(tmp_path: Path) -> None:
     rows = "".join(f"{name},1,100,1,0.2\n" for name in names)
     (tmp_path / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
     people = scenario(file=str(tmp_path / "people.csv"), rounds=1)
-    done = train(people, sigma=0.1, data=flat(), model=Net, workers=1)
+    done = train(people, sigma=0.1, data=flat(), workers=1)
     assert [one.owner for one in done.statements] == names
     assert done.statements[3].text().startswith("Owner dave, protection sharded")
 
@@ -218,7 +218,7 @@ class SecondOwnerOnly(Weighting):
 class TestWeighting:
     def test_of_ones_own_weighs_the_owners(self) -> None:
         ends = [
-            train(scenario(rounds=1), sigma=sigma, data=flat(), model=Net, partition=PARTS,
+            train(scenario(rounds=1), sigma=sigma, data=flat(), partition=PARTS,
                   weighting=SecondOwnerOnly(), workers=1).weights
             for sigma in ([0.1, 0.2, 0.3], [0.5, 0.2, 0.1])
         ]  # fmt: skip
@@ -331,8 +331,7 @@ class TestCap:
         """At sigma 0.2 a round costs a quarter of what it costs at 0.1; sigma 0 costs anything."""
         one = (2 / 8) ** 2 / 2 / 0.2**2
         result = train(
-            scenario(rounds=9, rho_cap=5 * one), sigma=[0.1, 0.2, 0.0, 0.2], data=flat(),
-            model=Net, workers=1,
+            scenario(rounds=9, rho_cap=5 * one), sigma=[0.1, 0.2, 0.0, 0.2], data=flat(), workers=1
         )  # fmt: skip
         assert [r.delivered for r in result.rounds] == [(0, 1, 3), *[(1, 3)] * 3]
         assert result.complete
@@ -347,7 +346,7 @@ class TestCap:
     ) -> None:
         monkeypatch.setattr(accountant, "_TOLERANCE", 0.2)
         cost = (2 / 8) ** 2 / 2 / 0.2**2
-        given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "model": Net, "workers": 1}
+        given: dict[str, Any] = {"sigma": 0.2, "data": flat(), "workers": 1}
         for rounds, spent in ((1, 0), (2, 4)):
             result = train(scenario(rounds=rounds, rho_cap=1.8 * cost), **given)
             assert (len(result.rounds), result.owners_at_cap) == (rounds, spent)
@@ -355,8 +354,6 @@ class TestCap:
 
 @pytest.mark.slow
 def test_a_thousand_owners_of_ten_records() -> None:
-    result = train(
-        scenario(owners=1000, rounds=1, beta=0.05), sigma=0.1, data=flat(10_000), model=Net
-    )
+    result = train(scenario(owners=1000, rounds=1, beta=0.05), sigma=0.1, data=flat(10_000))
     assert result.rounds[0].owners == 1000
     assert result.summary()["rho"]["min"] == result.summary()["rho"]["max"] > 0

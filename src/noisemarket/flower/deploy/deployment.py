@@ -36,6 +36,8 @@ POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 
 _SHORTEST_POLL, _LONGEST_POLL = 0.1, 3.0
 _POLL_PER_OWNER = 0.1
+_RETRY = 5.0
+"""Seconds between two tries to start a node again: each takes seconds of processor time."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -132,13 +134,14 @@ class Deployment(SuperLink):
 
     def restart_node(self, name: str) -> None:
         """Start a node that was stopped or killed, and wait until it is in again."""
-        end = time.monotonic() + self.patience
+        end, next_try = time.monotonic() + self.patience, 0.0
         log = self.log(name)
         seen = log.stat().st_size if log.exists() else 0
         while time.monotonic() < end:
-            if not self.processes.alive(name):
+            if time.monotonic() >= next_try and not self.processes.alive(name):
                 self.processes.stop(name)
                 self.start_node(name)
+                next_try = time.monotonic() + _RETRY
             if b"SuperNode ID" in log.read_bytes()[seen:]:
                 return
             time.sleep(0.5)

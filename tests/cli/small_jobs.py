@@ -1,0 +1,41 @@
+"""What ``noisemarket`` is told to train, or to run a market, on a few images."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands import assert_sentence
+from tests.market.common import settings
+
+from noisemarket.cli import main
+
+TRAINED, PLAYED = 6, 5
+"""Rounds."""
+
+
+def train_words(images: Path, *more: str, rounds: int = TRAINED) -> list[str]:
+    given = [
+        "owners=4", "channels=[4,8]", "hidden=16", f"rounds={rounds}", "noise=simulated",
+        f'data="{images}"', *more,
+    ]  # fmt: skip
+    return ["train", *(word for setting in given for word in ("--set", setting))]
+
+
+def run_words(images: Path, **more: Any) -> list[str]:
+    given = settings(images, **{"rounds": PLAYED, "shard_steps": 10, **more})
+    if "file" in given:
+        del given["owners"]
+    pairs = [f"{name}={json.dumps(value)}" for name, value in given.items()]
+    return ["run", "--workers", "1", *(word for pair in pairs for word in ("--set", pair))]
+
+
+def fails(arguments: list[str], capsys: pytest.CaptureFixture[str], code: int = 2) -> str:
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    out, said = capsys.readouterr()
+    assert (end.value.code, out) == (code, ""), said
+    assert_sentence(said)
+    return str(said)

@@ -1,0 +1,92 @@
+"""``noisemarket run`` refuses what it cannot do, in one sentence, before it leaves anything."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.small_jobs import fails, run_words
+from tests.market.common import write_images
+
+from noisemarket.cli import main
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_images(tmp_path_factory.mktemp("mnist"))
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["--set", "colour=red"], "colour"),
+        (["--set", "market.colour=red"], "colour"),
+        (["--set", "market.budget=-1"], "market.budget"),
+        (["--set", "market.budget=lots"], "market.budget"),
+        (["--budget", "-1"], "market.budget = -1"),
+        (["--budget", "nan"], "market.budget = nan"),
+        (["--budget", "lots"], "market.budget = lots"),
+        (["--target-accuracy", "101"], "market.target_accuracy = 101"),
+        (["--target-accuracy", "90"], "--target-accuracy = 90: equilibrium buys from each owner"),
+        (["--set", "missed_rounds=never"], "market.missed_rounds"),
+        (["--set", "minimum_share=2"], "market.minimum_share"),
+        (["--set", "false_alarm=0"], "market.false_alarm"),
+        (["--set", "valid_hours=0"], "market.valid_hours"),
+        (["--set", "ledger=mysql://x/y"], "market.ledger = mysql://x/y: give a URL that begins"),
+        (["--set", "ledger=x.sqlite"], "market.ledger = x.sqlite: give a URL that begins"),
+        (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
+        (["--set", "ledger=postgresql://h:port/db"], "give a URL that begins with postgresql://"),
+        (["--set", "ledger=postgresql://u:h0rse@h/db"], "~/.pgpass, PGPASSFILE or PGPASSWORD"),
+        (["--set", "ledger=postgresql://h/db?password=h0rse"], "PGPASSFILE"),
+        (["--set", "ledger=postgresql://u:h0rse@h:port/db"], "market.ledger = the URL"),
+        (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
+        (["--set", 'faults=[{kind="nan"}]'], "owner"),
+        (["--set", "downsampling=none"], "training.downsampling"),
+        (["--set", "decay=1"], "training.decay"),
+        (["--workers", "0"], "--workers"),
+        (["--threads", "0"], "--threads"),
+        (["--preset", "other"], "preset"),
+        (["--mechanism", "nobody"], "nobody"),
+        (["nothing.toml"], "nothing.toml"),
+        (["--set", 'faults=[{owner="nobody", kind="nan"}]'], "faults.owner = nobody"),
+        (["--set", "owners=13"], "120 images suffice for 12 owners"),
+        (["--set", "data=nowhere"], "nowhere"),
+        (["--set", "rho_cap=1e-9"], "does not allow one round"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_leaves_no_folder(
+    images: Path, more: list[str], said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    sentence = fails([*run_words(images), "--out", "r", *more], capsys)
+    assert said in sentence
+    assert "h0rse" not in sentence
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "said"),
+    [
+        (["ledger=postgresql://nobody@127.0.0.1:1/none"], 1, "Connection refused"),
+    ],
+)
+def test_what_is_found_later_is_one_sentence_too(
+    images: Path, more: list[str], code: int, said: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    given = [*run_words(images), *(word for one in more for word in ("--set", one)), "--out", "r"]
+    assert said in fails(given, capsys, code)
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+    assert not list(tmp_path.rglob("contract.json"))
+
+
+def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["run", "--help"])
+    assert not end.value.code
+    shown = capsys.readouterr().out
+    for option in ("--resume", "--full", "--no-baselines", "--workers", "--json"):
+        assert option in shown
