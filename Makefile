@@ -1,4 +1,5 @@
-# Everything here needs only Python 3.11 or newer with pip, and make.
+# Everything here needs only Python 3.11 or newer with pip, and make; the tests of the dashboard also
+# need Chromium, which they install by apt where root runs them (`make browser` does it alone).
 # Another interpreter: make PYTHON=/path/to/python test. More options: make test ARGS="-k greedy -x".
 
 VENV := .venv
@@ -76,10 +77,10 @@ demo: $(VENV)/.core ## run the whole market on MNIST into runs/demo (under a min
 # Compiled Python is kept, also where the environment says otherwise: every process would compile anew.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses auto --dist loadfile --no-loadscope-reorder
 
-quick: $(VENV)/.installed ## run the tests that need no process, no training and no compiled code (a minute)
+quick: $(VENV)/.installed ## run the tests that need no process, no training and no compiled code (under a minute)
 	$(PYTEST) --quick --durations 10 $(ARGS)
 
-test: $(VENV)/.installed ## run all tests (some 13 minutes on two cores)
+test: $(VENV)/.installed ## run all tests (CONTRIBUTING.md says how long they take)
 	$(PYTEST) $(ARGS)
 
 coverage: $(VENV)/.installed ## run all tests and fail if they reach too little of the code

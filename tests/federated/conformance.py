@@ -43,6 +43,7 @@ from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.training import Order
 from noisemarket.training.local_engine import LocalEngine
+from noisemarket.training.serial_engine import SerialEngine
 
 SIZES = (5, 60, 30, 45)
 SIGMA = (0.1, 0.2, 0.0, 0.3)
@@ -63,6 +64,8 @@ MODELS: dict[str, ModelMaker] = {
     "linear": LinearMaker(4, 256),
 }
 CASES = [(model, protection) for model in MODELS for protection in PROTECTIONS]
+ONCE_EACH = [("cnn", "sharded"), ("linear", "paper"), ("linear", "dp_sgd")]
+"""Every model and every protection once."""
 
 Open = Callable[[Order], Engine]
 Uploads = dict[int, Upload | None]
@@ -148,8 +151,8 @@ EMBEDDED = Embedded()
 def expected(
     protection: str, model: str = "linear"
 ) -> tuple[Weights, list[Uploads], Uploads, Score]:
-    """What an engine with one worker gives: first model, two rounds, some owners of one, score."""
-    with EMBEDDED.open(make_order(protection, model=model)) as engine:
+    """What the engine in this process gives: first model, two rounds, some owners, score."""
+    with SerialEngine(make_order(protection, model=model).job) as engine:
         return _seen(engine)
 
 
@@ -178,9 +181,9 @@ def troubled(engine: Engine, order: Order, state: State, account: Accountant, **
 
 
 @cache
-def troubled_embedded() -> tuple[list[RoundResult], Weights]:
+def troubled_here() -> tuple[list[RoundResult], Weights]:
     order = make_order("sharded")
-    with EMBEDDED.open(order) as engine:
+    with SerialEngine(order.job) as engine:
         state = State.first(engine.first_weights())
         troubled(engine, order, state, Accountant(order.budgets))
     return state.results, state.weights
@@ -269,7 +272,7 @@ class EngineConformance:
         assert in_two.rounds_done == 1
         with open_engine(order) as engine:
             troubled(engine, order, in_two, parts, checkpoint=checkpoint)
-        results, weights = troubled_embedded()
+        results, weights = troubled_here()
         assert [result.delivered for result in results] == [(2, 3), (0, 1), (1, 2, 3)]
         assert [dict(result.refused) for result in results] == [
             {1: "missing"}, {2: "disliked", 3: "not finite"}, {0: "wrong shape"}
@@ -315,6 +318,17 @@ class EngineConformance:
             asked = Charged(engine, account)
             list(train(asked, order.job, account, order.plan, state))
         assert asked.rounds == 3
+
+
+class AcrossProcesses(EngineConformance):
+    """The suite where processes load a model's libraries anew: how a model and a protection go
+    together is not for these engines to get wrong, and is tried in one process."""
+
+    @pytest.mark.parametrize(("model", "protection"), ONCE_EACH)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 class Charged(Lent):

@@ -130,7 +130,7 @@ class TestKeyedNoise:
 
     def name(self, given: Job | None = None, **changes: object) -> str:
         key = bytes(range(32))
-        made = replace(given or job(noise="secure"), noise_key=key, **changes)  # type: ignore[arg-type]
+        made = replace(given or job(TorchMaker(Net), "secure"), noise_key=key, **changes)  # type: ignore[arg-type]
         return made.noise_source().stream(0, 0).release_id()
 
     def test_it_is_the_same_for_the_same_job(self) -> None:
@@ -145,7 +145,7 @@ class TestKeyedNoise:
     def test_whatever_an_update_follows_from_makes_it_another(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        plain = job(noise="secure")
+        plain = job(TorchMaker(Net), "secure")
         less, swapped = plain.data.train_images.copy(), list(plain.partition.indices)
         less[7] ^= 1
         swapped[0], swapped[2] = swapped[2], swapped[0]

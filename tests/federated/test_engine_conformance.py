@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+from tests.federated.conformance import EMBEDDED, AcrossProcesses, EngineConformance, Open
 
 from noisemarket.training.serial_engine import SerialEngine
 
@@ -17,7 +17,7 @@ def _nothing_left() -> Iterator[None]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-class TestEmbedded(EngineConformance):
+class TestEmbedded(AcrossProcesses):
     @pytest.fixture
     def open_engine(self, workers: int) -> Open:
         return lambda order: EMBEDDED.open(order, workers)

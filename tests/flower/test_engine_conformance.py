@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+from tests.federated.conformance import EngineConformance, Open
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.training import deal, engine_over
 
@@ -15,12 +14,6 @@ from noisemarket.flower.owner_app import owner_app
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _nothing_left() -> Iterator[None]:
-    yield
-    EMBEDDED.close()
 
 
 class TestFlower(EngineConformance):

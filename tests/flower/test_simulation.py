@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 import pytest
-from tests.federated.conformance import EMBEDDED, EngineConformance, Open
+from tests.federated.conformance import AcrossProcesses, Open
 from tests.flower.job_ends import charged, deals, weights
 from tests.flower.market_common import make_scenario
 from tests.flower.relay import RelayGrid, relay_variables, relayed
@@ -35,9 +35,6 @@ from noisemarket.training import Order
 NAMES = ["anna", "bob", "carla", "dora"]
 WORKER = "ray::ClientAppActor"
 ROUNDS = 8
-SIMULATED = [("cnn", "sharded"), ("linear", "paper"), ("linear", "dp_sgd")]
-"""Every model and every protection once: ``test_engine_conformance`` has them all, in one process;
-here each model and each protection loads its libraries anew in a worker of Ray."""
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
@@ -60,10 +57,9 @@ def grid(root: Path) -> Iterator[RelayGrid]:
         with relayed(simulation, socket, key) as relay:
             yield relay
     assert marked(token) == []
-    EMBEDDED.close()
 
 
-class TestSimulation(EngineConformance):
+class TestSimulation(AcrossProcesses):
     @pytest.fixture
     def open_engine(self, grid: RelayGrid, root: Path) -> Open:
         """Every engine has a line of its own; the owners' folders last as long as a test."""
@@ -77,12 +73,6 @@ class TestSimulation(EngineConformance):
             return engine
 
         return make
-
-    @pytest.mark.parametrize(("model", "protection"), SIMULATED)
-    def test_the_same_bits_whatever_the_engine(
-        self, open_engine: Open, model: str, protection: str
-    ) -> None:
-        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 def test_a_job_whose_worker_is_killed_goes_on_and_ends_as_in_one_process(tmp_path: Path) -> None:
