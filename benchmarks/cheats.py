@@ -2,7 +2,7 @@
 
     python benchmarks/cheats.py                    # all cheats, sigma 0.1, 0.3 and 0.6, 30 rounds
     python benchmarks/cheats.py --honest           # honest owners only: who is accused or not paid
-    python benchmarks/cheats.py --poison           # accuracy under 0, 5 and 20 % of poisoners
+    python benchmarks/cheats.py --poison           # accuracy under poisoners and free riders
     python benchmarks/cheats.py --cost             # what the tests of noise take of a processor
     python benchmarks/cheats.py --quick            # two rounds, few owners: shows that all runs
 
@@ -14,10 +14,13 @@ own inspection, and what is paid follows the market's own rule.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -27,6 +30,7 @@ from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
+from noisemarket.machine import Effort
 from noisemarket.market.cheats import CHEATS
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
@@ -43,6 +47,7 @@ from noisemarket.training.serial_engine import SerialEngine
 KINDS = [kind for kind in CHEATS if kind not in ("zeros", "nan", "huge", "short")]
 SIGMAS = 0.1, 0.3, 0.6
 KEPT_SIGMA = 0.6
+STORED = Path(__file__).parent / "results" / "poison.json"
 OFFERED = "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00"
 
 
@@ -186,30 +191,51 @@ def honest(jobs: Jobs, owners: int, seeds: int) -> Table:
     return table
 
 
-def poison(jobs: Jobs, owners: int) -> Table:
-    """Accuracy under poisoners, without and with protection."""
-    table = Table("poisoners", "cheat", "no checks", "checks", "checks, weight cap 0.02",
-                  "checks, screened mean")  # fmt: skip
+DEFENCES: dict[str, tuple[bool, dict[str, object]]] = {
+    "no checks": (False, {}),
+    "checks": (True, {}),
+    "checks, weight cap 0.02": (True, {"weight_cap": 0.02}),
+    "checks, screened mean": (True, {"aggregate": "screened"}),
+}
+"""Whether uploads are inspected, and settings."""
+
+
+def poison(jobs: Jobs, owners: int) -> list[dict[str, Any]]:
+    """Accuracy under poisoners and free riders, without and with protection."""
+    rows = []
     for share in (0.0, 0.05, 0.2):
-        for kind in ("flip", "boosted_flip", "wrong_labels") if share else ("-",):
-            # Half of the poisoners are among the sellers, whose weight is large.
+        for kind in ("flip", "boosted_flip", "wrong_labels", "free_rider") if share else ("-",):
+            # Half of them are among the sellers, whose weight is large.
             bad = round(share * owners)
             sellers = max(2, owners // 10)
             chosen = [*range(min(sellers, bad // 2)), *range(sellers, sellers + bad - bad // 2)]
             faults = [Fault(owner, kind) for owner in chosen]
-            cells = []
-            for inspected, more in (
-                (False, {}),
-                (True, {}),
-                (True, {"weight_cap": 0.02}),
-                (True, {"aggregate": "screened"}),
-            ):
+            row: dict[str, Any] = {"share": share, "cheat": kind, "accuracies": [], "unpaid": []}
+            for inspected, more in DEFENCES.values():
                 scenario = jobs.scenario(1.0, 1, **more)
                 made = jobs.order(scenario, 0.1, sellers)
                 seen = play(made, scenario, faults, inspected=inspected)
-                cells.append(f"{seen.accuracy:.1f}")
-            table.add_row(f"{100 * share:g} %", kind, *cells)
+                row["accuracies"].append(seen.accuracy)
+                row["unpaid"].append(sum(not seen.paid[owner] for owner in chosen))
+            rows.append({**row, "cheats": len(chosen)})
+            print(rows[-1], flush=True)
+    return rows
+
+
+def poison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
+    """The accuracies of ``poison``."""
+    table = Table("owners who cheat", "cheat", *DEFENCES)
+    for row in rows:
+        cells = (f"{one:.1f}" for one in row["accuracies"])
+        table.add_row(f"{100 * row['share']:g} %", row["cheat"], *cells)
     return table
+
+
+def store(rows: Sequence[Mapping[str, Any]], owners: int, rounds: int, effort: Effort) -> None:
+    """Keep what ``poison`` gave for docs/explanation/results.md."""
+    command = f"python benchmarks/cheats.py --poison --owners {owners} --rounds {rounds}"
+    document = {"command": command, **effort.as_dict(), "defences": list(DEFENCES), "rows": rows}
+    STORED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> Table:
@@ -259,7 +285,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.honest:
         table = honest(jobs, owners, 1 if given.quick else given.seeds)
     elif given.poison:
-        table = poison(jobs, owners)
+        effort, rows = Effort(), poison(jobs, owners)
+        table = poison_table(rows)
+        if not given.quick:
+            store(rows, owners, rounds, effort)
     else:
         table = campaign(jobs, owners, given.kind or KINDS)
     Console(width=160 if not sys.stdout.isatty() else None).print(table)

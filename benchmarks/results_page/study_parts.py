@@ -196,15 +196,19 @@ def poison_part() -> list[str]:
     found = stored("poison")
     if found is None:
         return [title, not_measured("python benchmarks/cheats.py --poison")]
-    lines = [
-        [f"{100 * row['share']:g} %", row["cheat"], *(f"{one:.1f}" for one in row["accuracies"])]
-        for row in found["rows"]
-    ]
+    lines = []
+    for row in found["rows"]:
+        some = bool(row["cheats"])
+        shown = zip(row["accuracies"], row["unpaid"], strict=True)
+        cells = [f"{one:.1f} ({unpaid})" if some else f"{one:.1f}" for one, unpaid in shown]
+        who = f"{row['cheats']} of 100" if some else "none"
+        lines.append([who, f"`{row['cheat']}`" if some else "", *cells])
     return [
         title,
-        "Test accuracy under owners who cheat, features, 100 owners, 30 rounds, the curator with "
-        "300 records of its own. `idle` and its like train nothing; whether they are paid is in "
-        "[the market](market.md#do-the-uploads-help).",
-        table(["owners", "cheat", *found["defences"]], lines),
+        "Test accuracy in per cent, and in brackets how many of the cheats are not paid. Features, "
+        "100 owners, 30 rounds, one seed; a tenth of the owners has sold down to noise 0.1, half "
+        "of the cheats among them; the curator has 300 records of its own. Free riders train "
+        "nothing and send the right noise.",
+        table(["cheats", "what they do", *found["defences"]], lines),
         made_by(found),
     ]
