@@ -28,7 +28,7 @@ def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(header)
-    writer.writerows(map(cell_of, row) for row in rows)
+    writer.writerows([cell_of(one) if isinstance(one, str) else one for one in row] for row in rows)
     return text.getvalue()
 
 

@@ -11,6 +11,7 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
 from noisemarket.learning.batch import PlayConfig, trace_spacing
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
@@ -18,6 +19,7 @@ from noisemarket.mechanisms.convergence import Recovery, converged_at, recoverie
 from noisemarket.mechanisms.lying import most_gained_by_lying
 from noisemarket.mechanisms.mechanism import (
     Agreement,
+    Contracts,
     Demand,
     Mechanism,
     RunOptions,
@@ -58,12 +60,14 @@ class Negotiation:
     @cached_property
     def contracts(self) -> tuple[AgreedContract, ...]:
         """The contracts of all owners that were finished, in the order of the population."""
-        done = np.flatnonzero(self.agreement.done).tolist()
-        return tuple(agreed_contracts(self.environment, self.agreement.contracts, done))
+        return tuple(agreed_contracts(*self._finished()))
 
     def contracts_csv(self) -> str:
         """The contracts as CSV, one row per owner, with a header."""
-        return contracts_csv(self.contracts)
+        return contracts_csv(*self._finished())
+
+    def _finished(self) -> tuple[Environment, Contracts, IntArray]:
+        return self.environment, self.agreement.contracts, np.flatnonzero(self.agreement.done)
 
     @cached_property
     def learned(self) -> Tally:

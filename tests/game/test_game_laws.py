@@ -9,7 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.game.market_sides import PAYOFFS, PRINTED, PROTOCOLS, curator_side, owner_side, rewards
 
-from noisemarket.game.equilibrium import equilibrium, first_best, signed_equilibrium
+from noisemarket.game.equilibrium import (
+    CheapestDeals,
+    equilibrium,
+    first_best,
+    signed_equilibrium,
+)
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import Outcomes
 from noisemarket.game.population import DataOwner, Population
@@ -101,6 +106,19 @@ class TestLaws:
             assert rewards(outcomes, played.curator_rewards).min() >= -rounding(curator.gains())
         gap = rewards(best, played.curator_rewards) - rewards(solved, played.curator_rewards)
         assert gap.min() >= -1e-8
+
+    @given(markets())
+    def test_the_exact_answers_need_no_tables(self, market: tuple[OwnerSide, CuratorSide]) -> None:
+        """By both sides' limits alone the same deals; the curator's best within rounding."""
+        played, deals = games(*market, "signed"), CheapestDeals.between(*market)
+        solved, found = signed_equilibrium(played), deals.best_for_owner()
+        for name in ("saving", "payment", "signed"):
+            np.testing.assert_array_equal(getattr(found, name), getattr(solved, name))
+        best, found = first_best(played), deals.best_for_curator()
+        np.testing.assert_allclose(
+            rewards(found, played.curator_rewards), rewards(best, played.curator_rewards),
+            rtol=1e-8, atol=rounding(played.curator_rewards),
+        )  # fmt: skip
 
     @given(markets(), st.data())
     def test_any_moves_make_an_outcome_nobody_regrets(

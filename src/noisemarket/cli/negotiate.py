@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from itertools import chain
 from pathlib import Path
 
 from noisemarket.cli.common import (
@@ -22,7 +21,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
 from noisemarket.mechanisms.mechanism import Progress as Done
-from noisemarket.mechanisms.tables import agreed_contracts, contracts_csv
+from noisemarket.mechanisms.tables import contracts_csv
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.negotiation_report import summary_table, write_run
 from noisemarket.report.style import name_of
@@ -80,9 +79,10 @@ def _play(
     def flush() -> None:
         nonlocal flushed
         started = (folder.path / PARTIAL).exists()
-        parts = (agreed_contracts(environment, done.contracts, done.owners) for done in finished)
-        text = contracts_csv(chain.from_iterable(parts))
-        folder.append(PARTIAL, text.partition("\n")[2] if started else text, private=True)
+        parts = [contracts_csv(environment, done.contracts, done.owners) for done in finished]
+        rows = [text.partition("\n") for text in parts]
+        head = [] if started else ["".join(rows[0][:2])]
+        folder.append(PARTIAL, "".join(head + [row[2] for row in rows]), private=True)
         finished.clear()
         flushed = time.monotonic()
 

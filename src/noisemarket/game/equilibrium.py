@@ -8,6 +8,7 @@ protocol by backward induction, and the contract a curator who knew everything w
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray, Outcomes
 from noisemarket.game.protocol import Games
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
 
 TOLERANCE = 1e-9
 """Payoffs closer than this part of the largest of the same owner's game count as equal: on a grid,
@@ -86,14 +87,59 @@ def signed_equilibrium(games: Games) -> Outcomes:
     none the offer comes to nothing, worth 0. The owner foresees this and makes the offer that is
     best for it (ties: the lowest saving).
     """
-    owners = np.arange(len(games))
-    quotes = games.agreed.argmax(axis=2)
-    deals = np.asarray(games.agreed.any(axis=2))
-    rewards = np.take_along_axis(games.owner_rewards, quotes[:, :, None], axis=2)[:, :, 0]
-    offers = _first_highest(np.where(deals, rewards, 0.0))
-    deal = deals[owners, offers]
-    payments = quotes[owners, offers]
-    return Outcomes.of(games, np.where(deal, offers, 0), np.where(deal, payments, 0))
+    return CheapestDeals.in_tables(games).best_for_owner()
+
+
+@dataclass(frozen=True)
+class CheapestDeals:
+    """For every saving the least payment that both sides sign, and what it is worth to each.
+
+    Where they sign none (``signed`` is False) all of it is 0. The answers to a signed game lie
+    among these deals: a curator quotes no more than it must.
+    """
+
+    payment: IntArray
+    signed: BoolArray
+    owner: FloatArray
+    curator: FloatArray
+
+    @classmethod
+    def in_tables(cls, games: Games) -> CheapestDeals:
+        """Found in the tables of signed games."""
+        payment, signed = games.agreed.argmax(axis=2), np.asarray(games.agreed.any(axis=2))
+        rewards = [
+            np.take_along_axis(table, payment[:, :, None], axis=2)[:, :, 0]
+            for table in (games.owner_rewards, games.curator_rewards)
+        ]
+        return cls(payment, signed, *(np.where(signed, one, 0.0) for one in rewards))
+
+    @classmethod
+    def between(cls, owners: OwnerSide, curator: CuratorSide) -> CheapestDeals:
+        """The same by both sides' limits, without tables, for owners who answer without error."""
+        least = owners.reserves()
+        signed = least <= curator.limits()
+        payment = np.where(signed, least, 0)
+        gains = curator.worth() - curator.price()[payment]
+        return cls(
+            payment,
+            signed,
+            np.where(signed, owners.gains_at(payment), 0.0),
+            np.where(signed, gains, 0.0),
+        )
+
+    def best_for_owner(self) -> Outcomes:
+        """The offer that each owner makes: the equilibrium."""
+        return self._at(_first_highest(self.owner))
+
+    def best_for_curator(self) -> Outcomes:
+        """What a curator who knew everything would choose."""
+        return self._at(_first_highest(self.curator))
+
+    def _at(self, saving: IntArray) -> Outcomes:
+        rows = np.arange(len(saving))
+        signed, payment = self.signed[rows, saving], self.payment[rows, saving]
+        saving = np.where(signed, saving, 0)
+        return Outcomes(saving, payment, signed & (saving + payment > 0))
 
 
 def first_best(games: Games) -> Outcomes:

@@ -93,6 +93,10 @@ class OwnerSide:
         income = self.payment_value * self.levels.payments
         return np.asarray(income[None, None, :] - self._loss()[:, :, None])
 
+    def payoffs_of(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
+        """What contracts, one for each owner, bring it: the same without the whole table."""
+        return np.asarray(self.income()[payment] - self._loss()[np.arange(len(self)), saving])
+
     def gains(self) -> FloatArray:
         """The same, over what the owner has without a trade."""
         payoffs = self.payoffs()
@@ -212,6 +216,16 @@ class CuratorSide:
         """What the curator gets from each owner at every (saving, payment)."""
         value = self.quality_weight * self.quality_value * self.qualities()
         return np.asarray(value[:, :, None] - self.price()[None, None, :])
+
+    def payoffs_of(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
+        """What contracts, one with each owner, bring the curator."""
+        quality = self.qualities_of(saving)
+        return np.asarray(self.quality_weight * self.quality_value * quality - self.price()[payment])
+
+    def qualities_of(self, saving: NDArray[np.int64]) -> FloatArray:
+        """Model quality at one saving of each owner."""
+        sigma = self.levels.sigma_max - self.levels.savings
+        return self.surface.quality(sigma[saving], self.beta)
 
     def gains(self) -> FloatArray:
         """The same, over what the curator has without a trade."""

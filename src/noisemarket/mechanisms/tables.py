@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+import itertools
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from noisemarket.csv_text import csv_text
 from noisemarket.game.environment import Environment
+from noisemarket.game.outcomes import IntArray
 from noisemarket.mechanisms.mechanism import Contracts, Trace
 
 
@@ -39,37 +41,44 @@ CONTRACT_COLUMNS = tuple(field.name for field in fields(AgreedContract))
 
 
 def agreed_contracts(
-    environment: Environment, contracts: Contracts, owners: slice | Iterable[int]
+    environment: Environment, contracts: Contracts, owners: slice | IntArray
 ) -> Iterator[AgreedContract]:
     """One contract per owner.
 
     ``owners`` are the owners' indices, or the slice of them that ``contracts`` is about.
     """
+    return itertools.starmap(AgreedContract, _rows(environment, contracts, owners))
+
+
+def contracts_csv(
+    environment: Environment, contracts: Contracts, owners: slice | IntArray
+) -> str:
+    """The same as CSV, with a header."""
+    rows = _rows(environment, contracts, owners)
+    return csv_text(CONTRACT_COLUMNS, ((*row[:-1], "true" if row[-1] else "false") for row in rows))
+
+
+def _rows(
+    environment: Environment, contracts: Contracts, owners: slice | IntArray
+) -> Iterator[tuple[str, float, float, float, float, float, bool]]:
+    """The values of ``AgreedContract``, owner by owner."""
     levels, now = environment.levels, environment.phases[-1]
-    savings, sigmas, payments = (
-        np.round(values, 12).tolist()
-        for values in (levels.savings, levels.sigma_max - levels.savings, levels.payments)
-    )
-    first = 0
     if isinstance(owners, slice):
-        first, owners = owners.start, range(owners.start, owners.stop)
-    for index in owners:
-        saving, payment = contracts.saving[index - first], contracts.payment[index - first]
-        yield AgreedContract(
-            owner=str(environment.population.names[index]),
-            privacy_cost=float(now.privacy_cost[index]),
-            beta=float(now.beta[index]),
-            saving=savings[saving],
-            sigma=sigmas[saving],
-            payment=payments[payment],
-            signed=bool(contracts.signed[index - first]),
-        )
-
-
-def contracts_csv(contracts: Iterable[AgreedContract]) -> str:
-    """Contracts as CSV, one row per owner, with a header."""
-    rows = (vars(one) | {"signed": "true" if one.signed else "false"} for one in contracts)
-    return csv_text(CONTRACT_COLUMNS, (row.values() for row in rows))
+        indices, own = np.arange(owners.start, owners.stop), slice(None)
+    else:
+        indices, own = owners, owners
+    saving, payment = contracts.saving[own], contracts.payment[own]
+    names = environment.population.names
+    return zip(
+        (str(names[index]) for index in indices.tolist()),
+        now.privacy_cost[indices].tolist(),
+        now.beta[indices].tolist(),
+        np.round(levels.savings, 12)[saving].tolist(),
+        np.round(levels.sigma_max - levels.savings, 12)[saving].tolist(),
+        np.round(levels.payments, 12)[payment].tolist(),
+        contracts.signed[own].tolist(),
+        strict=True,
+    )
 
 
 OWNERS_COLUMNS = ("owner_reward",)

@@ -41,15 +41,14 @@ def tally(environment: Environment, contracts: Contracts, done: BoolArray | None
     sums = np.zeros(4)
     counted = np.ones(owners, dtype=bool) if done is None else done
     for some in environment.slices():
-        row = np.arange(some.stop - some.start)
-        j, k, keep = contracts.saving[some], contracts.payment[some], counted[some]
+        terms, keep = (contracts.saving[some], contracts.payment[some]), counted[some]
         curator = environment.curator_side(some=some)
-        payoffs = curator.payoffs()
+        payoffs = curator.payoffs_of(*terms)
         values = (
-            environment.owner_side(some=some).payoffs()[row, j, k],
-            payoffs[row, j, k],
-            payoffs[row, j, k] - payoffs[:, 0, 0],
-            curator.qualities()[row, j],
+            environment.owner_side(some=some).payoffs_of(*terms),
+            payoffs,
+            payoffs - curator.base(),
+            curator.qualities_of(terms[0]),
         )
         sums += [float(value[keep].sum()) for value in values]
     count = max(int(counted.sum()), 1)

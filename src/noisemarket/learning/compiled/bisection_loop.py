@@ -105,6 +105,7 @@ def _build(stamp: int) -> Any:
         for pair in range(games.reserves.shape[1]):
             begin_curator(curator)
             begin_owner(owner)
+            block, next_block = 0, every
             for phase in range(len(games.starts) - 1):
                 wants = Wants(games.reserves[phase, pair], games.gains[phase, pair])
                 limits, worth = games.limits[phase, pair], games.worth[phase, pair]
@@ -130,11 +131,13 @@ def _build(stamp: int) -> Any:
                         gain += wants.gains[offer]
                         value += worth[offer] - games.prices[phase, quoted]
                     while times > 0:
-                        block, here = t // every, min(times, every - t % every)
+                        here = min(times, next_block - t)
                         _note(output.counts, block, here, offer, quoted, signed)
                         output.payoffs[block, 0] += here * gain
                         output.payoffs[block, 1] += here * value
                         t, times = t + here, times - here
+                        if t == next_block:
+                            block, next_block = block + 1, next_block + every
         return stamp
 
     return bargain_all
