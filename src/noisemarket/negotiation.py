@@ -227,6 +227,7 @@ def _demand(scenario: Scenario) -> Demand:
         floor=market.floor,
         budget=None if market.budget == "none" else float(market.budget),
         target=None if market.target_accuracy == "none" else float(market.target_accuracy),
+        scored=market.clock_prices == "scored",
     )
 
 

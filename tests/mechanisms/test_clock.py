@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from tests.mechanisms.test_portfolio import reordered
 
 from noisemarket.errors import BadInput
@@ -15,7 +18,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import Levels
 from noisemarket.game.sides import BoolArray
 from noisemarket.market.deals import strike
-from noisemarket.mechanisms.clock import ClockAuction, floor_level, price_levels
+from noisemarket.mechanisms.clock import ClockAuction, floor_level
+from noisemarket.mechanisms.falling_prices import FallingPrices, price_levels
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, Demand
 from noisemarket.mechanisms.portfolio import best_portfolio
@@ -39,7 +43,13 @@ DEMANDS = {
     "large budget": Demand(budget=40.0),
     "target": Demand(target=94.0),
     "target and budget": Demand(target=93.0, budget=25.0),
+    "scores": Demand(scored=True),
+    "scores and budget": Demand(budget=14.0, scored=True),
+    "scores and target": Demand(target=94.0, scored=True),
 }
+CASES = [(k, d) for k in KINDS for d in DEMANDS if k == "sizes" or "scores" not in d]
+"""Where all have as many records, scores change nothing."""
+
 Answers = Callable[[int, int], BoolArray]
 
 
@@ -54,7 +64,11 @@ def play(environment: Environment, demand: Demand, answers: Answers | None = Non
     auction = ClockAuction.of(environment, demand)
     answers = answers or environment.owner_side().accepts
     while not auction.over:
-        auction.hear(answers(auction.saving, auction.price)[auction.asked])
+        stay = np.zeros(len(auction.asked), dtype=bool)
+        for price in np.unique(auction.prices).tolist():
+            these = auction.prices == price
+            stay[these] = answers(auction.saving, price)[auction.asked[these]]
+        auction.hear(stay)
     return auction.contracts()
 
 
@@ -79,8 +93,7 @@ def surplus(environment: Environment, contracts: Contracts) -> np.ndarray:
     return np.asarray(income - cost * levels.savings[contracts.saving])
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("demand", DEMANDS)
+@pytest.mark.parametrize(("kind", "demand"), CASES)
 @pytest.mark.parametrize("seed", [1, 2])
 def test_no_owner_gains_by_staying_longer_or_leaving_earlier(
     kind: str, demand: str, seed: int
@@ -125,7 +138,9 @@ def test_the_budget_is_never_exceeded_and_nothing_is_cut_after(
 
 
 @pytest.mark.parametrize("kind", ["alike", "sizes"])
-@pytest.mark.parametrize("demand", ["value", "budget", "large budget"])
+@pytest.mark.parametrize(
+    "demand", ["value", "budget", "large budget", "scores", "scores and budget"]
+)
 @pytest.mark.parametrize("seed", range(1, 6))
 def test_who_stays_is_not_worse_off_when_another_leaves(kind: str, demand: str, seed: int) -> None:
     environment = market(kind, seed)
@@ -157,6 +172,72 @@ def test_the_order_of_owners_does_not_matter(demand: Demand) -> None:
     contracts, turned = play(environment, demand), play(reordered(environment), demand)
     np.testing.assert_array_equal(turned.saving[::-1], contracts.saving)
     np.testing.assert_array_equal(turned.payment[::-1], contracts.payment)
+
+
+UNEQUAL = {"distribution": "log_uniform", "low": 20, "high": 2000}
+
+
+@given(
+    st.lists(st.floats(0.0, 1.0), min_size=1, max_size=6),
+    st.sampled_from([1, 8, 32, 200]),
+    st.booleans(),
+)
+def test_scored_prices_begin_alike_never_rise_and_follow_the_scores(
+    scores: list[float], levels: int, keep_all: bool
+) -> None:
+    prices = FallingPrices(levels, np.array(scores), keep_all=keep_all)
+    course = np.array([prices.at(step) for step in range(len(prices))])
+    assert (course[0] == levels).all()
+    assert (np.diff(course, axis=0) <= 0).all()
+    assert (np.diff(course[:, np.argsort(scores, kind="stable")], axis=1) >= 0).all()
+    assert all(len(np.unique(one[one > 0])) <= 40 for one in course.T)
+    assert course.min() >= (prices.lowest if keep_all else 0)
+    if len(set(scores)) == 1:
+        assert course[:, 0].tolist() == price_levels(levels)
+
+
+def test_scores_change_nothing_where_all_have_as_many_records() -> None:
+    environment = Scenario.from_preset("market", privacy_cost=CHEAP).environment()
+    for demand in (Demand(), Demand(budget=60.0), Demand(target=94.0)):
+        one, scored = play(environment, demand), play(environment, replace(demand, scored=True))
+        np.testing.assert_array_equal(one.payment, scored.payment)
+
+
+def test_scored_prices_are_higher_for_owners_with_more_records() -> None:
+    environment = market("sizes", owners=60, J=12, K=32, data_size=UNEQUAL)
+    contracts = play(environment, Demand(budget=60.0, scored=True))
+    won = np.flatnonzero(contracts.signed)
+    by_size = won[np.argsort(environment.population.data_size[won])]
+    assert len(by_size) >= 3
+    assert contracts.payment[by_size[0]] < contracts.payment[by_size[-1]]
+
+
+def test_with_scores_a_budget_buys_more_where_owners_are_unequal() -> None:
+    """Mean over 8 populations, on both surfaces: never less, and more where money is short."""
+    for model, least in (("features", 1.2), ("cnn", 1.03)):
+        gains = {scored: [] for scored in (False, True)}
+        for seed in range(1, 9):
+            scenario = Scenario.from_preset("market", seed=seed, data_size=UNEQUAL, model=model)
+            environment = scenario.environment()
+            for scored, found in gains.items():
+                contracts = play(environment, Demand(budget=100.0, scored=scored))
+                found.append(JointValue.of(environment).gain(contracts))
+        assert np.mean(gains[True]) > least * np.mean(gains[False])
+
+
+@pytest.mark.parametrize("target", [None, 94.0])
+def test_with_scores_no_owner_is_asked_more_than_forty_times(target: float | None) -> None:
+    environment = Scenario.from_preset(
+        "market", owners=200, data_size=UNEQUAL, privacy_cost=CHEAP, K=500
+    ).environment()
+    auction = ClockAuction.of(environment, Demand(target=target, scored=True))
+    asked, last = np.zeros(200, int), np.full(200, 501)
+    while not auction.over:
+        assert (auction.prices < last[auction.asked]).all(), "nobody is asked twice about a price"
+        last[auction.asked] = auction.prices
+        asked[auction.asked] += 1
+        auction.hear(np.ones(len(auction.asked), dtype=bool))
+    assert asked.max() <= 40
 
 
 def test_an_owner_with_an_absurd_cost_changes_nobody_else() -> None:

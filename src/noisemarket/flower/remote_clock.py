@@ -81,9 +81,11 @@ class RemoteClock:
                 stays.add(index)
             return stay is not None
 
-        here, lot = set(self._asking.taking_part()), self._auction.asked.tolist()
-        question = wire.price(invitation, self._auction.price)
-        self._asking.ask(wire.PRICE, {index: question for index in lot if index in here}, take)
+        here = set(self._asking.taking_part())
+        lot = dict(zip(self._auction.asked.tolist(), self._auction.prices.tolist(), strict=True))
+        questions = {price: wire.price(invitation, price) for price in set(lot.values())}
+        asked = {index: questions[price] for index, price in lot.items() if index in here}
+        self._asking.ask(wire.PRICE, asked, take)
         return sorted(set(lot) - stays)
 
 

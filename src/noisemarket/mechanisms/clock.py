@@ -19,12 +19,16 @@ Owners are asked about a new price in lots, lightest first: only as many as woul
 the clock to stop, or, with a target, as may leave without missing it. So a step on which many leave
 does not go too far. Whoever was not yet asked when the clock stops keeps the price before, one
 level higher.
+
+With ``Demand.scored`` prices differ by what owners of a size add to the model
+(``falling_prices.py``): the score is the square root of what quality would lose without one of them
+if all others sold, over the most of any.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import numpy as np
@@ -34,7 +38,8 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.outcomes import IntArray
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.sides import BoolArray, OwnerSide
+from noisemarket.mechanisms.falling_prices import FallingPrices
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
@@ -48,10 +53,6 @@ from noisemarket.mechanisms.mechanism import (
 )
 from noisemarket.mechanisms.purse import affordable, micro_down, micro_up
 from noisemarket.mechanisms.sellers import Sellers
-
-MOST_STEPS = 40
-"""Prices that an owner is asked about at most: a finer grid is passed in larger steps."""
-
 
 LOTS = 8
 """Lots in a step at most, where no target is to be kept; 100 where one is."""
@@ -89,8 +90,8 @@ class Clock(Mechanism):
         side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
         auction = ClockAuction.of(environment, options.demand)
         while not auction.over:
-            stay = side.accepts(auction.saving, auction.price)[auction.asked]
-            refused[auction.asked[~stay]] = auction.price
+            stay = truthful(auction, side)
+            refused[auction.asked[~stay]] = auction.prices[~stay]
             auction.hear(stay)
         sold = np.full(len(environment), auction.saving)
         hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
@@ -108,9 +109,7 @@ def _contracts_if_it_never_leaves(
     side, auction = environment.owner_side(), ClockAuction.of(environment, demand)
     try:
         while not auction.over:
-            stay = side.accepts(auction.saving, auction.price)
-            stay[owner] = True
-            auction.hear(stay[auction.asked])
+            auction.hear(truthful(auction, side) | (auction.asked == owner))
     except BadInput:
         return same_for_all(len(environment), 0, 0)
     return auction.contracts()
@@ -122,14 +121,30 @@ def played(auction: ClockAuction, environment: Environment) -> Iterator[float]:
     stays = cache(partial(owners.accepts, auction.saving))
     while not auction.over:
         price = auction.price
-        auction.hear(stays(price)[auction.asked])
+        auction.hear(truthful(auction, owners, stays))
         yield float(environment.levels.payments[price])
+
+
+def truthful(
+    auction: ClockAuction, owners: OwnerSide, stays: Callable[[int], BoolArray] | None = None
+) -> BoolArray:
+    """Who of the asked stays, each answering by what pays for it.
+
+    ``stays`` is what all owners answer to one price, if it is kept from question to question.
+    """
+    stays = stays or partial(owners.accepts, auction.saving)
+    asked, prices = auction.asked, auction.prices
+    answers = np.zeros(len(asked), dtype=bool)
+    for price in np.unique(prices).tolist():
+        these = prices == price
+        answers[these] = stays(price)[asked[these]]
+    return answers
 
 
 class ClockAuction:
     """The curator's side: it holds nothing private of any owner.
 
-    Ask the owners in ``asked`` whether they stay at ``price`` for ``saving`` (level numbers),
+    Ask the owners in ``asked`` whether they stay at ``prices`` for ``saving`` (level numbers),
     ``hear`` their answers, and go on until it is ``over``.
 
     Args:
@@ -141,12 +156,18 @@ class ClockAuction:
     def __init__(self, joint: JointValue, keys: NDArray[np.uint64], demand: Demand) -> None:
         self._joint, self._demand = joint, demand
         self.saving = floor_level(joint.levels, demand.floor)
-        self._prices, self._step = price_levels(joint.levels.payment_levels), 0
+        self._step = 0
+        self._standing = 0  # the step whose prices those who wait have accepted
         self._order = np.lexsort((keys, joint.records))  # lightest first
         self._sellers = Sellers(joint, self.saving)
+        scores = np.sqrt(self._sellers.added()) if demand.scored else np.ones(self._sellers.sizes)
+        self._prices = FallingPrices(
+            joint.levels.payment_levels, scores, keep_all=demand.target is not None
+        )
         self._level: IntArray = np.zeros(len(joint), dtype=np.int64)  # the last that was accepted
-        self._waiting = self._order  # not yet asked about this price
-        self.asked: IntArray = self._order
+        self._drop()
+        self._waiting = self._order[self.active[self._order]]  # not yet asked about this price
+        self.asked: IntArray = self._waiting
         self.answers, self.over = 0, False
         self._check_target()
 
@@ -157,8 +178,13 @@ class ClockAuction:
 
     @property
     def price(self) -> int:
-        """The payment level that is asked about now."""
-        return self._prices[self._step]
+        """The highest payment level that anybody is asked about now."""
+        return int(self._prices.at(self._step).max())
+
+    @property
+    def prices(self) -> IntArray:
+        """The payment level that each of the asked is asked about."""
+        return self._offered()[self.asked]
 
     @property
     def active(self) -> BoolArray:
@@ -168,14 +194,14 @@ class ClockAuction:
     def hear(self, stay: BoolArray) -> None:
         """Take in who of the asked stays at this price, and decide whom to ask next, or to stop."""
         self.answers += len(stay)
-        self._level[self.asked[stay]] = self.price
+        self._level[self.asked[stay]] = self.prices[stay]
         self._sellers.leave(self.asked[~stay])
         self._waiting = self._waiting[len(self.asked) :]
         if self._step == 0:
             self._check_target()
             if self._needs_none():
                 self._sellers.leave(np.flatnonzero(self.active))
-        if not len(self._waiting):
+        while not self.over and not len(self._waiting):
             self._fall()
         if not self.over:
             lot = self._lot()
@@ -188,9 +214,17 @@ class ClockAuction:
         saving = np.where(self.active, self.saving, 0)
         return Contracts(saving, np.where(self.active, self._level, 0), self.active.copy())
 
+    def _offered(self) -> IntArray:
+        """The payment level of each owner at this step; 0 for those who are offered nothing."""
+        return self._prices.at(self._step)[self._sellers.size_of]
+
+    def _drop(self) -> None:
+        """Who is worth less than the lowest payment has to leave."""
+        self._sellers.leave(np.flatnonzero(self.active & (self._offered() == 0)))
+
     def _fall(self) -> None:
         """One price lower, for all who are left; at the lowest, as many as are paid and needed."""
-        self._waiting = self._order[self.active[self._order]]
+        self._waiting, self._standing = self._order[self.active[self._order]], self._step
         if not len(self._waiting) or self._lot() == 0:
             self.over = True
         elif self._step == len(self._prices) - 1:
@@ -198,19 +232,27 @@ class ClockAuction:
             self.over = True
         else:
             self._step += 1
+            self._drop()
+            lower = self.active & (self._offered() < self._level)
+            self._waiting = self._order[lower[self._order]]
 
     def _most(self) -> int:
-        """How many sellers are paid by the budget, and needed for the target, at this price."""
+        """How many of the heaviest are paid by the budget, and needed for the target."""
         count, target = self._sellers.count, self._demand.target
         if target is None:
-            needed = count - self._sellers.not_worth(self._payment(self.price))
+            needed = count - self._sellers.not_worth(self._standing_prices())
         else:
             needed = count - self._sellers.spare(target)
-        return min(needed, affordable(self._demand.budget, self._payment(self.price), count))
+        if self._demand.budget is None:
+            return needed
+        levels, kind = np.unique(self._level[self._waiting[::-1]], return_inverse=True)
+        amounts = np.array([micro_up(self._payment(level)) for level in levels], dtype=object)
+        room = micro_down(self._demand.budget)
+        return min(needed, int((np.cumsum(amounts[kind]) <= room).sum()))
 
     def _needs_none(self) -> bool:
         """Whether even the lowest price is too high, or the target is met without any seller."""
-        target, lowest = self._demand.target, self._payment(self._prices[-1])
+        target, lowest = self._demand.target, self._payment(self._prices.lowest)
         met = target is not None and self._sellers.spare(target) == self._sellers.count
         return met or affordable(self._demand.budget, lowest, 1) == 0
 
@@ -221,7 +263,7 @@ class ClockAuction:
         count, waiting = self._sellers.count, len(self._waiting)
         too_many = self._over_budget()
         if self._demand.target is None:
-            need = max(too_many, self._sellers.not_worth(self._waiting_price()))
+            need = max(too_many, self._sellers.not_worth(self._standing_prices()))
             return 0 if need == 0 else min(max(need, math.ceil(count / LOTS)), waiting)
         spare = self._sellers.spare(self._demand.target)
         if max(too_many, spare) == 0:
@@ -229,18 +271,19 @@ class ClockAuction:
         return min(max(too_many, spare, math.ceil(count / 100)), waiting)
 
     def _over_budget(self) -> int:
-        """How many of those who wait would have to leave for the budget to pay the rest."""
+        """How many of those who wait would have to leave at least for the budget to pay the rest."""
         if self._demand.budget is None:
             return 0
         levels, counts = np.unique(self._level[self.active], return_counts=True)
         prices = [micro_up(self._payment(level)) for level in levels]
         cost = sum(price * int(count) for price, count in zip(prices, counts, strict=True))
         excess = cost - micro_down(self._demand.budget)
-        return max(0, -(-excess // micro_up(self._waiting_price())))
+        dearest = self._payment(int(self._level[self._waiting].max()))
+        return max(0, -(-excess // micro_up(dearest)))
 
-    def _waiting_price(self) -> float:
-        """What those who wait have accepted."""
-        return self._payment(int(self._level[self._waiting[0]]))
+    def _standing_prices(self) -> FloatArray:
+        """What those who wait have accepted, for each size."""
+        return self._joint.levels.payments[self._prices.at(self._standing)]
 
     def _pays(self) -> bool:
         """Whether what is left is worth its money, over no trade."""
@@ -253,7 +296,7 @@ class ClockAuction:
             return
         floor = self._joint.levels.sigma_left(self.saving)
         count = self._sellers.count
-        money = count * self._payment(self._prices[0])
+        money = math.fsum(self._joint.levels.payments[self._offered()[self.active]])
         many = f"at most {best:.2f} % with noise {floor:g}, for up to {money:g}"
         who = "all owners" if count == len(self.active) else f"the {count} owners who would sell"
         remedy = f"is out of reach, {who} bring {many}: give less, or lower market.floor."
@@ -279,9 +322,3 @@ def floor_level(levels: Levels, floor: float) -> int:
     nearest = round((levels.sigma_max - floor) * steps / levels.sigma_max)
     most = steps if floor == 0.0 else steps - 1
     return min(max(1, nearest), most)
-
-
-def price_levels(payment_levels: int) -> list[int]:
-    """The payment levels that the clock passes, highest first; none is 0."""
-    stride = math.ceil(payment_levels / MOST_STEPS)
-    return list(range(payment_levels, 0, -stride))

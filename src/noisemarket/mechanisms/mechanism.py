@@ -108,11 +108,13 @@ class Demand:
         floor: the noise that sellers keep.
         budget: the most that is paid in all; None: what it is worth to the curator decides.
         target: the model quality to reach for the least money, in per cent; None: no target.
+        scored: whether owners who add less to the model are offered less.
     """
 
     floor: float = 0.1
     budget: float | None = None
     target: float | None = None
+    scored: bool = False
 
 
 @dataclass(frozen=True)

@@ -26,10 +26,10 @@ class Sellers:
 
     def __init__(self, joint: JointValue, saving: int) -> None:
         self._joint = joint
-        sizes, self._size_of = np.unique(joint.records, return_inverse=True)
+        sizes, self.size_of = np.unique(joint.records, return_inverse=True)
         self._in = joint.terms(joint.levels.sigma_left(saving), sizes)
         self._out = joint.terms(joint.levels.sigma_left(0), sizes)
-        self._all = self._left = np.bincount(self._size_of, minlength=len(sizes))
+        self._all = self._left = np.bincount(self.size_of, minlength=len(sizes))
         self.active: BoolArray = np.ones(len(joint), dtype=bool)
 
     @property
@@ -37,10 +37,25 @@ class Sellers:
         """How many are left."""
         return int(self._left.sum())
 
+    @property
+    def sizes(self) -> int:
+        """How many sizes of owners there are."""
+        return len(self._all)
+
+    def added(self) -> FloatArray:
+        """What an owner of each size adds to the quality if all others sell, over the most of any.
+
+        By public figures alone, so that no answer of any owner can change it.
+        """
+        every, one = self._sums(self._all), self._in - self._out
+        added = np.maximum(self._joint.quality(every) - self._joint.quality(every - one), 0.0)
+        most = float(added.max())
+        return added / most if most > 0.0 else np.ones(len(added))
+
     def leave(self, owners: IntArray) -> None:
         """These leave, by their index."""
         self.active[owners] = False
-        self._left = self._left - np.bincount(self._size_of[owners], minlength=len(self._all))
+        self._left = self._left - np.bincount(self.size_of[owners], minlength=len(self._all))
 
     def quality(self) -> float:
         """The fitted quality if all who are left sell."""
@@ -50,13 +65,14 @@ class Sellers:
         """The quality that they bring over no trade, as the curator values it."""
         return self._joint.quality_price * (self.quality() - self._quality(0 * self._left))
 
-    def not_worth(self, price: float) -> int:
-        """How many of the lightest would have to leave for the lightest of the rest to be worth a
-        price; all of them if none ever is."""
+    def not_worth(self, prices: FloatArray) -> int:
+        """How many of the lightest would have to leave for the lightest of the rest to be worth
+        what owners of its size are paid; all of them if none ever is."""
 
         def worth_it(gone: int) -> bool:
             rest = _without_lightest(self._left, gone)
             last = self._quality(rest) - self._quality(_without_lightest(rest, 1))
+            price = prices[int(np.argmax(rest > 0))]
             return self._joint.quality_price * last >= self._joint.money_price * price
 
         if self.count and worth_it(0):  # fewer sellers need not be worth more: few know little
@@ -75,9 +91,11 @@ class Sellers:
         return max(0, _least(missed, self.count) - 1)
 
     def _quality(self, left: IntArray) -> float:
+        return float(self._joint.quality(self._sums(left)))
+
+    def _sums(self, left: IntArray) -> FloatArray:
         parts = left[:, None] * self._in + (self._all - left)[:, None] * self._out
-        sums: FloatArray = parts.sum(axis=0)
-        return float(self._joint.quality(sums))
+        return np.asarray(parts.sum(axis=0))
 
 
 def _least(holds: Callable[[int], bool], most: int) -> int:

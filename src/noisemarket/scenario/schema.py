@@ -192,6 +192,11 @@ class MarketSection(Section):
     target_accuracy: Annotated[float, Field(ge=0, le=100)] | Literal["none"] = Field(
         "none", description="clock: accuracy to reach for the least money, in per cent, or none"
     )
+    clock_prices: Literal["scored", "one"] = Field(
+        "scored",
+        description="clock: scored (owners whose records add less to the model are offered less) "
+        "or one price for all; the same where all have as many records",
+    )
     missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
         "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
     )
