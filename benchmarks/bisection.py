@@ -4,8 +4,9 @@
     python benchmarks/bisection.py --seeds 2   # a quick look
     python benchmarks/bisection.py --million   # the command with 1,000,000 owners, nothing else
 
-All figures are the curator's gain over no trade, by the contracts, in per cent of the exact signed
-equilibrium's under the preferences at the end: mean over the seeds, least in brackets.
+Results are stored in ``benchmarks/results``. All figures are the curator's gain over no trade, by
+the contracts, in per cent of the exact signed equilibrium's under the preferences at the end: mean
+over the seeds, least in brackets.
 """
 
 from __future__ import annotations
@@ -17,10 +18,23 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
+from noisemarket.machine import Effort
+
+Table = dict[str, dict[str, dict[str, float]]]
+"""Row, number of interactions, and mean and least over the populations."""
+
+RESULTS = Path(__file__).parent / "results"
+NAMES = {"bisection": "bisection", "dypp": "DyPP", "q_learning": "Q-learning"}
+SHOWN = {
+    "reached": {"bisection": [5, 10, 20, 100], "dypp": [5_000], "q_learning": [5_000]},
+    "recovered": {"bisection": [10, 25, 50, 150], "dypp": [4_000]},
+}
+"""The columns of the tables in docs/explanation/bisection.md: mechanism and interactions."""
 
 SURFACES = ("printed", "paper-mnist", "sharded-mnist", "features-mnist")
 BETAS = {"distribution": "log_uniform", "low": 0.05, "high": 20.0}
@@ -47,48 +61,65 @@ def share(mechanism: str, seed: int, **settings: Any) -> float:
     return 100.0 * gain / exact if exact > 0.0 else 100.0 - gain
 
 
-def cell(values: Sequence[float]) -> str:
-    return f"{sum(values) / len(values):.1f} ({min(values):.1f})"
+def figures(values: Sequence[float]) -> dict[str, float]:
+    return {"mean": sum(values) / len(values), "least": min(values)}
 
 
-def row(head: str, cells: Iterable[str]) -> None:
-    print(f"| {head} | {' | '.join(cells)} |", flush=True)
-
-
-def reach(seeds: range, lengths: Sequence[int], mechanism: str) -> None:
+def reach(seeds: range, lengths: Sequence[int], mechanism: str) -> Table:
     """What is reached from the start, a row per surface."""
-    row(f"{mechanism}, interactions", [f"{length:,}" for length in lengths])
-    print("|---" * (1 + len(lengths)) + "|")
-    for surface in SURFACES:
-        shares = [
-            [share(mechanism, seed, surface=surface, iterations=length) for seed in seeds]
+    return {
+        surface: {
+            str(length): figures(
+                [share(mechanism, seed, surface=surface, iterations=length) for seed in seeds]
+            )
             for length in lengths
-        ]
-        row(f"`{surface}`", map(cell, shares))
+        }
+        for surface in SURFACES
+    }
 
 
-def recover(seeds: range, after: Sequence[int], mechanism: str) -> None:
+def recover(seeds: range, after: Sequence[int], mechanism: str) -> Table:
     """What is reached after a change, a row per change: all surfaces together."""
-    row(f"{mechanism}, interactions after the change", [f"{length:,}" for length in after])
-    print("|---" * (1 + len(after)) + "|")
+    table: Table = {}
     for name, parts in CHANGES.items():
         changes = [{"at": CHANGED_AT, **part} for part in parts]
-        shares = [
-            [
-                share(
-                    mechanism, seed, surface=surface, beta=BETAS, changes=changes,
-                    iterations=CHANGED_AT + length,
-                )
-                for surface in SURFACES
-                for seed in seeds
-            ]
+        table[name] = {
+            str(length): figures(
+                [
+                    share(
+                        mechanism, seed, surface=surface, beta=BETAS, changes=changes,
+                        iterations=CHANGED_AT + length,
+                    )
+                    for surface in SURFACES
+                    for seed in seeds
+                ]
+            )
             for length in after
-        ]  # fmt: skip
-        row(name, map(cell, shares))
+        }  # fmt: skip
+    return table
 
 
-def million() -> None:
+def markdown(document: dict[str, Any], start: dict[str, list[int]], kind: str) -> str:
+    """Some columns of the tables of one kind, ``reached`` or ``recovered``."""
+    tables, heads, rows = document[kind], [], []
+    for mechanism, lengths in start.items():
+        first, *others = (f"{length:,}" for length in lengths)
+        heads += [f"{NAMES[mechanism]}, {first}", *others]
+    for name in tables["bisection"]:
+        cells = [
+            f"{one['mean']:.1f} ({one['least']:.1f})"
+            for mechanism, lengths in start.items()
+            for one in (tables[mechanism][name][str(length)] for length in lengths)
+        ]
+        title = f"`{name}`" if name in SURFACES else name
+        rows.append(f"| {title} | {' | '.join(cells)} |")
+    head = "surface" if kind == "reached" else "change"
+    return "\n".join([f"| {head} | {' | '.join(heads)} |", "|---" * (1 + len(heads)) + "|", *rows])
+
+
+def million() -> list[dict[str, Any]]:
     """The whole command, run folder and exact answers and all, for a million owners."""
+    out = []
     for more in ([], ["--set", "iterations=100"]):
         with tempfile.TemporaryDirectory() as scratch:
             command = [
@@ -103,32 +134,52 @@ def million() -> None:
                 _, _, usage = os.wait4(run.pid, 0)
                 run.returncode = 0
             wall = time.perf_counter() - start
-        print(
-            f"1,000,000 owners, {summary['iterations']:,} interactions: {wall:.0f} s, "
-            f"{usage.ru_utime + usage.ru_stime:.0f} CPU s, {usage.ru_maxrss / 2**20:.2f} GB, "
-            f"{100 * summary['curator_gain'] / summary['equilibrium']['curator_gain']:.2f} % of "
-            f"the equilibrium's gain"
+        out.append(
+            {
+                "interactions": summary["iterations"],
+                "seconds": round(wall, 1),
+                "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
+                "memory_gb": round(usage.ru_maxrss / 2**20, 2),
+                "share": summary["curator_gain"] / summary["equilibrium"]["curator_gain"],
+            }
         )
+        print(out[-1], flush=True)
+    return out
+
+
+def keep(out: Path, command: str, effort: Effort, found: dict[str, Any]) -> dict[str, Any]:
+    """Write what was found, with what it took."""
+    what = __doc__.splitlines()[0] if __doc__ else ""
+    document = {"what": what, "command": command, **effort.as_dict(), **found}
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    return document
 
 
 def main() -> None:
-    """Print the tables."""
+    """Measure, store and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--million", action="store_true")
+    parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
+    command, effort = f"benchmarks/bisection.py --seeds {given.seeds}", Effort()
     if given.million:
-        million()
+        out = given.out or RESULTS / "bisection-million.json"
+        keep(out, "benchmarks/bisection.py --million", effort, {"runs": million()})
         return
     seeds = range(1, given.seeds + 1)
-    reach(seeds, (5, 10, 20, 100), "bisection")
-    print()
+    reached = {"bisection": reach(seeds, (5, 10, 20, 100), "bisection")}
     for learner in ("dypp", "q_learning"):
-        reach(seeds, (100, 5_000), learner)
-        print()
-    recover(seeds, (10, 25, 50, 150), "bisection")
-    print()
-    recover(seeds, (150, 4_000), "dypp")
+        reached[learner] = reach(seeds, (100, 5_000), learner)
+    recovered = {
+        "bisection": recover(seeds, (10, 25, 50, 150), "bisection"),
+        "dypp": recover(seeds, (150, 4_000), "dypp"),
+    }
+    found = {"reached": reached, "recovered": recovered}
+    document = keep(given.out or RESULTS / "bisection.json", command, effort, found)
+    for kind in found:
+        print(markdown(document, SHOWN[kind], kind), end="\n\n")
 
 
 if __name__ == "__main__":

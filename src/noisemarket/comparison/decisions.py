@@ -17,7 +17,7 @@ from noisemarket.ledger.money import to_micro
 from noisemarket.market.deals import within_budget
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
-from noisemarket.mechanisms.mechanism import Agreement, Contracts
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, Unasked
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
@@ -51,8 +51,9 @@ class Decision:
             what a unit of money is worth to an owner.
         seconds: of processors that the mechanism took.
         messages: questions that an owner answered on average; None where nobody asks.
-        lying: the most that any owner could gain by lying; None where it is not known. It is
-            computed for the first seed alone.
+        lying: the most that any owner could gain by lying; None where it is not known, or where a
+            budget could cut deals that a mechanism made without knowing it. It is computed for the
+            first seed alone.
     """
 
     case: Case
@@ -141,7 +142,18 @@ def _decided(
         micro = None if budget is None else to_micro(budget, "--budgets")
         kept = within_budget(environment, made.contracts, micro)
         valued = _valued(Case(name, budget, scenario.seed), environment, kept)
-        yield replace(valued, seconds=seconds, messages=made.messages, lying=lying)
+        told = lying if _sure_of_lies(mechanism, environment, budget) else None
+        yield replace(valued, seconds=seconds, messages=made.messages, lying=told)
+
+
+def _sure_of_lies(mechanism: Mechanism, environment: Environment, budget: float | None) -> bool:
+    """Whether a budget leaves what lying brings as the mechanism says it is.
+
+    Of deals made owner by owner a budget strikes those with most gain per money. A lie may then
+    move an owner before others, or over the budget, which the mechanism does not know.
+    """
+    most = len(environment) * float(environment.levels.payments[-1])
+    return budget is None or mechanism.joint or isinstance(mechanism, Unasked) or budget >= most
 
 
 def _valued(case: Case, environment: Environment, contracts: Contracts) -> Decision:

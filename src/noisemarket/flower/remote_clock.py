@@ -69,7 +69,8 @@ class RemoteClock:
             auction.hear(~np.isin(auction.asked, left))
             fallen = 1.0 - auction.price / self._levels.payment_levels
             watch(Progress(slice(0, 0), same_for_all(0, 0, 0), int(fallen * owners), owners))
-        return Agreement(auction.contracts(), np.ones(owners, dtype=bool))
+        messages = auction.answers / owners
+        return Agreement(auction.contracts(), np.ones(owners, dtype=bool), messages=messages)
 
     def _ask(self, invitation: ClockInvitation) -> list[int]:
         """One question to each owner of a lot; gives those that leave."""

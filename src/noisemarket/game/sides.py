@@ -219,8 +219,8 @@ class CuratorSide:
 
     def payoffs_of(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
         """What contracts, one with each owner, bring the curator."""
-        quality = self.qualities_of(saving)
-        return np.asarray(self.quality_weight * self.quality_value * quality - self.price()[payment])
+        value = self.quality_weight * self.quality_value * self.qualities_of(saving)
+        return np.asarray(value - self.price()[payment])
 
     def qualities_of(self, saving: NDArray[np.int64]) -> FloatArray:
         """Model quality at one saving of each owner."""

@@ -47,6 +47,7 @@ def bargain_batch(
         counts=np.zeros((config.blocks, 5), np.int64),
         payoffs=np.zeros((config.blocks, 2)),
         deals=np.zeros((pairs, 2), np.int64),
+        settled=np.zeros(pairs, np.int64),
     )
     compiled = config.compiled and not numba_config.DISABLE_JIT
     play = bargain_all if compiled else getattr(bargain_all, "py_func", bargain_all)

@@ -11,11 +11,13 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.outcomes import IntArray
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection import bargain_batch
 from noisemarket.learning.compiled.bisection_loop import Bargains
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
+from noisemarket.mechanisms.by_message import MOST_MESSAGES
 from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
     Agreement,
@@ -37,7 +39,7 @@ class Bisection(Mechanism):
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         config, owners = options.play, len(environment)
         contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
-        totals = TraceTotals(config)
+        totals, asked = TraceTotals(config), 0
         slices = batches(owners, config.iterations, environment.levels.shape[0])
         work = work_through(
             slices, lambda some: _play(environment, config, some), options.threads, options.stop
@@ -49,9 +51,11 @@ class Bisection(Mechanism):
             contracts.saving[some], contracts.payment[some] = agreed.saving, agreed.payment
             contracts.signed[some], done[some] = agreed.signed, True
             totals.enter(number, played.counts, played.payoffs)
+            asked += int(_messages(played, config).sum())
             options.watch(Progress(some, agreed, int(done.sum()), owners))
         trace = totals.trace(environment.levels, int(done.sum()))
-        return Agreement(contracts, done, trace)
+        count = max(int(done.sum()), 1)
+        return Agreement(contracts, done, trace, messages=asked / count)
 
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
@@ -63,6 +67,12 @@ class Bisection(Mechanism):
             one = np.full(len(best), saving), np.maximum(limit, 0)
             best = np.maximum(best, np.where(limit >= 0, side.surplus(*one), 0.0))
         return gained_over(side, agreement.contracts, best)
+
+
+def _messages(played: Bargains, config: PlayConfig) -> IntArray:
+    """Messages after which each pair is done by messages: a deal stands, or there are no more."""
+    most = min(config.iterations, MOST_MESSAGES)
+    return np.minimum(np.where(played.settled > 0, played.settled, most), most)
 
 
 def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:

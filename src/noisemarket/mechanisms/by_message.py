@@ -93,4 +93,5 @@ def play_by_messages(
         deals[index] = curator.deal()
         contracts = agreement_of({0: deals[index]}, 1).contracts
         options.watch(Progress(one, contracts, len(deals), owners))
-    return agreement_of(deals, owners)
+    messages = -(-rules.iterations // rules.interactions_per_message)
+    return replace(agreement_of(deals, owners), messages=float(messages))

@@ -271,7 +271,7 @@ class ClockAuction:
         return min(max(too_many, spare, math.ceil(count / 100)), waiting)
 
     def _over_budget(self) -> int:
-        """How many of those who wait would have to leave at least for the budget to pay the rest."""
+        """How many of those who wait must leave at least for the budget to pay the rest."""
         if self._demand.budget is None:
             return 0
         levels, counts = np.unique(self._level[self.active], return_counts=True)

@@ -2,8 +2,8 @@
 
 With one price all are asked about the same payment level. With scores, what owners are offered
 falls in proportion to their scores: all begin at the highest payment, and who adds less to the
-model is offered less sooner. Scores follow from public figures and are fixed before the first price,
-so no answer changes them.
+model is offered less sooner. Scores follow from public figures and are fixed before the first
+price, so no answer changes them.
 """
 
 from __future__ import annotations

@@ -65,7 +65,8 @@ class Agreement:
     ``done`` marks the owners that were finished (all, unless the run was interrupted). The rest is
     there for mechanisms that learn: the trace, what each side could still gain per interaction
     (``owner_exploitability``, ``curator_exploitability``), and both sides' final policies.
-    ``messages`` counts the questions that an owner answers, on average; None where nobody asks.
+    ``messages`` counts the questions that an owner answers before it signs or not, on average; None
+    where nobody asks.
     """
 
     contracts: Contracts
@@ -197,7 +198,12 @@ class Mechanism(ABC):
 
 
 class Direct(Mechanism):
-    """A mechanism that does not play: all contracts at once."""
+    """A mechanism that does not play: all contracts at once.
+
+    ``questions`` is how many each owner answers, such as one bid; None where nobody is asked.
+    """
+
+    questions: int | None = None
 
     @abstractmethod
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
@@ -207,7 +213,7 @@ class Direct(Mechanism):
         contracts = self.contracts(environment, options)
         owners = len(environment)
         options.watch(Progress(slice(0, owners), contracts, owners, owners))
-        return Agreement(contracts, np.ones(owners, dtype=bool))
+        return Agreement(contracts, np.ones(owners, dtype=bool), messages=self.questions)
 
 
 class Unasked(Direct):

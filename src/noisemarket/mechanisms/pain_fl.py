@@ -20,6 +20,7 @@ class PainFL(Direct):
     """
 
     knows = "how costs and data are spread among these owners"
+    questions = 1  # which item it takes
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)

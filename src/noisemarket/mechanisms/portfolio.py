@@ -51,7 +51,7 @@ class BestPortfolio(Direct):
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
     ) -> FloatArray | None:
-        """Not known: each report would need a portfolio of its own."""
+        """None: it has full knowledge, so that owners report nothing that could be a lie."""
         return None
 
 

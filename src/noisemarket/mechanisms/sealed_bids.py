@@ -29,6 +29,7 @@ class SealedBids(Direct):
 
     knows = "nothing private: each owner names a price, best its own limit"
     joint = True
+    questions = 1  # what it sells for; a posted price: whether it sells
 
     @abstractmethod
     def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:

@@ -50,9 +50,7 @@ def agreed_contracts(
     return itertools.starmap(AgreedContract, _rows(environment, contracts, owners))
 
 
-def contracts_csv(
-    environment: Environment, contracts: Contracts, owners: slice | IntArray
-) -> str:
+def contracts_csv(environment: Environment, contracts: Contracts, owners: slice | IntArray) -> str:
     """The same as CSV, with a header."""
     rows = _rows(environment, contracts, owners)
     return csv_text(CONTRACT_COLUMNS, ((*row[:-1], "true" if row[-1] else "false") for row in rows))

@@ -58,11 +58,13 @@ class BargainArrays(NamedTuple):
 
 class Bargains(NamedTuple):
     """What was played: ``counts`` and ``payoffs`` as in ``Batch``; ``deals`` is what each pair
-    signed last since the last change, 0 and 0 for no trade."""
+    signed last since the last change, 0 and 0 for no trade; ``settled`` after how many interactions
+    a deal stood for the first time, 0 for never."""
 
     counts: IntArray
     payoffs: FloatArray
     deals: IntArray
+    settled: IntArray
 
 
 @njit(nogil=True)
@@ -123,7 +125,10 @@ def _build(stamp: int) -> Any:
                     times = 1
                     if signed:
                         deals[pair, 0], deals[pair, 1] = offer, quoted
-                        if offer == owner.notes[BEST] and stands(curator, offer, quoted):
+                        stood = stands(curator, offer, quoted)
+                        if stood and output.settled[pair] == 0:
+                            output.settled[pair] = t + 1
+                        if stood and offer == owner.notes[BEST]:
                             times += _repeats(curator, owner, offer, end - t - 1)
                     gain, value = base[phase, pair, 0], base[phase, pair, 1]
                     if signed and offer + quoted > 0:
