@@ -110,7 +110,10 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["compare", "--budgets", "nan"], "--budgets = nan"),
         (["compare", "--budgets", "100,1e2"], "name each budget once"),
         (["compare", "--set", "market.aggregate=screened"], "leave it out"),
-        (["run", "--mechanism", "pac_auction", "--target-accuracy", "94"], "aims at no accuracy"),
+        (
+            ["run", "--mechanism", "pac_auction", "--target-accuracy", "94"],
+            "aims at no accuracy: choose --mechanism clock, best_portfolio.",
+        ),
         (["compare", "--seeds", "0"], "--seeds = 0"),
         (["compare", "--workers", "0"], "--workers = 0"),
         (["compare", "--resume", "nothing"], "is not the folder of a comparison"),

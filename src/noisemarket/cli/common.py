@@ -68,10 +68,11 @@ class Request:
     @staticmethod
     def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
         """Refuse an option that means nothing to a mechanism without this ability."""
-        from noisemarket.mechanisms import find_mechanism
+        from noisemarket.mechanisms import MECHANISMS, find_mechanism
 
         if not getattr(find_mechanism(scenario.mechanism), ability):
-            remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism clock."
+            able = ", ".join(name for name in MECHANISMS if getattr(MECHANISMS[name], ability))
+            remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism {able}."
             raise BadInput(option, value, remedy)
 
     def folder(self, scenario: Scenario, stem: str, *more_inputs: str | None) -> RunFolder:

@@ -113,7 +113,9 @@ class RemoteOwners(Owners):
             remedy = "over Flower owners answer for themselves: drop [behaviour]."
             raise BadInput("behaviour", scenario.behaviour.model_dump(), remedy)
         if scenario.changes:
-            remedy = "preferences cannot change on the way over Flower: drop [[changes]]."
+            remedy = (
+                "over Flower each owner changes its own numbers, in its folder: drop [[changes]]."
+            )
             raise BadInput("changes", len(scenario.changes), remedy)
         return chosen
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.learning.bisection_curator import curator_beliefs, hear_answer, quote, stands
 from noisemarket.learning.bisection_owner import (
+    BEST,
     Wants,
     hear_quote,
     make_offer,
@@ -48,6 +49,7 @@ class BisectionOwner(OwnerPlayer):
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         for name, value in self._beliefs._asdict().items():
             value[:] = state[name]
+        self._beliefs.notes[BEST] = -1  # the owner may want something else by now
 
 
 class BisectionCurator(CuratorPlayer):
