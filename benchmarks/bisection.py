@@ -31,8 +31,8 @@ Table = dict[str, dict[str, dict[str, float]]]
 RESULTS = Path(__file__).parent / "results"
 NAMES = {"bisection": "bisection", "dypp": "DyPP", "q_learning": "Q-learning"}
 SHOWN = {
-    "reached": {"bisection": [5, 10, 20, 100], "dypp": [5_000], "q_learning": [5_000]},
-    "recovered": {"bisection": [10, 25, 50, 150], "dypp": [4_000]},
+    "reached": {"bisection": [5, 10, 20], "dypp": [5_000], "q_learning": [5_000]},
+    "recovered": {"bisection": [10, 25, 50], "dypp": [4_000]},
 }
 """The columns of the tables in docs/explanation/bisection.md: mechanism and interactions."""
 
@@ -102,9 +102,11 @@ def recover(seeds: range, after: Sequence[int], mechanism: str) -> Table:
 def markdown(document: dict[str, Any], start: dict[str, list[int]], kind: str) -> str:
     """Some columns of the tables of one kind, ``reached`` or ``recovered``."""
     tables, heads, rows = document[kind], [], []
+    counted = " interactions" if kind == "reached" else " interactions later"
     for mechanism, lengths in start.items():
         first, *others = (f"{length:,}" for length in lengths)
-        heads += [f"{NAMES[mechanism]}, {first}", *others]
+        heads += [f"{NAMES[mechanism]}, {first}{counted}", *others]
+        counted = ""
     for name in tables["bisection"]:
         cells = [
             f"{one['mean']:.1f} ({one['least']:.1f})"

@@ -1,6 +1,7 @@
-"""How fast mechanisms are with many owners, and how they hold up when owners answer badly.
+"""How fast and how good mechanisms are with many owners, and how they hold up if owners err.
 
 python benchmarks/mechanisms.py              speed and memory, each in a process of its own
+python benchmarks/mechanisms.py --scores     the clock with scores, and how near the best is proven
 python benchmarks/mechanisms.py --behaviour  owners who err, or answer only now and then
 python benchmarks/mechanisms.py --levels     the clock on finer and finer levels
 """
@@ -12,14 +13,24 @@ import json
 import statistics
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import noisemarket as nm
+from noisemarket.machine import Effort
 from noisemarket.mechanisms.joint import JointValue
+from noisemarket.mechanisms.portfolio import best_portfolio
+from noisemarket.negotiation import run_options
+
+RESULTS = Path(__file__).parent / "results"
 
 SIZES = {"clock": 1_000_000, "pac_auction": 1_000_000, "csra_auction": 1_000_000,
          "posted_price": 1_000_000, "best_portfolio": 10_000}  # fmt: skip
+UNEQUAL = {"distribution": "log_uniform", "low": 20, "high": 2000}
+"""Records of the owners where they differ."""
+
 ASKING = ("clock", "pac_auction", "csra_auction", "posted_price", "pain_fl", "bisection", "dypp")
 HABITS = {"exact": {}, "errors 0.05": {"temperature": 0.05}, "errors 0.2": {"temperature": 0.2},
           "answers 98 %": {"answer_rate": 0.98}, "answers 90 %": {"answer_rate": 0.9}}  # fmt: skip
@@ -42,16 +53,77 @@ print(json.dumps({"seconds": time.process_time() - start, "sold": int(sold), "be
 """
 
 
-def speed() -> None:
+def speed() -> list[dict[str, Any]]:
     """CPU seconds and memory of a mechanism with owners and their figures already drawn."""
-    print("| mechanism | owners | CPU seconds | peak memory, GB | of it before it ran |")
-    print("|---|---|---|---|---|")
+    rows = []
     for name, owners in SIZES.items():
         command = [sys.executable, "-c", _CHILD, name, str(owners)]
         done = subprocess.run(command, check=True, capture_output=True, text=True)
-        one = json.loads(done.stdout)
-        figures = f"{one['seconds']:.2f} | {one['peak']:.2f} | {one['before']:.2f}"
-        print(f"| `{name}` | {owners:,} | {figures} |", flush=True)
+        rows.append({"mechanism": name, "owners": owners, **json.loads(done.stdout)})
+    return rows
+
+
+def speed_table(rows: list[dict[str, Any]]) -> str:
+    """The rows of the table in docs/explanation/benchmarks.md."""
+    return "\n".join(
+        f"| `{row['mechanism']}` | {row['owners']:,} | {row['seconds']:.2f} | {row['peak']:.2f} |"
+        for row in rows
+    )
+
+
+def scores(seeds: int) -> dict[str, Any]:
+    """The clock's value with one price and with scores, over the best portfolio's; and how far the
+    best that is found may be from the best that there is."""
+    clock, gaps = [], []
+    for surface in ("features-mnist", "sharded-mnist"):
+        for budget in (None, 100.0):
+            parts: dict[str, list[float]] = {"one": [], "scored": []}
+            left = []
+            for seed in range(1, seeds + 1):
+                given = {"seed": seed, "surface": surface}
+                if budget is not None:
+                    given["budget"] = budget
+                alike = nm.Scenario.from_preset("market", **given)
+                found = best_portfolio(alike.environment(), run_options(alike).demand)
+                left.append(found.bound / found.value - 1.0)
+                for prices, own in parts.items():
+                    scenario = nm.Scenario.from_preset(
+                        "market", data_size=UNEQUAL, clock_prices=prices, **given
+                    )
+                    environment = scenario.environment()
+                    best = best_portfolio(environment, run_options(scenario).demand).value
+                    agreed = nm.negotiate(scenario, mechanism="clock").agreement.contracts
+                    own.append(JointValue.of(environment).gain(agreed) / best)
+            named = {"surface": surface, "budget": budget}
+            clock.append(named | {prices: statistics.mean(own) for prices, own in parts.items()})
+            gaps.append(named | {"mean": statistics.mean(left), "most": max(left)})
+    return {"clock": clock, "gaps": gaps}
+
+
+def scores_table(found: dict[str, Any]) -> str:
+    """The tables of docs/explanation/clock.md."""
+    lines = ["| surface | budget | one price | scored |", "|---|---|---|---|"]
+    for row in found["clock"]:
+        shares = f"{100 * row['one']:.0f} % | {100 * row['scored']:.0f} %"
+        lines.append(f"| `{row['surface']}` | {row['budget'] or 'none'} | {shares} |")
+    return "\n".join(lines)
+
+
+def gaps_table(found: dict[str, Any]) -> str:
+    """How far the best portfolio that was found may be from the best, in per cent."""
+    lines = ["| surface | budget | mean | most |", "|---|---|---|---|"]
+    for row in found["gaps"]:
+        shares = f"{100 * row['mean']:.2f} % | {100 * row['most']:.2f} %"
+        lines.append(f"| `{row['surface']}` | {row['budget'] or 'none'} | {shares} |")
+    return "\n".join(lines)
+
+
+def keep(name: str, command: str, effort: Effort, found: dict[str, Any]) -> None:
+    """Store what was found, with what it took."""
+    document = {"command": f"benchmarks/mechanisms.py{command}", **effort.as_dict(), **found}
+    RESULTS.mkdir(exist_ok=True)
+    text = json.dumps(document, indent=1) + "\n"
+    (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
 def behaviour(seeds: int) -> None:
@@ -95,6 +167,7 @@ def levels(seeds: int) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--scores", action="store_true", help="the clock with scores")
     parser.add_argument("--behaviour", action="store_true", help="owners who answer badly")
     parser.add_argument("--levels", action="store_true", help="finer and finer levels")
     parser.add_argument("--seeds", type=int, default=5, help="populations to take the mean over")
@@ -103,8 +176,16 @@ def main() -> None:
         behaviour(options.seeds)
     elif options.levels:
         levels(options.seeds)
+    elif options.scores:
+        effort, seeds = Effort(), max(options.seeds, 20)
+        found = scores(seeds)
+        keep("clock-scores", " --scores", effort, {"seeds": seeds, **found})
+        print(scores_table(found), gaps_table(found), sep="\n\n")
     else:
-        speed()
+        effort = Effort()
+        rows = speed()
+        keep("mechanisms", "", effort, {"rows": rows})
+        print(speed_table(rows))
 
 
 if __name__ == "__main__":

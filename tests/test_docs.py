@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ BENCHMARKS = {
     *("--runtimes", "--cost", "--speed"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
-    *("--behaviour", "--levels"),
+    *("--behaviour", "--levels", "--scores"),
     "--model",
 }
 FLOWER = {
@@ -298,6 +299,18 @@ def test_the_sweep_runs(
     header, *lines = capsys.readouterr().out.splitlines()
     assert header in read(DOCS / "explanation" / "learning.md")
     assert len(lines) == 6
+
+
+def stored(name: str) -> dict[str, Any]:
+    path = ROOT / "benchmarks" / "results" / f"{name}.json"
+    return dict(json.loads(path.read_text(encoding="utf-8")))
+
+
+def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "mechanisms.py"))
+    clock, found = read(DOCS / "explanation" / "clock.md"), stored("clock-scores")
+    assert made["scores_table"](found) in clock
+    assert made["gaps_table"](found) in clock
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from flwr.app import Message
 from tests.flower.conftest import ProcessGrid
 from tests.flower.job_ends import deals, job_of, own
 from tests.flower.market_common import NAMES, dying, grid_of, hold, make_scenario, rubbish
@@ -28,7 +29,10 @@ def clock_scenario(folder: Path, **more: Any) -> Scenario:
     """Three owners with costs of their own: two might sell, the budget pays one of them."""
     folder.mkdir(parents=True, exist_ok=True)
     floors = dict(zip(NAMES, str(more.pop("floors", "0,0,0")).split(","), strict=True))
-    rows = "".join(f"{name},{COSTS[name]},30,1,{MARKUPS[name]},{floors[name]}\n" for name in NAMES)
+    sizes = dict(zip(NAMES, str(more.pop("sizes", "30,30,30")).split(","), strict=True))
+    rows = "".join(
+        f"{name},{COSTS[name]},{sizes[name]},1,{MARKUPS[name]},{floors[name]}\n" for name in NAMES
+    )
     people = folder.parent / "people.csv"
     people.write_text("owner,privacy_cost,data_size,beta,markup,floor\n" + rows)
     settings = {"mechanism": "clock", "file": str(people), "floor": 0.15, "payment_levels": 32,
@@ -40,6 +44,15 @@ def asked(grid: ProcessGrid) -> list[int]:
     """Whom each price went to."""
     sent = [one.metadata for one in grid.sent if one.metadata.message_type == wire.PRICE]
     return [one.dst_node_id for one in sent]
+
+
+def second_questions(grid: ProcessGrid) -> list[Message]:
+    """The second question to each owner: the first is about the highest price for all."""
+    found: dict[int, list[Message]] = {}
+    for one in grid.sent:
+        if one.metadata.message_type == wire.PRICE:
+            found.setdefault(one.metadata.dst_node_id, []).append(one)
+    return [own[1] for own in found.values() if len(own) > 1]
 
 
 def sold(folder: Path) -> dict[str, tuple[float, int]]:
@@ -81,6 +94,7 @@ def test_the_same_contracts_as_the_embedded_market_in_few_messages(
         {"quality_value": 1e-9},
         {"payoff": "epsilon_loss", "floor": 0.3},
         {"floors": "0.2,0.1,0"},
+        {"sizes": "30,12,20", "budget": 20.0},
     ],
 )
 def test_parity_also_where_all_or_nobody_sells(tmp_path: Path, more: dict[str, Any]) -> None:
@@ -89,8 +103,11 @@ def test_parity_also_where_all_or_nobody_sells(tmp_path: Path, more: dict[str, A
     grid = grid_of(scenario := clock_scenario(there, rounds=1, **more), there)
     hold(grid, scenario, there)
     assert deals(there) == deals(here)
-    if {"payoff", "floors"} & more.keys():
+    if {"payoff", "floors", "sizes"} & more.keys():
         assert {name for name, (saving, _) in sold(there).items() if saving > 0}
+    if "sizes" in more:
+        prices = {one.content["config"]["price"] for one in second_questions(grid)}
+        assert len(prices) > 1, "each is asked about a price of its own"
 
 
 def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:

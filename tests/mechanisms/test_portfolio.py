@@ -93,6 +93,17 @@ def test_a_hundred_owners_are_within_two_per_cent_of_the_bound(
     assert budget is None or paid <= budget
 
 
+@pytest.mark.parametrize(("budget", "most"), [(None, 1.002), (100.0, 1.05)])
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_the_bound_counts_that_few_owners_know_less(
+    budget: float | None, most: float, seed: int
+) -> None:
+    """On the surface of the features, where a mean that rests on few is worth less."""
+    environment = Scenario.from_preset("market", seed=seed).environment()
+    found = best_portfolio(environment, Demand(budget=budget))
+    assert found.value <= found.bound <= most * found.value
+
+
 def test_everyone_is_paid_its_reserve() -> None:
     environment = Scenario.from_preset("market").environment()
     contracts = best_portfolio(environment, Demand()).contracts

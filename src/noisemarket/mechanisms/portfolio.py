@@ -12,12 +12,14 @@ judged alone. Three steps:
 2. *Single changes*: give any one owner any other contract while that helps.
 3. *Exact search*, where few enough combinations can still beat that: all portfolios, owner by
    owner, dropping those that cannot become the best whatever the rest sell. Then the answer is
-   proven (``Portfolio.exact``); otherwise ``Portfolio.bound`` says what is possible at the most.
+   proven (``Portfolio.exact``); otherwise ``Portfolio.bound`` says what is possible at the most
+   (``portfolio_bound.py``).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -29,6 +31,7 @@ from noisemarket.game.outcomes import IntArray
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
+from noisemarket.mechanisms.portfolio_bound import most_value
 from noisemarket.mechanisms.purse import affordable
 from noisemarket.mechanisms.ranked_steps import RankedSteps, steps_by_worth
 
@@ -59,14 +62,19 @@ class BestPortfolio(Direct):
 class Portfolio:
     """Contracts with their value over no trade, and the most that any portfolio could have.
 
-    With a target, ``value`` and ``bound`` are still values; ``exact`` then says that no other
+    With a target, ``value`` and ``bound`` are still values, and ``exact`` says that no other
     portfolio reaches the target for less.
     """
 
     contracts: Contracts
     value: float
-    bound: float
     exact: bool
+    prove: Callable[[], float] = field(repr=False)
+
+    @cached_property
+    def bound(self) -> float:
+        """The most value that any portfolio could have; computed when it is first asked for."""
+        return self.value if self.exact else self.prove()
 
 
 def best_portfolio(
@@ -99,7 +107,7 @@ def best_portfolio(
     payment = market.reserves[rows, saving]
     contracts = Contracts(saving, payment, (saving > 0) | (payment > 0))
     value = market.joint.gain(contracts)
-    return Portfolio(contracts, value, value if exact else max(value, market.bound()), exact)
+    return Portfolio(contracts, value, exact, lambda: market.bound(value))
 
 
 class _ForSale:
@@ -211,27 +219,16 @@ class _ForSale:
 
     # What is possible at the most
 
-    def bound(self) -> float:
-        """The most value over no trade of any portfolio, by three facts.
+    def bound(self, known: float) -> float:
+        """The most value over no trade of any portfolio; ``known`` is one that was reached."""
+        joint, price = self.joint, self.joint.money_price * self._unit
+        none = self.quality(np.zeros(len(self._rows), dtype=np.int64))
 
-        A mean that rests on few owners brings no more quality than one of all owners. Weighed in
-        any way, a mean is at most as exact as the sum of 1 / sigma^2 over the owners (Cauchy and
-        Schwarz). And of that sum no portfolio buys more for its money than the best steps in their
-        order, the last one in part.
-        """
-        information = self._information
-        steps = steps_by_worth(information, self._sale, self._keys)
-        start = information[self._rows, steps.start].sum()
-        more = information[steps.owner, steps.new] - information[steps.owner, steps.old]
-        corners = np.concatenate([[0.0], np.cumsum(steps.price)])
-        reached = np.concatenate([[start], start + np.cumsum(more)])
-        fine = np.linspace(0.0, min(corners[-1], self.room), 1 + 16 * len(corners))
-        sums = np.interp(np.append(fine[1:], fine[-1]), corners, reached)
-        paid = fine  # each stretch at the money of its beginning, the exactness of its end
-        worth = self.joint.quality_price * self._quality_of(sums)
-        money = self.joint.money_price * self._unit * paid
-        none = np.zeros(len(self._rows), dtype=np.int64)
-        return float(np.max(worth - money)) - self.joint.quality_price * float(self.quality(none))
+        def value(sums: FloatArray) -> FloatArray:
+            return joint.quality_price * (joint.quality(sums) - none)
+
+        money = np.where(self._for_sale, price * self.reserves, np.inf)
+        return most_value(self._terms, money, price * self.room, value, known)
 
     @cached_property
     def _information(self) -> FloatArray:

@@ -72,7 +72,7 @@ class Sellers:
         def worth_it(gone: int) -> bool:
             rest = _without_lightest(self._left, gone)
             last = self._quality(rest) - self._quality(_without_lightest(rest, 1))
-            price = prices[int(np.argmax(rest > 0))]
+            price = float(prices[int(np.argmax(rest > 0))])
             return self._joint.quality_price * last >= self._joint.money_price * price
 
         if self.count and worth_it(0):  # fewer sellers need not be worth more: few know little

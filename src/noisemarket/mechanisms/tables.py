@@ -61,16 +61,15 @@ def _rows(
 ) -> Iterator[tuple[str, float, float, float, float, float, bool]]:
     """The values of ``AgreedContract``, owner by owner."""
     levels, now = environment.levels, environment.phases[-1]
+    own: slice | IntArray = owners
     if isinstance(owners, slice):
-        indices, own = np.arange(owners.start, owners.stop), slice(None)
-    else:
-        indices, own = owners, owners
+        own, owners = slice(None), np.arange(owners.start, owners.stop)
     saving, payment = contracts.saving[own], contracts.payment[own]
     names = environment.population.names
     return zip(
-        (str(names[index]) for index in indices.tolist()),
-        now.privacy_cost[indices].tolist(),
-        now.beta[indices].tolist(),
+        (str(names[index]) for index in owners.tolist()),
+        now.privacy_cost[owners].tolist(),
+        now.beta[owners].tolist(),
         np.round(levels.savings, 12)[saving].tolist(),
         np.round(levels.sigma_max - levels.savings, 12)[saving].tolist(),
         np.round(levels.payments, 12)[payment].tolist(),

@@ -194,8 +194,7 @@ class MarketSection(Section):
     )
     clock_prices: Literal["scored", "one"] = Field(
         "scored",
-        description="clock: scored (owners whose records add less to the model are offered less) "
-        "or one price for all; the same where all have as many records",
+        description="clock: scored (owners whose records add less are offered less) or one price",
     )
     missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
         "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
