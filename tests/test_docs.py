@@ -301,14 +301,14 @@ def test_the_sweep_runs(
     assert len(lines) == 6
 
 
-def stored(name: str) -> dict[str, Any]:
+def results_of(name: str) -> dict[str, Any]:
     path = ROOT / "benchmarks" / "results" / f"{name}.json"
     return dict(json.loads(path.read_text(encoding="utf-8")))
 
 
 def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     made = runpy.run_path(str(ROOT / "benchmarks" / "mechanisms.py"))
-    clock, found = read(DOCS / "explanation" / "clock.md"), stored("clock-scores")
+    clock, found = read(DOCS / "explanation" / "clock.md"), results_of("clock-scores")
     assert made["scores_table"](found) in clock
     assert made["gaps_table"](found) in clock
 
