@@ -267,15 +267,13 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 
 @pytest.mark.compiled
 def test_recoveries_are_those_stored() -> None:
-    """The page quotes the results, and the results are still what the first seed plays."""
+    """The results are on their page, and are still what the first seed plays."""
     stored = ROOT / "benchmarks" / "results" / "adaptation.json"
     found = {
         row["player"]: row for row in json.loads(stored.read_text(encoding="utf-8"))["changing"]
     }
-    pages = [read(DOCS / part) for part in ("how-to/scenario.md", "explanation/results.md")]
-    rows = [re.findall(r"^\|.* of 10 seeds \|.*$", page, re.MULTILINE) for page in pages]
-    assert rows[0] == rows[1]
-    assert len(rows[0]) == len(found)
+    page = read(DOCS / "explanation" / "results.md")
+    assert len(re.findall(r"^\|.* of 10 seeds \|.*$", page, re.MULTILINE)) == len(found)
     scenario = load_scenario(EXAMPLES / "changing.toml")
     for name in ("q_learning", "bisection"):
         seen = negotiate(scenario, mechanism=name).recoveries
@@ -292,7 +290,7 @@ def test_the_sweep_runs(
     monkeypatch.setattr(sys, "argv", given)
     runpy.run_path(str(EXAMPLES / "sweep.py"), run_name="__main__")
     header, *lines = capsys.readouterr().out.splitlines()
-    assert header in read(DOCS / "explanation" / "learning.md")
+    assert header.startswith("| learning rate | optimism | WoLF-PHC signed |")
     assert len(lines) == 21
     monkeypatch.setattr(sys, "argv", [*given, "--best"])
     runpy.run_path(str(EXAMPLES / "sweep.py"), run_name="__main__")

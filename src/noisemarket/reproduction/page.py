@@ -53,7 +53,7 @@ trades nothing.
 **Played and signed.** A tenth of Q-learning's moves are random, so what it *plays* lags behind what
 it has *learned*. Contracts are read from each pair's usual deal, which leaves the exploration out;
 the figures show play. Which learner looks better depends on that choice and on the learning rate
-(docs/explanation/learning.md has the sweep).
+(docs/explanation/results.md has both).
 
 **Adaptation.** The paper shows no experiment. Here all privacy costs change at once, half-way
 through a run of twice the length. "Adapts" means that the curator's gain, as a share of the new
