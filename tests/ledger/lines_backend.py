@@ -8,10 +8,10 @@ from dataclasses import astuple
 from itertools import chain
 from pathlib import Path
 
-from noisemarket.errors import BadInput
 from noisemarket.files import exclusive
 from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.entries import FIRST, Entry, Head
+from noisemarket.ledger.ledger_errors import NoLedger
 
 
 class LinesBackend(LedgerBackend):
@@ -22,7 +22,7 @@ class LinesBackend(LedgerBackend):
         if create:
             self._path.touch()
         elif not self._path.exists():
-            raise BadInput("ledger", where, "does not exist.")
+            raise NoLedger("ledger", where, "does not exist.")
 
     @property
     def name(self) -> str:

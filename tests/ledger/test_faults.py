@@ -20,7 +20,7 @@ from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.ledger import sql_backend
-from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerError
+from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerError, LedgerLost
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
@@ -134,6 +134,27 @@ def test_opening_for_reading_makes_nothing(tmp_path: Path, postgres_place: str) 
         empty.execute("CREATE TABLE other (id INTEGER)")
     with pytest.raises(BadInput, match="is not a ledger"):
         open_ledger(tmp_path, create=False)
+
+
+def test_a_newer_ledger_is_not_called_lost(tmp_path: Path) -> None:
+    note, place = tmp_path / "head.json", str(tmp_path / "ledger.sqlite")
+    with open_ledger(place, curator=key("curator"), note=note) as ledger:
+        ledger.append(Job.of().opening())
+    execute(place, "INSERT INTO noisemarket_schema (version) VALUES (99)")
+    with pytest.raises(BadInput, match="has schema 99 and this noisemarket knows"):
+        open_ledger(place, curator=key("curator"), note=note)
+
+
+def test_a_lost_ledger_is_named_without_its_password(tmp_path: Path, postgres_place: str) -> None:
+    note = tmp_path / "head.json"
+    note.write_text(f'{{"head": "3:{"a" * 64}"}}')
+    url = f"{postgres_place}{'&' if '?' in postgres_place else '?'}password=hush-hush"
+    with pytest.raises(LedgerLost, match="lacks entry 3, which the curator") as told:
+        open_ledger(url, curator=key("curator"), note=note)
+    assert "hush" not in str(told.value)
+    for missing in (tmp_path / "none.sqlite", note):
+        with pytest.raises(LedgerLost, match="put a backup"):
+            open_ledger(missing, curator=key("curator"), note=note)
 
 
 def test_a_folder_holds_its_ledger(tmp_path: Path) -> None:

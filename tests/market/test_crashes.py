@@ -27,6 +27,7 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
+from noisemarket.market import prepare
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.privacy.journal import read_journal
 from noisemarket.training.serial_engine import SerialEngine
@@ -180,6 +181,19 @@ def test_another_library_or_processor_is_told_before_anything_is_charged(
     assert (tmp_path / "owners" / "privacy.journal").read_bytes() == journal
     _, outcome = played(made, tmp_path)
     assert all(statement.releases == 2 for statement in outcome.statements)
+
+
+def test_another_version_of_torch_is_named_where_torch_trains(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch = pytest.importorskip("torch")
+    cnn = prepare(small(images, model="cnn")).order.job
+    before = cnn.made_by
+    assert f"PyTorch {torch.__version__}" in before
+    assert "PyTorch" not in prepare(small(images)).order.job.made_by
+    monkeypatch.setattr(torch, "__version__", "99.0")
+    assert cnn.made_by != before
+    assert "PyTorch 99.0" in cnn.made_by
 
 
 def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -150,6 +151,46 @@ def test_both_sides_have_receipts_with_both_signatures(run: Path) -> None:
             assert receipt.paid == (paid[receipt.owner] if "settlement" in path.name else None)
             assert path.stat().st_mode & 0o077 == 0
             verify(ledger, receipt.noted, curator_keys=[curator])
+
+
+def test_receipts_that_were_cut_off_in_a_line_go_on_after_the_last_whole_one(
+    made: Scenario, run: Path
+) -> None:
+    """A power cut in the middle of a line loses that line, and none before or after it."""
+    path = run / "curator" / RECEIPTS
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]) + lines[-1][:50])
+    played(made, run)
+    found = {Receipt.from_json(line) for line in path.read_text().splitlines()}
+    assert found == {receipt for _, receipt in receipts_of(run)}
+
+
+def test_receipts_are_on_disk_before_the_job_goes_on(
+    made: Scenario, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced = set()
+    real = os.fsync
+
+    def fsync(file: int) -> None:
+        synced.add(os.fstat(file).st_ino)
+        real(file)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    played(made, run)
+    assert (run / "curator" / RECEIPTS).stat().st_ino in synced
+
+
+def test_the_curators_own_receipts_hold_the_ledger_too(made: Scenario, run: Path) -> None:
+    """Where the noted head and the owners' copies are gone, what they countersigned is left."""
+    forget(run, owners=True)
+    forget(run, owners=False)
+    rewrite(str(run / "ledger.sqlite"), cut_to_a_seal)
+    with pytest.raises(LedgerLost, match=LOST):
+        played(made, run)
+    path = run / "curator" / RECEIPTS
+    path.write_bytes(b"{}\n" + path.read_bytes())
+    with pytest.raises(BadInput, match=r"receipts = .*: line 1 is not a receipt: put the file"):
+        played(made, run)
 
 
 def test_the_head_is_noted_after_every_transaction(made: Scenario, tmp_path: Path) -> None:

@@ -67,7 +67,8 @@ class Job:
         """What computes the updates, in words: versions, and the kind of processor."""
         parts = f"noisemarket {__version__}", f"NumPy {np.__version__}", f"SciPy {version('scipy')}"
         blas = {str(one.get("architecture")) for one in threadpool_info()} - {"None"}
-        return ", ".join((*parts, " ".join((platform.machine(), *sorted(blas)))))
+        machine = " ".join((platform.machine(), *sorted(blas)))
+        return ", ".join((*parts, *self.model.made_by(), machine))
 
     @cached_property
     def _context(self) -> bytes:

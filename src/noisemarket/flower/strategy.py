@@ -211,8 +211,9 @@ class ContractedFedAvg(Strategy):
             self._record(done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
         inspector = UploadInspector(
-            self.contracts, alarm, self.rounds, self._accuse, state.inspector, None, state.kept
-        )
+            self.contracts, alarm, self.rounds, self._accuse, state.inspector, None, state.kept,
+            dimension=first.size,
+        )  # fmt: skip
         bounds = Bounds(timeout, insecure=self._insecure)
         line = Line(grid, self._names, self._job, bounds)
         return _Running(model, state, inspector, line)

@@ -48,7 +48,8 @@ class LedgerBackend(ABC):
     is none; with ``create=False`` it changes nothing.
 
     Raises:
-        BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
+        BadInput: ``where`` cannot be used.
+        NoLedger: it holds no ledger, and ``create`` is false.
         LedgerError: the ledger cannot be reached, read or written. So do all methods.
     """
 

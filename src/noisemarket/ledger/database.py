@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.files import unusable
-from noisemarket.ledger.ledger_errors import LedgerError
+from noisemarket.ledger.ledger_errors import LedgerError, NoLedger
 
 LEDGER_FILE = "ledger.sqlite"
 """The ledger's name in a run folder."""
@@ -59,7 +59,7 @@ class Database:
         except DBAPIError as problem:
             reason = _reason(problem)
             if "not a database" in reason:
-                raise BadInput("ledger", self.name, "is not a ledger.") from None
+                raise NoLedger("ledger", self.name, "is not a ledger.") from None
             raise LedgerError(f"ledger {self.name} cannot be {verb}: {reason}.") from None
         except SQLAlchemyError as problem:
             raise LedgerError(f"ledger {self.name} cannot be {verb}: {problem}.") from None
@@ -68,7 +68,7 @@ class Database:
         if path.is_dir():
             raise BadInput("ledger", str(path), "is a folder: name a file.")
         if not path.exists() and not create:
-            raise BadInput("ledger", str(path), "does not exist.")
+            raise NoLedger("ledger", str(path), "does not exist.")
         try:
             if create:
                 path.parent.mkdir(parents=True, exist_ok=True)

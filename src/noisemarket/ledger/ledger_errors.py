@@ -7,11 +7,13 @@ NoisemarketError
     |-- LedgerConflict   an entry contradicts what the ledger holds already
     |   `-- OverBudget   a contract or payment would pass the job's budget
     `-- LedgerBroken     verification failed: names the first bad entry
+BadInput
+`-- NoLedger             there is no ledger where one was named
 """
 
 from __future__ import annotations
 
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import BadInput, NoisemarketError
 
 
 class LedgerError(NoisemarketError):
@@ -24,6 +26,10 @@ class BadSignature(LedgerError):
 
 class LedgerLost(LedgerError):
     """The ledger lacks a head that was noted elsewhere: it was lost, or put back."""
+
+
+class NoLedger(BadInput):
+    """There is no ledger where one was named. The value has no password in it."""
 
 
 class LedgerConflict(LedgerError):

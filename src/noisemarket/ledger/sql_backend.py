@@ -9,11 +9,10 @@ from typing import Any, Literal
 
 from sqlalchemy import Connection, func, insert, select, update
 
-from noisemarket.errors import BadInput
 from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.database import Database
 from noisemarket.ledger.entries import OFFERED, Entry, Head
-from noisemarket.ledger.ledger_errors import LedgerError
+from noisemarket.ledger.ledger_errors import LedgerError, NoLedger
 from noisemarket.ledger.migrations import ENTRIES, HEAD, migrate, refuse_newer, version
 
 PAGE = 2000
@@ -36,7 +35,7 @@ class SqlBackend(LedgerBackend):
                 with self._database.reading() as connection:
                     reached = version(connection)
                 if not reached:
-                    raise BadInput("ledger", self.name, "is not a ledger.")
+                    raise NoLedger("ledger", self.name, "is not a ledger.")
                 refuse_newer(reached, self.name)
         except BaseException:
             self.close()

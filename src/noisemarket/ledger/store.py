@@ -12,7 +12,7 @@ from noisemarket.ledger.backend import LedgerBackend, Transaction
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, OverBudget
+from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, NoLedger, OverBudget
 from noisemarket.ledger.notes import HeadNote, check_holds, lost
 from noisemarket.ledger.seals import seal_entry
 from noisemarket.ledger.sql_backend import SqlBackend
@@ -89,9 +89,8 @@ def _refuse_lost(
     noted_by = f"the curator ({note.path})"
     try:
         backend = make(where, create=False)
-    except BadInput:
-        shown = str(where).rpartition("@")[2] if "://" in str(where) else str(where)  # no password
-        raise lost(shown, head, noted_by) from None
+    except NoLedger as missing:
+        raise lost(str(missing.value), head, noted_by) from None
     try:
         check_holds(backend, head, noted_by)
     finally:

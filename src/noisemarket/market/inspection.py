@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.federated.reference import Directions
 from noisemarket.ledger.contract import Contract
+from noisemarket.market.kept_arrays import REMEDY
 from noisemarket.market.noise_watch import SHARES, NoiseWatch
 from noisemarket.market.usefulness import UsefulnessWatch
 from noisemarket.plain import plain
@@ -30,7 +32,8 @@ class UploadInspector:
     It works on what the curator has: contracts and uploads, and ``directions`` from labelled
     records of its own where it has some. What it finds goes to ``report``. ``state`` is plain JSON
     and ``arrays`` are what is kept of the uploads, so that a job that was killed goes on watching
-    where it stood. Without a ``protection``, it is the one that each contract names.
+    where it stood. Without a ``protection``, it is the one that each contract names. With
+    ``dimension``, the size of an upload, what was kept is checked at once.
     """
 
     def __init__(
@@ -44,6 +47,7 @@ class UploadInspector:
         arrays: Arrays | None = None,
         directions: Directions | None = None,
         publish: Callable[[int, NDArray[np.float32]], None] = lambda number, rows: None,
+        dimension: int | None = None,
     ) -> None:
         self._contracts = contracts
         self._protections = {
@@ -54,20 +58,28 @@ class UploadInspector:
         owners = max(1, len(contracts))
         self._rate = alarm_rate(SHARES["length"] * false_alarm, owners, rounds)
         self._report = report
-        pools, accused, tested = (
-            {int(owner): kept for owner, kept in (state or {}).get(name, {}).items()}
-            for name in ("pools", "accused", "tested")
-        )
-        self._pools = {owner: _read(fields) for owner, fields in pools.items()}
-        self._accused: dict[int, dict[str, Any]] = accused
-        self._tested: dict[int, int] = tested
+        try:
+            pools, accused, tested = (
+                {int(owner): kept for owner, kept in (state or {}).get(name, {}).items()}
+                for name in ("pools", "accused", "tested")
+            )
+            self._pools = {owner: _read(fields) for owner, fields in pools.items()}
+            self._accused: dict[int, dict[str, Any]] = {n: dict(f) for n, f in accused.items()}
+            self._tested: dict[int, int] = {owner: int(n) for owner, n in tested.items()}
+        except (TypeError, ValueError, AttributeError):
+            raise BadInput("checkpoint", "inspection", f"cannot be read: {REMEDY}") from None
+        seed = (state or {}).get("sketch_seed")
+        if not (isinstance(seed, int) if state else seed is None):
+            raise BadInput("checkpoint", "sketch_seed", f"is not a whole number: {REMEDY}")
+        if dimension is not None and state and not arrays:
+            raise BadInput("checkpoint", "kept arrays", f"are missing: {REMEDY}")
         self._owners = sorted(contracts)
         self._rows = {owner: row for row, owner in enumerate(self._owners)}
         sigma = np.array([contracts[owner].sigma for owner in self._owners], dtype=np.float64)
         bounds = np.array([self._reach(owner) for owner in self._owners], dtype=np.float64)
         steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
-        kept, seed = dict(arrays or {}), (state or {}).get("sketch_seed")
-        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, seed, kept)
+        kept = dict(arrays or {})
+        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, seed, kept, dimension)
         self._useful = None
         if directions is not None:
             rate = SHARES["harm"] * false_alarm / (owners * rounds)

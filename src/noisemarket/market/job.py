@@ -302,7 +302,7 @@ class _Market:
         alarm, rounds = self._scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
             contracts, alarm, rounds, report, state.inspector, order.job.protection, state.kept,
-            order.directions(), self._publish,
+            order.directions(), self._publish, state.weights.size,
         )  # fmt: skip
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.federated.protections import Upload
+from noisemarket.market.kept_arrays import gone_on_from
 from noisemarket.privacy.noise_check import check_steps
 from noisemarket.privacy.noise_repeats import Sketch, agreeing, alike
 from noisemarket.privacy.noise_shape import (
@@ -60,6 +61,10 @@ class NoiseWatch:
         rounds: how many rounds the job has.
         seed: of the sketch; None to draw a secret one.
         arrays: what was kept before.
+        dimension: how many numbers an upload has; None if only the first one tells.
+
+    Raises:
+        BadInput: what was kept is not of such a job.
     """
 
     def __init__(
@@ -71,6 +76,7 @@ class NoiseWatch:
         rounds: int,
         seed: int | None = None,
         arrays: Mapping[str, NDArray[Any]] | None = None,
+        dimension: int | None = None,
     ) -> None:
         self._sigma, self._in_steps, self._rounds = sigma, in_steps, rounds
         with np.errstate(divide="ignore"):
@@ -78,6 +84,9 @@ class NoiseWatch:
         self._rates = {name: share * false_alarm for name, share in SHARES.items()}
         self.seed = secrets.randbits(63) if seed is None else seed
         self.arrays: dict[str, NDArray[Any]] = dict(arrays or {})
+        self._prepared = False
+        if dimension is not None:
+            self._prepare(dimension)
 
     def check(
         self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]
@@ -111,10 +120,12 @@ class NoiseWatch:
         return accused, self._alike(rows, scaled)
 
     def _prepare(self, dimension: int) -> None:
-        """Room for what is kept, when the first uploads come."""
+        """What was kept before, or room for it, once the size of an upload is known."""
+        if self._prepared:
+            return
         owners, kept = len(self._sigma), min(self._rounds, KEPT_ROUNDS)
         sketch = Sketch(dimension, self.seed)
-        shapes: dict[str, tuple[tuple[int, ...], Any]] = {
+        shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
             "seen": ((owners,), np.int64),
             "curves": ((owners, CURVES), np.float64),
             "bits": ((owners, kept, sketch.bits // 8), np.uint8),
@@ -122,9 +133,7 @@ class NoiseWatch:
         }
         if owners * dimension <= MOST_KEPT:
             shapes["sums"] = (owners, dimension), np.float32
-        for name, (shape, kind) in shapes.items():
-            if name not in self.arrays or self.arrays[name].shape != shape:
-                self.arrays[name] = np.zeros(shape, kind)
+        self.arrays, self._prepared = gone_on_from(self.arrays, shapes), True
 
     def _alone(self, row: int, values: NDArray[np.float32]) -> UploadFinding | None:
         """Tests of one owner's uploads: blocks, distribution, and the sum of its rounds."""

@@ -12,6 +12,7 @@ from scipy.special import ndtri
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.reference import Directions
+from noisemarket.market.kept_arrays import gone_on_from
 from noisemarket.privacy.noise_shape import UploadFinding
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
 
@@ -41,15 +42,12 @@ class UsefulnessWatch:
         owners, kinds = len(sigma), len(directions)
         self._sigma, self._directions = np.maximum(sigma, LEAST_SIGMA), directions
         self._limit, self._publish = -float(ndtri(rate / kinds)), publish
-        fresh: dict[str, NDArray[Any]] = {
-            "along": np.zeros((owners, kinds)),
-            "gram": np.zeros((owners, kinds, kinds)),
-            "rounds": np.zeros(owners, np.int64),
+        shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+            "along": ((owners, kinds), np.float64),
+            "gram": ((owners, kinds, kinds), np.float64),
+            "rounds": ((owners,), np.int64),
         }
-        self.arrays = {
-            name: arrays[name] if name in arrays and arrays[name].shape == empty.shape else empty
-            for name, empty in fresh.items()
-        }
+        self.arrays = gone_on_from(arrays, shapes)
 
     def check(
         self,

@@ -211,7 +211,8 @@ def _sentence(problem: ValidationError) -> BadInput:
     """The first error of pydantic, as BadInput."""
     first = problem.errors()[0]
     field = ".".join(str(part) for part in first["loc"] if not _is_kind(part))
-    remedy = first["msg"][0].lower() + first["msg"][1:]
+    said = first["msg"].removeprefix("Value error, ")
+    remedy = said[0].lower() + said[1:]
     if first["type"] == "extra_forbidden":
         remedy = "unknown key: noisemarket scenario --explain lists all"
     return BadInput(field, first["input"], f"{remedy}.")

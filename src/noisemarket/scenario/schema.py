@@ -6,7 +6,7 @@ from importlib.metadata import entry_points
 from typing import Annotated, Any, Literal
 
 import numpy as np
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import Behaviour
@@ -21,12 +21,6 @@ from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.scenario.training_section import PrivacySection, TrainingSection
-
-
-def _no_switch(value: object) -> object:
-    if isinstance(value, bool):
-        raise ValueError("give a number or a distribution, not true or false")
-    return value
 
 
 def _ledger_url(value: str) -> str:
@@ -51,7 +45,7 @@ def _ledger_url(value: str) -> str:
 
 
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
-Spread = Annotated[float | dict[str, Any], BeforeValidator(_no_switch)]
+Spread = float | dict[str, Any]
 
 
 MOST_CELLS = 2_000_000

@@ -124,6 +124,10 @@ class ModelMaker(ABC):
         So the model itself, and of the libraries and the machine what could change a bit.
         """
 
+    def made_by(self) -> tuple[str, ...]:
+        """Libraries that the model adds to those of every job, with their versions, in words."""
+        return ()
+
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """What an owner elsewhere makes the same model of (``models.maker_of``): plain values.

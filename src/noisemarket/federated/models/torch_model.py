@@ -161,6 +161,9 @@ class TorchMaker(ModelMaker):
         machine = torch.__version__, torch.backends.cpu.get_cpu_capability()
         return repr(machine).encode() + _pickled(self.build)
 
+    def made_by(self) -> tuple[str, ...]:
+        return (f"PyTorch {torch.__version__} for {torch.backends.cpu.get_cpu_capability()}",)
+
     def settings(self) -> dict[str, Any]:
         return cnn_settings(self.build)
 
