@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
-from tests.market.common import events, played, scenario, state
+from tests.market.common import events, here, played, scenario, state
 
 from noisemarket.errors import BadInput
 from noisemarket.market.events import RoundTrained
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
+from noisemarket.training.serial_engine import SerialEngine
 
 CHECKPOINT, JOURNAL = Path("curator/checkpoint.npz"), Path("owners/privacy.journal")
+KEY = Path("owners/noise.key")
 
 
 @pytest.fixture(scope="module")
@@ -58,6 +61,29 @@ def test_a_settled_job_releases_nothing_again(
         played(made, run)
     if JOURNAL in names:
         assert read_journal(run / JOURNAL).charges == ()  # nothing was charged, nothing released
+
+
+@pytest.mark.parametrize("names", [(JOURNAL,), (JOURNAL, CHECKPOINT), (JOURNAL, CHECKPOINT, KEY)])
+def test_a_first_round_that_was_begun_is_known_although_all_files_are_lost(
+    made: Scenario, tmp_path: Path, names: tuple[Path, ...]
+) -> None:
+    """It was cut off in the middle: uploads had left, and were charged in the journal only."""
+
+    class CutOff(SerialEngine):
+        def train(self, *given: Any) -> Any:
+            super().train(*given)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        list(here(made, tmp_path, engine=CutOff))
+    assert len(read_journal(tmp_path / JOURNAL).charges) == 2
+    run = without(tmp_path, tmp_path / "again", *names)
+    for _ in range(2):  # an attempt that was refused opens no door
+        with pytest.raises(BadInput, match=r"lacks charges of round 1, which the ledger says was"):
+            played(made, run)
+        assert read_journal(run / JOURNAL).charges == ()
+    played(made, tmp_path)  # with all its files it goes on
+    assert len(read_journal(tmp_path / JOURNAL).charges) == 2 * 3
 
 
 def test_a_job_under_way_needs_the_charges_of_the_rounds_on_its_ledger(

@@ -7,6 +7,7 @@ them and from the global model alone have nothing to do with any owner's noise.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +16,7 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset, Images, Labels
 from noisemarket.federated.engine import Weights, single_precision
 from noisemarket.federated.models.model import ModelMaker
+from noisemarket.files import digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,6 +64,29 @@ def set_aside(
     for part in (left, labels):
         part.setflags(write=False)
     return replace(data, train_images=left, train_labels=labels), kept
+
+
+class Judging(Protocol):
+    """Directions along which uploads are judged, from a global model."""
+
+    def __len__(self) -> int: ...
+
+    def at(self, weights: Weights) -> NDArray[np.float32]:
+        """One row for each direction."""
+        ...
+
+
+def directions_digest(rows: NDArray[np.float32]) -> str:
+    """What tells directions from any others, as hexadecimal digits.
+
+    A curator that has given it out before the uploads cannot judge them along others afterwards.
+
+    Example:
+        >>> directions_digest(np.zeros((2, 3), np.float32))[:8]
+        '4e7f0d79'
+    """
+    shape = f"noisemarket directions v1\0{rows.shape}".encode()
+    return digest(shape, np.ascontiguousarray(rows, "<f4").tobytes()).hex()
 
 
 class Directions:

@@ -17,8 +17,8 @@ from noisemarket.federated.protections import Upload
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
-__all__ = ["Checkpoint", "Inspect", "LeftOut", "Present", "RoundResult", "State", "TrainingPlan",
-           "aggregate", "check_charges", "screen", "train"]  # fmt: skip
+__all__ = ["Begin", "Checkpoint", "Inspect", "LeftOut", "Present", "RoundResult", "State",
+           "TrainingPlan", "aggregate", "check_charges", "screen", "train"]  # fmt: skip
 
 Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
 """Looks at a round's uploads, before any of them counts: round, global model, and all uploads that
@@ -26,6 +26,9 @@ can be used. Returns whom to refuse, and why. Rounds count from 1, here as every
 
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither invited nor charged."""
+
+Begin = Callable[[int, Weights, Collection[int]], None]
+"""Is told that a round begins: it was charged to these owners, and nothing of it is released."""
 
 LeftOut = Callable[[], Collection[int]]
 """Owners whose uploads of the round, delivered and accepted, have no part in the mean."""
@@ -62,20 +65,21 @@ def train(
     present: Present | None = None,
     left_out: LeftOut | None = None,
     *,
+    begin: Begin | None = None,
     once: bool = False,
 ) -> Iterator[RoundResult]:
     """Train from ``state`` to the end of the plan, changing ``state`` as rounds are done.
 
-    Every release is charged before it is made. Owners whose budget would be passed sit out; if all
-    would, training ends. Uploads that are malformed, or that ``inspect`` refuses, move nothing and
-    are reported. A round that is cut off leaves ``state`` as it was. An account that lacks a charge
-    of the rounds that are done is refused. With ``once``, a round that was cut off is made again
-    bit by bit, or refused before anything more is charged: a second release would cost the owners
-    privacy that nobody pays for.
+    Every release is charged before it is made, and ``begin`` is told in between. Owners whose
+    budget would be passed sit out; if all would, training ends. Uploads that are malformed, or that
+    ``inspect`` refuses, move nothing and are reported. A round that is cut off leaves ``state`` as
+    it was. An account that lacks a charge of the rounds that are done is refused. With ``once``, a
+    round that was cut off is made again bit by bit, or refused before anything more is charged: a
+    second release would cost the owners privacy that nobody pays for.
     """
     check_charges(accountant, state)
     return _rounds(
-        engine, job, accountant, plan, state, checkpoint, inspect, present, left_out, once
+        engine, job, accountant, plan, state, checkpoint, inspect, present, left_out, begin, once
     )
 
 
@@ -99,6 +103,7 @@ def _rounds(
     inspect: Inspect | None,
     present: Present | None,
     left_out: LeftOut | None,
+    begin: Begin | None,
     once: bool,
 ) -> Iterator[RoundResult]:
     if checkpoint is not None and state.rounds_done == 0:
@@ -113,6 +118,8 @@ def _rounds(
         owners = _charged(accountant, here, number, invited)
         if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
             return
+        if begin is not None:
+            begin(number, state.weights, owners)
         uploads = engine.train(number, state.weights, owners) if owners else {}
         good, refused = screen(uploads, engine.dimension)
         if inspect is not None:

@@ -34,6 +34,8 @@ class FlowerEngine(Engine):
         self.line, self._job = line, job
         self._model = job.model(job.seed)
         self._first = job.first_weights()
+        self.reference = ""
+        """The digest of the directions that the next uploads are judged along, if they are."""
 
     @property
     def dimension(self) -> int:
@@ -53,6 +55,8 @@ class FlowerEngine(Engine):
             config = ConfigRecord(
                 {"job": line.job_id, "server-round": round_number, "sigma": sigma}
             )
+            if self.reference:
+                config["reference"] = self.reference
             asked[line.names[owner]] = RecordDict({"arrays": model, "config": config})
         answers = line.ask(wire.TRAIN, asked, group=str(round_number))
         return {owner: _upload(answers.get(line.names[owner])) for owner in owners}

@@ -30,6 +30,7 @@ from noisemarket.flower.api import (
 )
 from noisemarket.flower.house import HOUSE, Part, apart, owners_of, together
 from noisemarket.flower.simulated_node import config_of_node
+from noisemarket.ledger.contract import is_key
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
@@ -120,7 +121,17 @@ def owner_app(models: Modules | None = None) -> ClientApp:
     @answers(wire.SETTLED)
     def settle(agent: OwnerAgent, message: wire.Said) -> RecordDict:
         """What the curator says, and signs, that it pays; the rest is the owner's own account."""
-        return wire.receipt(agent.settle(wire.read_receipt(message)))
+        claim = wire.read_claim(message)
+        return wire.receipt(agent.settle(wire.read_receipt(message), claim=claim))
+
+    @answers(wire.REFERENCE)
+    def reference(agent: OwnerAgent, message: wire.Said) -> RecordDict:
+        """The directions of a round, if they are those whose digest the owner had before."""
+        task, rows = Task.of(message), wire.read_directions(message)
+        from noisemarket.owner.own_standing import keep_shown
+
+        keep_shown(agent.folder, task.job, task.round_number, rows)
+        return wire.with_config(kept=True)
 
     @answers(wire.TRAIN)
     def train(agent: OwnerAgent, message: wire.Said) -> RecordDict:
@@ -129,7 +140,8 @@ def owner_app(models: Modules | None = None) -> ClientApp:
         terms, start = task.terms(agent.folder), _weights(message)
         from noisemarket.owner.round import OwnRound
 
-        update = OwnRound(agent.folder, terms, build).upload(task.round_number, start)
+        mine = OwnRound(agent.folder, terms, build)
+        update = mine.upload(task.round_number, start, task.reference)
         return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
 
     return app
@@ -142,6 +154,7 @@ class Task:
     job: str
     round_number: int
     sigma: float | None
+    reference: str = ""
 
     @classmethod
     def of(cls, message: wire.Said) -> Task:
@@ -156,7 +169,10 @@ class Task:
             raise Declined("the message names no round")
         if sigma is not None and not isinstance(sigma, float):
             raise Declined("sigma is not a number")
-        return cls(job, number, sigma)
+        reference = config.get("reference", "")
+        if not isinstance(reference, str) or (reference and not is_key(reference)):
+            raise Declined("the reference is not a digest")
+        return cls(job, number, sigma, reference)
 
     def terms(self, folder: OwnerFolder) -> OwnerTerms:
         """The owner's own terms for it; declined where the message says otherwise."""

@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.engine import Engine
@@ -74,6 +77,7 @@ class RemoteOwners(Owners):
         self._bounds, self._listed = bounds, houses
         self._names: list[str] = []
         self._asking: Asking | None = None
+        self._engine: FlowerEngine | None = None
         self._job = ""
 
     @property
@@ -199,7 +203,12 @@ class RemoteOwners(Owners):
     # Training and after
 
     def engine(self, order: Order) -> Engine:
-        return FlowerEngine(self.line, order.job)
+        self._engine = FlowerEngine(self.line, order.job)
+        return self._engine
+
+    def begin(self, round_number: int, reference: str) -> None:
+        if self._engine is not None:
+            self._engine.reference = reference
 
     def present(self, owners: Sequence[int]) -> Sequence[int]:
         wanted = set(owners)
@@ -211,9 +220,15 @@ class RemoteOwners(Owners):
         return sorted(here)
 
     def settled(
-        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
+        self,
+        statements: Mapping[int, PrivacyStatement],
+        receipts: Mapping[int, Receipt],
+        claims: Mapping[int, Mapping[str, Any]],
     ) -> dict[int, Receipt]:
-        asked = {self._names[index]: wire.receipt(receipts[index]) for index in statements}
+        asked = {
+            self._names[index]: wire.settlement(receipts[index], claims[index])
+            for index in statements
+        }
         self.line.meet(0.0)
         replies = self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
         found = {
@@ -223,6 +238,21 @@ class RemoteOwners(Owners):
         traffic = [asdict(one) for one in self.line.traffic]
         RunFolder(self._folder.curator).write_json(TRAFFIC, traffic)
         return {index: receipt for index, receipt in found.items() if receipt is not None}
+
+    def show(
+        self, owners: Sequence[int], rounds: Iterable[tuple[int, NDArray[np.float32]]]
+    ) -> None:
+        """Owners that do not answer get no more of them; they may ask the curator for the files."""
+        here = [self._names[index] for index in owners]
+        for number, rows in rounds:
+            shown = wire.directions(self._job, number, rows)
+            replies = self.line.ask(
+                wire.REFERENCE, dict.fromkeys(here, shown),
+                timeout=min(60.0, self._bounds.timeout), group=str(number),
+            )  # fmt: skip
+            here = [name for name in here if replies.get(name) is not None]
+            if not here:
+                return
 
     def _begin(self, environment: Environment, manifest: JobManifest) -> None:
         self._names = [str(name) for name in environment.population.names]

@@ -6,8 +6,11 @@ query.quotes    an invitation, quotes          offers
 query.contract  a contract, an assignment      the owner's signature
 query.signed    a contract, both signatures,   the receipt, signed by the owner
                 and a receipt
-train           job, round, sigma, the model   an update
-query.settled   a receipt of what is paid      the receipt, signed by the owner
+train           job, round, sigma, the model,  an update
+                the digest of directions
+query.settled   a receipt of what is paid,     the receipt, signed by the owner
+                and where the owner stands
+query.reference the directions of a round      nothing
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ from noisemarket.owner.terms import Assignment
 
 HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
 PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.settled"
+REFERENCE = "query.reference"
 WEIGHTS = "weights"
 
 PROTOCOL = 1
@@ -175,6 +179,40 @@ def read_signed(message: Said) -> tuple[SignedContract, Receipt]:
 def receipt(of: Receipt) -> RecordDict:
     """A receipt: the curator's of a settlement, or what an owner answers to one."""
     return with_config(receipt=json.dumps(of.to_dict()))
+
+
+def settlement(of: Receipt, claim: Mapping[str, Any]) -> RecordDict:
+    """A receipt of what is paid, and where the owner stands by the reference records."""
+    return with_config(receipt=json.dumps(of.to_dict()), usefulness=json.dumps(dict(claim)))
+
+
+def read_claim(message: Said) -> dict[str, Any]:
+    """Where the curator says that the owner stands; empty if it says nothing of use."""
+    try:
+        claim = json.loads(text_of(message, "usefulness") or "{}")
+        rounds = [int(number) for number in claim["rounds"]][:_LARGEST]
+        figures = {name: float(claim[name]) for name in ("best", "against")}
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return {}
+    return {"rounds": rounds, **figures} if np.isfinite(list(figures.values())).all() else {}
+
+
+def directions(job: str, number: int, rows: NDArray[np.float32]) -> RecordDict:
+    """The directions along which a round's uploads were judged."""
+    config = ConfigRecord({"job": job, "server-round": number})
+    return RecordDict({"config": config, "arrays": ArrayRecord({REFERENCE: Array(rows)})})
+
+
+def read_directions(message: Said) -> NDArray[np.float32]:
+    """The directions of a round, not believed yet."""
+    arrays = message.content.get("arrays")
+    try:
+        rows = arrays[REFERENCE].numpy() if isinstance(arrays, ArrayRecord) else np.zeros(0)
+    except Exception:
+        rows = np.zeros(0)
+    if rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
+        raise Declined("the directions cannot be read")
+    return rows
 
 
 def read_receipt(message: Said) -> Receipt:

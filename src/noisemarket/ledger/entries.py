@@ -17,11 +17,11 @@ from noisemarket.ledger.money import checked
 from noisemarket.plain import finite
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
-DELIVERED, MISSED, REFUSED = "delivered", "missed", "refused"
+BEGUN, DELIVERED, MISSED, REFUSED = "begun", "delivered", "missed", "refused"
 VERIFIED, PAID, BROKEN, SETTLED = "verified", "paid", "broken", "settled"
 SEALED = "sealed"
 ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
-KINDS = (OPENED, OFFERED, SIGNED, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED, SEALED)
+KINDS = (OPENED, OFFERED, SIGNED, BEGUN, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED, SEALED)
 """All kinds of entries: the reference describes each of them."""
 
 CLOSED_ONCE = "closed"
@@ -139,6 +139,15 @@ def signed(signed_contract: SignedContract) -> NewEntry:
         "curator_signature": signed_contract.curator_signature,
     }
     return _of(signed_contract.contract, SIGNED, SIGNED, signatures)
+
+
+def begun(job: str, round: int, owners: int, reference: str | None = None) -> NewEntry:
+    """A round was charged to so many owners, and uploads are asked for from now on.
+
+    ``reference`` is the digest of the directions along which they will be judged.
+    """
+    body = {"round": round, "owners": owners, "reference": reference}
+    return _new(job, BEGUN, None, f"{BEGUN}:{round}", body)
 
 
 def delivered(

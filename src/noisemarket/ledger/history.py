@@ -3,10 +3,11 @@
     opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
                -> paid | broken)* -> settled
 
-and a seal after every batch of them, also after the last. The same rules refuse an invalid entry
-when it is recorded and find it when the ledger is verified. What is kept is one small
-record per open contract, with one bit a round: a closed contract and a settled job are forgotten.
-(``verify`` checks that none of them is opened twice.)
+``begun`` in between, once for every round in rising order, and a seal after every batch of them,
+also after the last. The same rules refuse an invalid entry when it is recorded and find it when the
+ledger is verified. What is kept is one small record per open contract, with one bit a round: a
+closed contract and a settled job are forgotten. (``verify`` checks that none of them is opened
+twice.)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import parse
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
+    BEGUN,
     BROKEN,
     CLOSED_ONCE,
     DELIVERED,
@@ -90,6 +92,7 @@ class JobHistory:
         self.contracts = 0
         self.contracts_paid = 0
         self.contracts_broken = 0
+        self.begun = 0  # the last round that was begun
         self.unsealed = 0  # entries since the last seal
 
     def add(
@@ -136,6 +139,9 @@ class JobHistory:
             raise InvalidEntry("comes after its job was settled.")
         if kind == SETTLED:
             self._settled(contract, once, content)
+            return
+        if kind == BEGUN:
+            self._begun(contract, once, content)
             return
         if not isinstance(contract, str):
             raise InvalidEntry("names no contract.")
@@ -188,6 +194,20 @@ class JobHistory:
             raise InvalidEntry(
                 "is not the curator's seal: an entry up to here was changed, or another key sealed."
             )
+
+    def _begun(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
+        _keys(content, {"round", "owners", "reference"})
+        number, owners, reference = content["round"], content["owners"], content["reference"]
+        if contract is not None:
+            raise InvalidEntry("begins a round of all and names a contract.")
+        if type(number) is not int or type(owners) is not int or owners < 0:
+            raise InvalidEntry("does not say which round begins, for how many owners.")
+        if not self.begun < number < 2**31:
+            raise InvalidEntry(f"begins round {number} after round {self.begun}.")
+        if reference is not None and not is_key(reference):
+            raise InvalidEntry("has a reference that is not a digest.")
+        _expect(once, f"{BEGUN}:{number}")
+        self.begun = number
 
     def _offered(self, contract: str, once: str | None, content: dict[str, Any]) -> None:
         _expect(once, f"{OFFERED}:{contract}")

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
-from noisemarket.federated.reference import Directions
+from noisemarket.federated.reference import Judging
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.kept_arrays import REMEDY
 from noisemarket.market.noise_watch import SHARES, NoiseWatch
@@ -45,8 +45,7 @@ class UploadInspector:
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
         arrays: Arrays | None = None,
-        directions: Directions | None = None,
-        publish: Callable[[int, NDArray[np.float32]], None] = lambda number, rows: None,
+        directions: Judging | None = None,
         dimension: int | None = None,
     ) -> None:
         self._contracts = contracts
@@ -83,7 +82,7 @@ class UploadInspector:
         self._useful = None
         if directions is not None:
             rate = SHARES["harm"] * false_alarm / (owners * rounds)
-            self._useful = UsefulnessWatch(sigma, directions, rate, kept, publish)
+            self._useful = UsefulnessWatch(sigma, directions, rate, rounds, kept)
 
     @property
     def accused(self) -> Mapping[int, dict[str, Any]]:
@@ -122,7 +121,8 @@ class UploadInspector:
         by_row = {self._rows[owner]: uploads[owner] for owner in uploads if owner not in refused}
         rows = np.array(sorted(by_row), dtype=np.int64)
         accused, spoilt = self._noise.check(round_number, rows, by_row)
-        if self._useful is not None:
+        if self._useful is not None:  # of what counts; a round that is refused is not paid
+            rows = np.array([row for row in rows if row not in accused | spoilt], dtype=np.int64)
             for row, finding in self._useful.check(round_number, weights, rows, by_row).items():
                 accused.setdefault(row, finding)
         for row, finding in accused.items():
@@ -144,6 +144,13 @@ class UploadInspector:
             return UsefulStanding(0, 0.0, 0.0)
         return self._useful.standing(self._rows[owner])
 
+    def claim(self, owner: int) -> dict[str, Any]:
+        """Where an owner stands and which rounds count, for the owner to compute by itself."""
+        if self._useful is None:
+            return {}
+        at, counted = self.standing(owner), self._useful.counted(self._rows[owner])
+        return {"rounds": counted, "best": _digits(at.best), "against": _digits(at.against)}
+
     def evidence(self, owner: int) -> dict[str, Any]:
         """What the finding about an owner's whole contract rests on."""
         if owner in self._accused:
@@ -152,10 +159,8 @@ class UploadInspector:
             return {"checked": False}
         seen: dict[str, Any] = {"checked": True, "rounds_checked": self._tested[owner]}
         if self._useful is not None:
-            at = self.standing(owner)
-            figures = {"best": at.best, "against": at.against}
-            rounded = {name: float(f"{value:.6g}") for name, value in figures.items()}
-            seen["usefulness"] = {"rounds": at.rounds, **rounded}
+            claim = self.claim(owner)
+            seen["usefulness"] = claim | {"rounds": len(claim["rounds"])}
         if (pool := self._pools.get(owner)) is None:
             return seen
         return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
@@ -210,8 +215,12 @@ def _told(finding: UploadFinding) -> dict[str, Any]:
     del values["reason"]
     for name in ("statistic", "lowest", "highest"):
         if math.isfinite(values[name]):
-            values[name] = float(f"{values[name]:.6g}")
+            values[name] = _digits(values[name])
     return plain(values)
+
+
+def _digits(value: float) -> float:
+    return float(f"{value:.6g}")
 
 
 def _read(fields: Mapping[str, Any]) -> Evidence:

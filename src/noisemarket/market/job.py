@@ -8,18 +8,14 @@ is resumed by running it again.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges, train
+from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
 from noisemarket.files import save_arrays
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
@@ -29,6 +25,7 @@ from noisemarket.ledger.money import MOST
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
+from noisemarket.market.begun_rounds import RoundBeginning
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import (
@@ -51,7 +48,6 @@ from noisemarket.market.market_folder import (
     CHECKPOINT,
     HEAD,
     JOB,
-    METRICS,
     MODEL,
     REFERENCE,
     TRACE,
@@ -198,10 +194,15 @@ class _Market:
             raise NoisemarketError("No owner has signed a contract.")
         clock.lap("sign")
 
-        inspector, statements = yield from self._train(ledger, order, contracts, state, checkpoint)
+        folder, directions = self._folder.curator / REFERENCE, order.directions()
+        begun = RoundBeginning(ledger, manifest.job, directions, folder, self._owners.begin)
+        inspector, statements = yield from self._train(
+            ledger, order, contracts, state, checkpoint, begun
+        )
         clock.lap("train")
 
         closing = self._settle(ledger, manifest, contracts, state, inspector, statements, book)
+        self._owners.show(list(contracts), begun.kept())
         clock.lap("settle")
         yield from closing
         return MarketOutcome(
@@ -292,6 +293,7 @@ class _Market:
         contracts: Mapping[int, Contract],
         state: State,
         checkpoint: Checkpoint,
+        begun: RoundBeginning,
     ) -> Generator[Event, None, tuple[UploadInspector, tuple[PrivacyStatement, ...]]]:
         """Train under contract from this state on, inspecting every upload."""
         findings: list[Accused] = []
@@ -302,10 +304,11 @@ class _Market:
         alarm, rounds = self._scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
             contracts, alarm, rounds, report, state.inspector, order.job.protection, state.kept,
-            order.directions(), self._publish, state.weights.size,
+            begun.directions, state.weights.size,
         )  # fmt: skip
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+            self._owners.sent(number, uploads)
             refused = inspector.inspect(number, weights, uploads)
             state.inspector, state.kept = inspector.state(), inspector.arrays()
             return refused
@@ -320,17 +323,18 @@ class _Market:
             check_spent(ledger, state.job, contracts, state, accountant, checkpoint.path)
             for lines in round_entries(contracts, accountant, state.results):
                 ledger.append(lines)
-            self._write_metrics(state.results)
+            self._folder.write_metrics(state.results)
             if state.rounds_done < rounds:
                 honest = self._owners.engine(order)
                 with with_faults(honest, self._scenario, contracts, order.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
-                        present, inspector.left_out if screened else None, once=True,
+                        present, inspector.left_out if screened else None, begin=begun.begin,
+                        once=True,
                     ):  # fmt: skip
                         for lines in round_entries(contracts, accountant, [result]):
                             ledger.append(lines)
-                        self._write_metrics([result])
+                        self._folder.write_metrics([result])
                         yield from findings
                         findings.clear()
                         yield RoundTrained(result, rounds)
@@ -341,24 +345,10 @@ class _Market:
         save_arrays(model, weights=state.weights, averaged=state.averaged)
         return inspector, statements
 
-    def _publish(self, number: int, directions: NDArray[np.float32]) -> None:
-        """Keep the directions of a round, from which owners can compute their own standing."""
-        folder = self._folder.curator / REFERENCE
-        folder.mkdir(exist_ok=True)
-        save_arrays(folder / f"round-{number:04d}.npz", directions=directions)
-
     def _write_trace(self, trace: Trace | None) -> None:
         """How the game went, as far as the curator sees it."""
         if trace is not None:
             RunFolder(self._folder.curator).write_text(TRACE, trace_csv(trace, OWNERS_COLUMNS))
-
-    def _write_metrics(self, results: list[RoundResult]) -> None:
-        folder = RunFolder(self._folder.curator)
-        lines = "".join(json.dumps(result.to_dict()) + "\n" for result in results)
-        if not results or results[0].number == 1:
-            folder.write_text(METRICS, lines)
-        else:
-            folder.append(METRICS, lines)
 
     def _settle(
         self,
@@ -386,7 +376,8 @@ class _Market:
                 closing.append(Broken(*named, verdict.evidence))
         issued, head = book.issue(contracts, SETTLED, paid), str(ledger.head())
         told = {index: statements[index] for index in contracts}
-        book.keep(issued, self._owners.settled(told, issued))
+        claims = {index: inspector.claim(index) for index in contracts}
+        book.keep(issued, self._owners.settled(told, issued, claims))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         return [*closing, Settled(manifest.job, *numbers, head)]
 

@@ -6,7 +6,8 @@ ledger.sqlite    the ledger, unless it is elsewhere
 curator/         the curator's key, events, trace, checkpoint, metrics and model, the ledger's head,
                  and receipts; reference/ has the directions of its own records in every round, for
                  owners that check whether they helped
-owners/          the accountant's journal and, until all is settled, the key of the noise
+owners/          the accountant's journal and, until all is settled, the key of the noise; where
+                 uploads are judged by reference records, uploads/ has what the owners sent
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
 
@@ -14,11 +15,13 @@ from __future__ import annotations
 
 import json
 import secrets
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.checkpoint import RoundResult
 from noisemarket.files import (
     Lock,
     exclusive,
@@ -90,6 +93,15 @@ class MarketFolder:
         """Make the folders that only their owners may enter."""
         for path in (self.curator, self.owners):
             private_folder(path)
+
+    def write_metrics(self, results: Sequence[RoundResult]) -> None:
+        """Add rounds to the metrics; from the first round on, or from none, they begin anew."""
+        folder = RunFolder(self.curator)
+        lines = "".join(json.dumps(result.to_dict()) + "\n" for result in results)
+        if not results or results[0].number == 1:
+            folder.write_text(METRICS, lines)
+        else:
+            folder.append(METRICS, lines)
 
     def held(self) -> Lock:
         """The job, held against all other processes until the lock is closed."""

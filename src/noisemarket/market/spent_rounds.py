@@ -1,7 +1,8 @@
 """Rounds that the ledger has, held against the checkpoint and the journal: none is made twice.
 
-A round is charged in the journal, then trained, then kept in the checkpoint, then recorded. So a
-ledger that has more rounds than the checkpoint, or than the journal, means that a file was lost.
+A round is charged in the journal, then begun on the ledger, then trained, then kept in the
+checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
+one that the journal does not have, means that a file was lost.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from noisemarket.federated.rounds import State
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import ROUND_KINDS, SETTLED
 from noisemarket.ledger.store import Ledger
+from noisemarket.market.begun_rounds import begun_rounds
 from noisemarket.privacy.accountant import Accountant
 
 
@@ -41,6 +43,7 @@ def check_spent(
     Raises:
         BadInput: a round would be released that the ledger has already.
     """
+    _check_begun(ledger, job, state, accountant)
     one = next(iter(contracts.values()))  # every round has an entry for every contract
     rounds = (
         entry.content()["round"]
@@ -61,3 +64,13 @@ def check_spent(
             where = str(getattr(accountant, "path", "none"))
             remedy = f"lacks a charge of round {said['round']}, which the ledger has: put it back."
             raise BadInput("journal", where, remedy)
+
+
+def _check_begun(ledger: Ledger, job: str, state: State, accountant: Accountant) -> None:
+    """Refuse a journal without the charges of a round that was begun: uploads may have left."""
+    for number, said in begun_rounds(ledger, job).items():
+        charged = {charge.owner for charge in accountant.charges if charge.round == number}
+        if number > state.rounds_done and len(charged) < said["owners"]:
+            where = str(getattr(accountant, "path", "none"))
+            remedy = f"lacks charges of round {number}, which the ledger says was begun: put it "
+            raise BadInput("journal", where, remedy + "back; nothing is released twice.")

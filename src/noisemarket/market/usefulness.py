@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.reference import Directions
+from noisemarket.federated.reference import Judging
 from noisemarket.market.kept_arrays import gone_on_from
 from noisemarket.privacy.noise_shape import UploadFinding
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
@@ -27,25 +27,25 @@ class UsefulnessWatch:
         sigma: each owner's contracted noise, in the order of rows.
         directions: of the curator's own records.
         rate: how often an owner that is no more against than along is accused, in one round.
+        rounds: how many the job has.
         arrays: what was kept before.
-        publish: is given the directions of every round, for owners that check their standing.
     """
 
     def __init__(
         self,
         sigma: NDArray[np.float64],
-        directions: Directions,
+        directions: Judging,
         rate: float,
+        rounds: int,
         arrays: Mapping[str, NDArray[Any]],
-        publish: Callable[[int, NDArray[np.float32]], None] = lambda number, rows: None,
     ) -> None:
         owners, kinds = len(sigma), len(directions)
         self._sigma, self._directions = np.maximum(sigma, LEAST_SIGMA), directions
-        self._limit, self._publish = -float(ndtri(rate / kinds)), publish
+        self._limit = -float(ndtri(rate / kinds))
         shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
             "along": ((owners, kinds), np.float64),
             "gram": ((owners, kinds, kinds), np.float64),
-            "rounds": ((owners,), np.int64),
+            "counted": ((owners, rounds), np.bool_),
         }
         self.arrays = gone_on_from(arrays, shapes)
 
@@ -57,14 +57,12 @@ class UsefulnessWatch:
         uploads: Mapping[int, Upload],
     ) -> dict[int, UploadFinding]:
         """Add a round's uploads, by row; gives who stands against the reference records by now."""
-        wanted = self._directions.at(weights)
-        self._publish(round_number, wanted)
-        precise = wanted.astype(np.float64)
+        precise = self._directions.at(weights).astype(np.float64)
         kept = self.arrays
         for row in rows.tolist():
             kept["along"][row] += precise @ uploads[row].astype(np.float64) / self._sigma[row]
         kept["gram"][rows] += precise @ precise.T
-        kept["rounds"][rows] += 1
+        kept["counted"][rows, round_number - 1] = True
         _, against = self._standings()
         return {
             int(row): UploadFinding(
@@ -73,7 +71,7 @@ class UsefulnessWatch:
                 float(against[row]),
                 -np.inf,
                 self._limit,
-                int(kept["rounds"][row]),
+                len(self.counted(int(row))),
             )
             for row in rows[against[rows] > self._limit]
         }
@@ -83,11 +81,15 @@ class UsefulnessWatch:
         _, against = self._standings()
         return [int(row) for row in np.flatnonzero(against > LEFT_OUT)]
 
+    def counted(self, row: int) -> list[int]:
+        """The rounds whose uploads count for an owner."""
+        return [int(one) + 1 for one in np.flatnonzero(self.arrays["counted"][row])]
+
     def standing(self, row: int) -> UsefulStanding:
         """Where an owner stands."""
         own = slice(row, row + 1)
         best, against = standings(self.arrays["along"][own], self.arrays["gram"][own])
-        return UsefulStanding(int(self.arrays["rounds"][row]), float(best[0]), float(against[0]))
+        return UsefulStanding(len(self.counted(row)), float(best[0]), float(against[0]))
 
     def _standings(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         return standings(self.arrays["along"], self.arrays["gram"])

@@ -338,7 +338,12 @@ class OwnerAgent:
             self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
             return kept
 
-    def settle(self, receipt: Receipt, statement: PrivacyStatement | None = None) -> Receipt:
+    def settle(
+        self,
+        receipt: Receipt,
+        statement: PrivacyStatement | None = None,
+        claim: Mapping[str, Any] | None = None,
+    ) -> Receipt:
         """Keep what the owner gave up, and what the curator says it pays.
 
         Only the curator of the contract can say it, and only once.
@@ -346,6 +351,8 @@ class OwnerAgent:
         Args:
             receipt: what the curator signs that it pays, and where its ledger stands.
             statement: what the owner gave up; by default by its own journal.
+            claim: where the owner stands by the reference records, as the curator says; kept as
+                it is said, for ``own_standing`` to be compared with.
 
         Returns:
             As ``keep``.
@@ -366,7 +373,8 @@ class OwnerAgent:
             journal = self.folder.journal(job)
             if statement is None and journal.exists():
                 statement = read_journal(journal).statement(self.folder.name)
-            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head)
+            more = {"usefulness": dict(claim)} if claim else {}
+            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head, **more)
             return kept
 
 

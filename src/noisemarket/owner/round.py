@@ -17,6 +17,7 @@ from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
+from noisemarket.owner.own_standing import UPLOADS, keep_uploads, sent_in
 from noisemarket.owner.release import released
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.noise import Diverged, NoiseSource, round_noise
@@ -86,8 +87,18 @@ class OwnRound:
         """What a round costs by the owner's own account: of its model and its records."""
         return self._terms.budget(len(self._trainer.model), len(self))
 
-    def upload(self, round_number: int, weights: Upload) -> Upload:
-        """Train from this global model; what is given was kept and charged."""
+    def upload(self, round_number: int, weights: Upload, reference: str = "") -> Upload:
+        """Train from this global model; what is given was kept and charged.
+
+        Args:
+            round_number: counted from 1.
+            weights: the global model.
+            reference: the digest of the directions that it will be judged along; empty for none.
+
+        Raises:
+            Declined: the model is another one, or the same upload was asked for with another
+                ``reference``.
+        """
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
         terms = self._terms
@@ -99,6 +110,14 @@ class OwnRound:
             return {WEIGHTS: update}
 
         start = {WEIGHTS: weights}
-        return released(
+        sent = released(
             self._folder, terms, round_number, start, train, lambda release: self.budget
         )[WEIGHTS]
+        if reference:
+            folder = self._folder.job(terms.job) / UPLOADS
+            before = sent_in(folder, round_number, terms.owner)
+            same = before is not None and np.array_equal(before.upload, sent)
+            if before is not None and same and before.reference != reference:
+                raise Declined("the upload was asked for with another reference before")
+            keep_uploads(folder, round_number, {terms.owner: sent}, reference)
+        return sent

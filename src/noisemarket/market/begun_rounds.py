@@ -1,0 +1,113 @@
+"""A round begins: said on the ledger when it is charged, before anything of it is released.
+
+So a job whose journal, checkpoint and noise key are all lost in the middle of its first round is
+known to have released something. And the digest of the directions along which uploads will be
+judged is on the ledger, and with the owners, before there is an upload to choose them by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.engine import Weights
+from noisemarket.federated.reference import Directions, directions_digest
+from noisemarket.ledger import entries
+from noisemarket.ledger.entries import BEGUN
+from noisemarket.ledger.store import Ledger
+from noisemarket.owner.own_standing import directions_in, keep_directions
+
+Rows = NDArray[np.float32]
+
+
+def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
+    """What the ledger says of every round that was begun, by its number."""
+    said = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
+    return {int(one["round"]): one for one in said}
+
+
+class RoundBeginning:
+    """Begins the rounds of a job, and fixes the directions of each.
+
+    Args:
+        ledger: where it is said.
+        job: the job.
+        directions: of the curator's own records, if it has any.
+        folder: where the directions of every round are kept.
+        tell: is given a round's number and the digest of its directions, empty if there are none.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        job: str,
+        directions: Directions | None,
+        folder: Path,
+        tell: Callable[[int, str], None] = lambda number, reference: None,
+    ) -> None:
+        self._ledger, self._job, self._folder, self._tell = ledger, job, folder, tell
+        self._known = begun_rounds(ledger, job)
+        self.directions = None if directions is None else FixedDirections(directions)
+
+    def begin(self, number: int, weights: Weights, owners: Collection[int]) -> None:
+        """Say that a round begins. One that was cut off begins once, with the same directions.
+
+        Raises:
+            BadInput: the directions of a round that was cut off cannot be had again.
+        """
+        reference = None if self.directions is None else self._fixed(number, weights)
+        if number in self._known:
+            if self._known[number]["reference"] != reference:
+                remedy = f"has not the directions that round {number} began with: put it back."
+                raise BadInput("reference", str(self._folder), remedy)
+        else:
+            entry = entries.begun(self._job, number, len(owners), reference)
+            self._known[number] = {"reference": reference}
+            self._ledger.append([entry])
+        self._tell(number, reference or "")
+
+    def kept(self) -> Iterator[tuple[int, Rows]]:
+        """The directions of all rounds that were begun."""
+        for number in sorted(self._known):
+            if self.directions is not None and (rows := self._of(number)) is not None:
+                yield number, rows
+
+    def _fixed(self, number: int, weights: Weights) -> str:
+        """The digest of a round's directions, which are kept."""
+        assert self.directions is not None
+        if number in self._known and (rows := self._of(number)) is not None:
+            self.directions.fix(weights, rows)  # made on another machine, they may differ in a bit
+        else:
+            rows = self.directions.fix(weights)
+            keep_directions(self._folder, number, rows)
+        return directions_digest(rows)
+
+    def _of(self, number: int) -> Rows | None:
+        return directions_in(self._folder, number)
+
+
+class FixedDirections:
+    """Directions that are computed once in a round, and are then the same for all who ask."""
+
+    def __init__(self, directions: Directions) -> None:
+        self._directions = directions
+        self._at: bytes | None = None
+        self._rows = np.zeros((0, 0), np.float32)
+
+    def __len__(self) -> int:
+        return len(self._directions)
+
+    def fix(self, weights: Weights, rows: Rows | None = None) -> Rows:
+        """The directions from this global model: those that are given, or computed now."""
+        self._rows = self._directions.at(weights) if rows is None else rows
+        self._at = weights.tobytes()
+        return self._rows
+
+    def at(self, weights: Weights) -> Rows:
+        """The directions from this global model."""
+        return self._rows if weights.tobytes() == self._at else self.fix(weights)
