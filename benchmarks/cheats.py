@@ -123,15 +123,16 @@ def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
 class Jobs:
     """Jobs of one size, with data loaded and dealt out once for each non-IID degree."""
 
-    def __init__(self, owners: int, rounds: int, records: int) -> None:
+    def __init__(self, owners: int, rounds: int, records: int, protection: str) -> None:
         self._owners, self._rounds, self._records = owners, rounds, records
+        self._protection = protection
         self._made: dict[tuple[float, int], Order] = {}
 
     def scenario(self, beta: float = 1.0, seed: int = 1, **more: object) -> Scenario:
         """The scenario of a job."""
         return Scenario.from_preset(
             "market", owners=self._owners, rounds=self._rounds, beta=beta, seed=seed,
-            noise="simulated", reference_records=self._records, **more,
+            noise="simulated", reference_records=self._records, protection=self._protection, **more,
         )  # fmt: skip
 
     def order(self, scenario: Scenario, sigma: float, sellers: int) -> Order:
@@ -271,6 +272,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--owners", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--records", type=int, default=300, help="the curator's own")
+    parser.add_argument("--protection", default="sharded", help="sharded or dp_sgd")
     parser.add_argument("--seeds", type=int, default=2, help="for --honest")
     parser.add_argument("--kind", action="append", choices=KINDS, help="these cheats only")
     parser.add_argument("--honest", action="store_true")
@@ -279,7 +281,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--quick", action="store_true")
     given = parser.parse_args(arguments)
     owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
-    jobs, began = Jobs(owners, rounds, given.records), time.monotonic()
+    jobs = Jobs(owners, rounds, given.records, given.protection)
+    began = time.monotonic()
     if given.cost:
         table = cost((100, 1000) if given.quick else (100, 1000, 10_000))
     elif given.honest:

@@ -106,8 +106,8 @@ def test_killed_before_every_single_step(
         played(made, folder)
     whole = state(tmp_path / "whole")
     assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
-    # Ledger: opened, 2 signed, 2 rounds begun and recorded, 2 settled; journal: budgets, 2 rounds; a line of metrics;
-    # receipts: 2 of signing, those of settlement.
+    # Ledger: opened, 2 signed, 2 rounds begun and recorded, 2 settled; journal: budgets, 2 rounds;
+    # a line of metrics; receipts: 2 of signing, those of settlement.
     assert steps["append"] == 16
     numbers, killed = range(1, steps.total() + 1, apart), 0
     for number in numbers:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.box import SIMPLE_HEAD
@@ -111,8 +112,21 @@ def write_comparison(folder: RunFolder, rows: list[dict[str, object]]) -> list[P
         axis.tick_params(axis="y", length=0, labelleft=axis is axes[0][0])
         axis.invert_yaxis()
         axis.grid(visible=False, axis="y")
+        if (end := _end_of_axis(values)) is not None:
+            far, side = max(values, key=abs), "right" if end > 0.0 else "left"
+            axis.set_xlim(**{side: end})
+            place = end, values.index(far)
+            axis.annotate(f" {far:.3g} ", place, ha=side, va="center", color="white", fontsize=8)
         label(axis, title, "", "")
     return save(canvas, folder.path / "figures", "comparison")
+
+
+def _end_of_axis(values: Sequence[float]) -> float | None:
+    """Where to end an axis so that one bar far beyond all others does not crush them; None if
+    there is none such. That bar is cut off there, and its value written on it."""
+    far, *others = sorted(values, key=abs, reverse=True)
+    longest = max(map(abs, others), default=0.0)
+    return math.copysign(1.25 * longest, far) if abs(far) > 3.0 * longest > 0.0 else None
 
 
 def _cell(value: object) -> object:
