@@ -43,13 +43,13 @@ def check_spent(
     Raises:
         BadInput: a round would be released that the ledger has already.
     """
-    _check_begun(ledger, job, state, accountant)
     one = next(iter(contracts.values()))  # every round has an entry for every contract
     rounds = (
         entry.content()["round"]
         for entry in ledger.entries(job, contract=one.id, kinds=ROUND_KINDS)
     )
     if (recorded := max(rounds, default=0)) <= state.rounds_done:
+        _check_begun(ledger, job, state, accountant)
         return
     if any(True for _ in ledger.entries(job, kinds=[SETTLED])):
         remedy = f"lacks round {recorded} of a job that is settled: put it back; nothing is "
@@ -64,6 +64,7 @@ def check_spent(
             where = str(getattr(accountant, "path", "none"))
             remedy = f"lacks a charge of round {said['round']}, which the ledger has: put it back."
             raise BadInput("journal", where, remedy)
+    _check_begun(ledger, job, state, accountant)
 
 
 def _check_begun(ledger: Ledger, job: str, state: State, accountant: Accountant) -> None:
