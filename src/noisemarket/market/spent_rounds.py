@@ -69,9 +69,10 @@ def check_spent(
 
 def _check_begun(ledger: Ledger, job: str, state: State, accountant: Accountant) -> None:
     """Refuse a journal without the charges of a round that was begun: uploads may have left."""
-    for number, said in begun_rounds(ledger, job).items():
+    begun = begun_rounds(ledger, job)
+    for number in (one for one in begun if one > state.rounds_done):
         charged = {charge.owner for charge in accountant.charges if charge.round == number}
-        if number > state.rounds_done and len(charged) < said["owners"]:
+        if len(charged) < begun[number]["owners"]:
             where = str(getattr(accountant, "path", "none"))
             remedy = f"lacks charges of round {number}, which the ledger says was begun: put it "
             raise BadInput("journal", where, remedy + "back; nothing is released twice.")
