@@ -15,6 +15,7 @@ query.reference the directions of a round      nothing
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -206,10 +207,9 @@ def directions(job: str, number: int, rows: NDArray[np.float32]) -> RecordDict:
 def read_directions(message: Said) -> NDArray[np.float32]:
     """The directions of a round, not believed yet."""
     arrays = message.content.get("arrays")
-    try:
-        rows = arrays[REFERENCE].numpy() if isinstance(arrays, ArrayRecord) else np.zeros(0)
-    except Exception:
-        rows = np.zeros(0)
+    rows: NDArray[Any] = np.zeros(0)
+    with contextlib.suppress(Exception):  # whatever the bytes do to the reader
+        rows = arrays[REFERENCE].numpy() if isinstance(arrays, ArrayRecord) else rows
     if rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
         raise Declined("the directions cannot be read")
     return rows

@@ -78,7 +78,7 @@ def sent_in(folder: Path, number: int, owner: str) -> SentUpload | None:
 def keep_directions(folder: Path, number: int, rows: NDArray[np.float32]) -> None:
     """Keep the directions of a round."""
     folder.mkdir(mode=0o700, exist_ok=True)
-    save_arrays(round_file(folder, number), **{_DIRECTIONS: rows})
+    save_arrays(round_file(folder, number), directions=rows)
 
 
 def keep_shown(owner: OwnerFolder, job: str, number: int, rows: NDArray[np.float32]) -> None:
@@ -103,7 +103,7 @@ def directions_in(folder: Path, number: int) -> NDArray[np.float32] | None:
     path = round_file(folder, number)
     if not path.exists():
         return None
-    rows = _read(path, _DIRECTIONS).get(_DIRECTIONS)
+    rows = _read(path, _DIRECTIONS).get("directions")
     if rows is None or rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
         raise BadInput(_DIRECTIONS, str(path), "is not a file of directions: put it back.")
     return rows
