@@ -389,7 +389,7 @@ def run(words: list[str] | None = None) -> int:
     try:
         while campaign.kills.total() < given.kills and time.monotonic() < end:
             campaign.job()
-            if campaign.kills.total() >= shown + 20:
+            if campaign.kills.total() >= shown + (1 if given.supernode else 20):
                 shown = campaign.kills.total()
                 print(f"{shown} kills, {campaign.jobs} jobs done", flush=True)
     except Violation as problem:
