@@ -159,6 +159,20 @@ def test_only_who_helps_is_paid_and_every_owner_can_check_it(images: Path, tmp_p
         assert at.against == pytest.approx(seen["against"], rel=1e-4, abs=1e-4)
 
 
+def test_honest_owners_are_paid_where_noise_comes_in_steps(images: Path, tmp_path: Path) -> None:
+    """Seven steps a round: what is asked for is a share of one step, which honest owners move, and
+    not of all seven as if they had one direction. Who sends mere noise is not paid."""
+    faults = [{"owner": BAD, "kind": "free_rider"}]
+    given = {"protection": "dp_sgd", "batch": 2, "faults": faults}
+    found = useful(images, tmp_path, **given)
+    for one in found.values():
+        stated, terms = one.contract.usefulness, one.contract.settings
+        assert stated["reach"] == pytest.approx(terms["rate"] * one.contract.clip)
+        assert terms["reach"] == pytest.approx(7 * stated["reach"])
+    assert {owner for owner, one in found.items() if one.state == "paid"} == {"0", "1", "3"}
+    assert found[BAD].evidence["reason"] == "not found useful"
+
+
 def test_who_moves_the_model_back_is_found_and_left_out(images: Path, tmp_path: Path) -> None:
     faults = [{"owner": BAD, "kind": "flip"}]
     found = useful(images, tmp_path / "mean", faults=faults)

@@ -190,7 +190,7 @@ def contract_of(
     clip, shards = settings.pop("clip", None), settings.pop("shards", None)
     usefulness: dict[str, Any] = {}
     if terms.pay == USEFUL:
-        rule, reach = UsefulnessRule.of(terms.usefulness), protection.reach(records)
+        rule, reach = UsefulnessRule.of(terms.usefulness), protection.useful_reach(records)
         rule = replace(rule, reach=reach if math.isfinite(reach) else 1.0)
         usefulness = rule.stated(deal.sigma, terms.rounds)
     return Contract(

@@ -52,11 +52,12 @@ class UsefulnessRule:
     """What an owner has to reach to be paid, and how often this errs.
 
     Args:
-        length: what a useful owner moves a round along the reference, at least, as a share of the
-            greatest length of its update.
+        length: what a useful owner moves a round along the reference, at least, as a share of
+            ``reach``.
         missed: the chance that such an owner is not found useful.
         directions: how many directions the reference has.
-        reach: the greatest length of an update; 1 where nothing bounds it.
+        reach: the greatest length of an update, or of one step where there are several; 1 where
+            nothing bounds it.
     """
 
     length: float
