@@ -309,6 +309,17 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     clock, found = read(DOCS / "explanation" / "clock.md"), results_of("clock-scores")
     assert made["scores_table"](found) in clock
     assert made["gaps_table"](found) in clock
+    page, rows = read(DOCS / "explanation" / "benchmarks.md"), results_of("mechanisms")["rows"]
+    assert made["speed_table"](rows) in page
+    seconds = {row["mechanism"]: row["seconds"] for row in rows}
+    assert seconds["clock"] < 10.0
+    assert seconds["best_portfolio"] < 1.0
+    long, short = results_of("bisection-million")["runs"]
+    assert long["share"] == pytest.approx(1.0, abs=1e-4)
+    assert long["seconds"] < 60.0
+    for one in (long, short):
+        assert f"{one['seconds']} s" in page
+    assert f"{long['cpu_seconds']}\nCPU seconds and {long['memory_gb']} GB" in page
 
 
 @pytest.fixture

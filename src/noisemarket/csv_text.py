@@ -37,6 +37,19 @@ def cell_of(value: object) -> object:
     return f"'{value}" if isinstance(value, str) and value.startswith(_STARTS) else value
 
 
+def quoted(text: str) -> str:
+    """A text as it stands in a line of CSV, for who writes many lines that are numbers else.
+
+    Example:
+        >>> quoted("Smith, Jones")
+        '"Smith, Jones"'
+    """
+    cell = str(cell_of(text))
+    if "," in cell or '"' in cell or "\n" in cell or "\r" in cell:
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
+
+
 def text_of(cell: str) -> str:
     """The text that ``cell_of`` made a cell of."""
     return cell[1:] if cell.startswith("'") and cell[1:].startswith(_STARTS) else cell

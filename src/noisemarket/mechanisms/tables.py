@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noisemarket.csv_text import csv_text
+from noisemarket.csv_text import csv_text, quoted
 from noisemarket.game.environment import Environment
 from noisemarket.game.outcomes import IntArray
 from noisemarket.mechanisms.mechanism import Contracts, Trace
@@ -52,8 +52,14 @@ def agreed_contracts(
 
 def contracts_csv(environment: Environment, contracts: Contracts, owners: slice | IntArray) -> str:
     """The same as CSV, with a header."""
-    rows = _rows(environment, contracts, owners)
-    return csv_text(CONTRACT_COLUMNS, ((*row[:-1], "true" if row[-1] else "false") for row in rows))
+    signs = ("false", "true")
+    lines = [  # by itself: there may be millions
+        f"{quoted(name)},{cost!r},{beta!r},{saving!r},{sigma!r},{payment!r},{signs[signed]}\n"
+        for name, cost, beta, saving, sigma, payment, signed in _rows(
+            environment, contracts, owners
+        )
+    ]
+    return "".join([",".join(CONTRACT_COLUMNS) + "\n", *lines])
 
 
 def _rows(
