@@ -112,8 +112,8 @@ def pytest_make_collect_report() -> Iterator[None]:
     return _failed_in_ci((yield))
 
 
-# One PostgreSQL server for all workers of pytest-xdist: the first that needs it starts it, and the
-# process that started the workers stops it.
+# What all workers of pytest-xdist share, such as one PostgreSQL server: the first that needs it
+# makes it, and the process that started the workers ends it.
 
 SHARED = pytest.StashKey[Path]()
 
@@ -140,7 +140,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def server(pytestconfig: pytest.Config) -> "Server":
+def shared(pytestconfig: pytest.Config) -> Path:
+    """A folder for all workers, as long as the session lasts."""
+    return pytestconfig.stash[SHARED]
+
+
+@pytest.fixture(scope="session")
+def server(shared: Path) -> "Server":
     from tests.ledger.postgres import Server
 
-    return Server.shared(pytestconfig.stash[SHARED])
+    return Server.shared(shared)

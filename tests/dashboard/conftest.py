@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from filelock import FileLock
 from tests.commands import call_here
 from tests.dashboard.asgi import Client
 from tests.market.common import words, write_images
@@ -18,10 +19,23 @@ GAME = ("--set", "owners=4", "--set", "iterations=400", "--set", "model=cnn")
 
 
 @pytest.fixture(scope="session")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a market of three owners, one of them broken; a game; and a comparison."""
-    root = tmp_path_factory.mktemp("dashboard") / "runs"
-    images = write_images(tmp_path_factory.mktemp("images"))
+def runs(shared: Path) -> Path:
+    """A folder with a market of three owners, one of them broken; a game; and a comparison.
+
+    For all workers of pytest-xdist: the first that needs it makes it.
+    """
+    place = shared / "dashboard"
+    with FileLock(f"{place}.lock"):
+        if not (place / "made").exists():
+            _make_runs(place)
+            (place / "made").touch()
+    return place / "runs"
+
+
+def _make_runs(place: Path) -> None:
+    root, folder = place / "runs", place / "images"
+    folder.mkdir(parents=True)
+    images = write_images(folder)
     fault = [{"owner": "2", "kind": "zeros"}]
     given = words(images, faults=fault, noise="secure", mechanism="equilibrium")
     given = [word.replace('[{"owner": "2", "kind": "zeros"}]', FAULT) for word in given]
@@ -30,9 +44,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "game": ["negotiate", "--mechanism", "dypp", *GAME],
         "compared": ["compare", "--game-only", "--mechanisms", "uniform,clock,equilibrium", *GAME],
     }.items():
-        done = call_here(*made, "--out", str(root / name), cwd=root.parent)
+        done = call_here(*made, "--out", str(root / name), cwd=place)
         assert done.returncode == 0, done.stderr
-    return root
 
 
 FAULT = '[{owner = "2", kind = "zeros"}]'
