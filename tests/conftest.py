@@ -139,6 +139,18 @@ def pytest_unconfigure(config: pytest.Config) -> None:
         shutil.rmtree(config.stash[SHARED], ignore_errors=True)
 
 
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figures are made and written, but not rendered, which is most of a short command's time. For
+    tests of something else; every figure is rendered in at least one test."""
+    from matplotlib.figure import Figure
+
+    def write(figure: Figure, out: Any, **options: Any) -> None:
+        out.write(b"not rendered")
+
+    monkeypatch.setattr(Figure, "savefig", write)
+
+
 @pytest.fixture(scope="session")
 def shared(pytestconfig: pytest.Config) -> Path:
     """A folder for all workers, as long as the session lasts."""

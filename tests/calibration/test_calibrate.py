@@ -83,6 +83,7 @@ def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]
     assert not (folder / "tiny.toml").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_mixed_contracts_are_measured_with_their_effective_noise(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -265,6 +266,7 @@ def test_fit_only_measures_nothing_and_says_what_is_missing(
     )
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_point_that_fails_costs_no_other(
     images: Path,
     tmp_path: Path,

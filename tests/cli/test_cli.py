@@ -46,6 +46,7 @@ def test_negotiate_writes_a_run_folder_that_can_be_run_again(tmp_path: Path) -> 
         assert (folder / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_contracts_file_agrees_with_the_summary(tmp_path: Path) -> None:
     done = call_here(
         "negotiate", *SMALL, "--contracts", "c.csv", "--out", "r", "--json", cwd=tmp_path
@@ -63,6 +64,7 @@ def test_contracts_file_agrees_with_the_summary(tmp_path: Path) -> None:
     assert (tmp_path / "c.csv").read_text() == (tmp_path / "r" / "contracts.csv").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_threads_change_nothing(tmp_path: Path) -> None:
     outputs = {
         call_here("negotiate", *SMALL, "--threads", n, "--out", n, "--json", cwd=tmp_path).stdout
@@ -71,6 +73,7 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
     assert len(outputs) == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_table_names_every_figure(tmp_path: Path) -> None:
     done = call_here("negotiate", *SMALL, "--preset", "paper", "--out", "r", cwd=tmp_path)
     for words in (
@@ -165,6 +168,7 @@ def test_bad_owners_file(tmp_path: Path, text: str, said: str) -> None:
     assert not (tmp_path / "runs").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
     (tmp_path / "people.csv").write_text(
         "owner,privacy_cost,data_size,beta,markup\nada,0.5,600,1,0.2\nbob,2,600,5,0.1\n"
@@ -178,6 +182,7 @@ def test_owners_file_travels_with_the_run(tmp_path: Path) -> None:
     assert json.loads(again.stdout) == json.loads(first.stdout)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_existing_folder_is_not_overwritten_unasked(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.tex").write_text("years of work")
@@ -196,6 +201,7 @@ def test_out_that_cannot_be_a_folder(tmp_path: Path) -> None:
     assert "--out = file/below" in done.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert Path("/dev/full").exists(), "this test needs Linux's always-full device"
     done = call_here("negotiate", *SMALL, "--contracts", "/dev/full", "--out", "r", cwd=tmp_path)
@@ -237,6 +243,7 @@ def test_warnings_of_libraries_are_for_who_asks(
     assert ("overflow in exp" in done.stderr, "findfont" in done.stderr) == (seen, seen)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(("number", "threads"), [(signal.SIGINT, 2), (signal.SIGTERM, 1)])
 def test_interrupted_run_keeps_finished_owners(
     tmp_path: Path, number: signal.Signals, threads: int

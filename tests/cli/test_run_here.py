@@ -25,6 +25,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_images(tmp_path_factory.mktemp("mnist"))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_broken_contracts_are_told(
     images: Path,
     tmp_path: Path,
@@ -58,6 +59,7 @@ def here(
     return int(end.value.code or 0), out, said
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_budget_is_kept(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -95,6 +97,7 @@ def test_names_are_shown_as_they_are(
     assert "[/i]/figures/market.png" in out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_resumed_before_the_job_was_opened(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -115,6 +118,7 @@ def test_resumed_before_the_job_was_opened(
     assert (status["state"], status["started"]) == ("complete", started)
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize(
     ("begun", "resumed", "compared"),
     [("--no-baselines", [], False), ("--no-baselines", ["--baselines"], True),
@@ -148,6 +152,7 @@ def test_a_resumed_run_compares_what_it_began_with(
     assert json.loads(Path("r/status.json").read_text())["baselines"] is compared
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_goes_on_with_its_engine(
     images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -130,6 +130,7 @@ def test_killed_and_resumed_with_other_workers_gives_the_same_bits(
     assert json.loads((folder / "status.json").read_text())["state"] == "complete"
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("lost", [1, pytest.param(ROUNDS, marks=pytest.mark.slow)])
 def test_killed_between_checkpoint_and_metrics(
     whole: tuple[Path, dict[str, Any]], tmp_path: Path, lost: int
@@ -302,6 +303,7 @@ def test_a_round_is_cut_off_at_once_charged_and_repeated(images: Path, tmp_path:
         run = ["train", "--resume", "r", "--workers", "2"]
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is full")
 def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Path) -> None:
     given = train_words(images, "shard_steps=500", rounds=2)
@@ -330,6 +332,7 @@ def test_a_full_disk_in_mid_training_is_one_sentence(images: Path, tmp_path: Pat
     assert (tmp_path / "r" / "model.npz").is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
     run = [*train_words(images, f"rho_cap={2.5 * cost}"), "--sigma", "0.1", "--workers", "1"]
@@ -368,6 +371,7 @@ def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
     assert summary["epsilon"] == {"min": None, "median": None, "max": None}
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_owners_of_a_file_travel_with_the_run(images: Path, tmp_path: Path) -> None:
     """A resumed run reads the copy in its folder, and knows it for the same owners."""
     rows = "".join(f"o{i},1,{100 + i},1,0.2\n" for i in range(4))
