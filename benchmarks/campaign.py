@@ -1,9 +1,12 @@
 """Eight mechanisms, three budgets, ten seeds, through to the trained model: run and stored.
 
-    python benchmarks/campaign.py [--workers 2]
+    python benchmarks/campaign.py [--no-floor] [--workers 2]
 
 runs ``noisemarket compare`` on examples/campaign.toml in ``runs/campaign``, goes on where an
 earlier run was stopped, and stores every case in ``benchmarks/results/campaign-features.json``.
+
+All owners keep noise 0.1 at least, whoever buys: the same privacy for all. With ``--no-floor`` an
+owner sells all its noise if it is paid for that, to those mechanisms that buy it.
 """
 
 from __future__ import annotations
@@ -15,8 +18,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path("runs/campaign")
-STORED = Path(__file__).parent / "results" / "campaign-features.json"
+FOLDERS = {True: Path("runs/campaign"), False: Path("runs/campaign-no-floor")}
+RESULTS = Path(__file__).parent / "results"
+STORED = {
+    True: RESULTS / "campaign-features.json",
+    False: RESULTS / "campaign-no-floor.json",
+}
+"""By whether all owners keep a floor."""
+
+FLOOR = ["--set", "population.floor=0.1"]
 MECHANISMS = (
     *("clock", "csra_auction", "posted_price", "pain_fl"),
     *("bisection", "dypp", "q_learning", "best_portfolio"),
@@ -34,16 +44,21 @@ DIGITS = 6
 def main() -> None:
     """Run or resume the comparison, then store it."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--no-floor", action="store_true")
     parser.add_argument("--workers", type=int, default=None)
     given = parser.parse_args()
-    begun = (FOLDER / "plan.json").exists()
-    asked = ["--resume", str(FOLDER)] if begun else [*ASKED, "--out", str(FOLDER)]
+    floored = not given.no_floor
+    folder = FOLDERS[floored]
+    if (folder / "plan.json").exists():
+        asked = ["--resume", str(folder)]
+    else:
+        asked = [*ASKED, *(FLOOR if floored else []), "--out", str(folder)]
     if given.workers:
         asked += ["--workers", str(given.workers)]
     subprocess.run([sys.executable, "-m", "noisemarket", "compare", *asked], check=True)
-    document = json.loads((FOLDER / "comparison.json").read_text(encoding="utf-8"))
-    STORED.write_text(compact(document), encoding="utf-8")
-    print(f"Stored: {STORED}")
+    document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
+    STORED[floored].write_text(compact(document), encoding="utf-8")
+    print(f"Stored: {STORED[floored]}")
 
 
 def compact(document: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from results_page.accuracy import accuracy_part
 from results_page.common import ROOT
 from results_page.figures import draw
-from results_page.frontier_parts import cnn_part, frontier_part
+from results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
 from results_page.study_parts import (
     adaptation_part,
     epsilon_part,
@@ -42,6 +42,7 @@ def page() -> str:
         "over the seeds. [What holds of DyPP](dypp.md) draws the conclusions.",
         *accuracy_part(),
         *frontier_part(),
+        *no_floor_part(),
         *cnn_part(),
         *sensitivity_part(),
         *adaptation_part(),
