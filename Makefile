@@ -29,7 +29,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help browser venv demo quick test coverage lint format types docs dist hooks bench bench-dashboard \
-	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market campaign cheats reproduce results torture \
+	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market bench-nodes campaign cheats reproduce results torture \
 	constraints clean
 
 help: ## print this list
@@ -137,8 +137,11 @@ campaign: $(VENV)/.installed ## compare eight mechanisms, each at its best, and 
 results: $(VENV)/.installed ## write docs/explanation/results.md and its figures from the stored results
 	$(BIN)/python benchmarks/report.py
 
-bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (hours on two cores)
+bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (15 minutes)
 	$(BIN)/python benchmarks/flower.py $(ARGS)
+
+bench-nodes: $(VENV)/.installed ## measure an owner of a Flower deployment against plain Flower (15 minutes)
+	$(BIN)/python benchmarks/flower_nodes.py $(ARGS)
 
 bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 	$(BIN)/python benchmarks/ledger.py $(ARGS)

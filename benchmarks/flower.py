@@ -1,14 +1,14 @@
 """What Flower costs: the same market embedded and over Flower's runtimes, within one run.
 
-    python benchmarks/flower.py --owners 10 100 1000 --runtimes simulation --rounds 3
+    python benchmarks/flower.py --owners 10 100 1000 --engines simulation --rounds 3
     python benchmarks/flower.py --owners 5 20 --rounds 2    # in a deployment, too
     python benchmarks/flower.py --mechanism dypp            # the learned game instead of the clock
-    python benchmarks/flower.py --quick    # 3 owners, two rounds: shows that it runs, no more
-    python benchmarks/flower.py --markdown FILE   # also writes the tables, ready to paste
+    python benchmarks/flower.py --quick       # 3 owners, two rounds: shows that it runs, no more
+    python benchmarks/flower.py --out FILE    # adds what is measured to a JSON file
 
 All negotiate in the same way, sign the same contracts and train the same model. Measured are
-seconds per round; then, for a job of 30 rounds, messages and bytes per owner, and the shares of
-negotiation, training and settlement. Negotiation is all that comes before the first round: meeting
+seconds by the clock and of processors (user and system, of all processes), memory, and messages and
+bytes of a job of 30 rounds. Negotiation is all that comes before the first round: meeting
 the owners, prices or quotes, their keys, offers, signatures and keeping the contracts. Its share is
 to be below a quarter, and its messages to an owner at most 40. Flower's processes are real, on
 loopback, with TLS: on one machine they share its cores, which owners on machines of their own would
@@ -23,15 +23,21 @@ import statistics
 import tempfile
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from noisemarket.flower import wire
+from noisemarket.flower.curator_app import EFFORT
 from noisemarket.flower.deploy.single_machine import RUNTIMES, run_on_flower
 from noisemarket.flower.remote_game import interactions
+from noisemarket.flower.remote_owners import TRAFFIC
+from noisemarket.machine import Effort
 from noisemarket.market import prepare, run_market
+from noisemarket.market.events import RoundTrained
 from noisemarket.scenario import Scenario, dump_scenario
+from process_tree import ProcessTree
 
 JOB_ROUNDS = 30
 MOST_SHARE = 0.25
@@ -50,16 +56,14 @@ PHASES = {
 }
 
 HEADS = (
-    "| owners | engine | seconds a round | negotiation, s | settlement, s "
-    "| negotiation, training, settlement in 30 rounds "
-    "| messages to an owner before the first round "
-    "| negotiation below a quarter, at most 40 messages |",
-    "|---|---|---|---|---|---|---|---|",
+    "| owners | engine | rounds | s a round | CPU s a round | negotiation, s | settlement, s "
+    "| s in all | CPU s in all | curator's own CPU ms for an owner and round | MB, all processes "
+    "| ledger entries |",
+    "|---|---|---|---|---|---|---|---|---|---|---|---|",
 )
 KIND_HEADS = (
-    "| owners | message | phase | exchanges | messages per owner and job | kB per owner and job "
-    "| seconds, all owners at once |",
-    "|---|---|---|---|---|---|---|",
+    "| message | to an owner and job of 30 rounds | kB to and from an owner |",
+    "|---|---|---|",
 )
 
 
@@ -79,9 +83,16 @@ class Measured:
 
     engine: str
     owners: int
+    rounds: int
     round_seconds: float
     negotiation: float
     settlement: float
+    seconds: float
+    cpu: float
+    round_cpu: float
+    curator_cpu: float
+    memory: float
+    ledger_entries: int
     kinds: Mapping[str, Kind] = field(default_factory=dict)
 
     @property
@@ -90,15 +101,11 @@ class Measured:
         parts = self.negotiation, JOB_ROUNDS * self.round_seconds, self.settlement
         return parts[0] / sum(parts), parts[1] / sum(parts), parts[2] / sum(parts)
 
-    def row(self) -> str:
-        """A line of the table."""
-        shares = " / ".join(f"{100 * share:.1f} %" for share in self.shares)
-        asked = self.asked
-        good = self.shares[0] < MOST_SHARE and asked <= MOST_MESSAGES
-        return (
-            f"| {self.owners} | {self.engine} | {self.round_seconds:.2f} | {self.negotiation:.1f} "
-            f"| {self.settlement:.1f} | {shares} | {asked:.1f} | {'PASS' if good else 'MISS'} |"
-        )
+    def verdict(self) -> str:
+        """Whether negotiation takes less than a quarter of a job, and few enough messages."""
+        good = self.shares[0] < MOST_SHARE and self.asked <= MOST_MESSAGES
+        asked = f"{100 * self.shares[0]:.0f} % of 30 rounds, {self.asked:.1f} messages to an owner"
+        return f"negotiation {asked}: {'PASS' if good else 'MISS'}"
 
     @property
     def asked(self) -> float:
@@ -106,42 +113,48 @@ class Measured:
         before = [one for name, one in self.kinds.items() if PHASES[name] == "negotiation"]
         return sum(one.messages for one in before) / 2 / self.owners
 
-    def kind_rows(self) -> list[str]:
-        """A line for each kind of message, and one for all."""
-        rows, total = [], Kind()
-        for name, one in self.kinds.items():
-            rows.append(self._kind_row(name, PHASES[name], one))
-            for part, value in vars(one).items():
-                setattr(total, part, getattr(total, part) + value)
-        return [*rows, self._kind_row("all", "", total)] if rows else []
 
-    def _kind_row(self, name: str, phase: str, one: Kind) -> str:
-        return (
-            f"| {self.owners} | {name} | {phase} | {one.exchanges:.0f} "
-            f"| {one.messages / self.owners:.1f} | {one.size / self.owners / 1000:,.1f} "
-            f"| {one.seconds:.1f} |"
-        )
-
-
-def measure(scenario: Scenario, folder: Path, engine: str) -> Measured:
-    """Run a market and read its clocks."""
+def measure(tree: ProcessTree, scenario: Scenario, folder: Path, engine: str) -> Measured:
+    """Run a market, read its clocks, and count what it took."""
     folder.mkdir(parents=True)
     (folder / "scenario.toml").write_text(dump_scenario(scenario), encoding="utf-8")
     market = prepare(scenario)
+    begun, memory = time.monotonic(), 0.0
+
+    def used() -> float:
+        """In the embedded engine this process is the curator's."""
+        return tree.cpu() + (time.process_time() if engine == EMBEDDED else 0.0)
+
+    cpu = used()
     if engine == EMBEDDED:
-        outcome = run_market(market, folder).finish()
+        run = run_market(market, folder)
     else:
-        outcome = run_on_flower(market, folder, runtime=engine).finish()
-    seconds, kinds = outcome.seconds, {}
+        run = run_on_flower(market, folder, runtime=engine)
+    ends = list[float]()
+    for event in run:
+        if isinstance(event, RoundTrained):
+            ends.append(used())
+            memory = memory or tree.memory()
+    outcome = run.outcome
+    seconds, kinds, own = outcome.seconds, {}, 0.0
     if engine != EMBEDDED:
-        traffic = json.loads((folder / "curator" / "traffic.json").read_text(encoding="utf-8"))
+        traffic = json.loads((folder / "curator" / TRAFFIC).read_text(encoding="utf-8"))
         kinds = by_kind(traffic, len(outcome.results))
+        effort = json.loads((folder / "curator" / EFFORT).read_text(encoding="utf-8"))
+        own = effort["cpu_seconds"]
     return Measured(
         engine=engine if engine == EMBEDDED else f"Flower, {engine}",
         owners=scenario.population.owners or 0,
+        rounds=len(outcome.results),
         round_seconds=statistics.median(result.seconds for result in outcome.results),
         negotiation=seconds["negotiate"] + seconds["sign"],
         settlement=seconds["settle"],
+        seconds=time.monotonic() - begun,
+        cpu=used() - cpu,
+        round_cpu=(ends[-1] - ends[0]) / (len(ends) - 1),
+        curator_cpu=own,
+        memory=memory,
+        ledger_entries=int(outcome.head.partition(":")[0]),
         kinds=kinds,
     )
 
@@ -163,19 +176,67 @@ def by_kind(traffic: list[dict[str, Any]], rounds: int) -> dict[str, Kind]:
     return kinds
 
 
+def row(one: dict[str, Any]) -> str:
+    """A line of the table, of what was stored."""
+    owners, rounds = one["owners"], one["rounds"]
+    own = 1000 * one["curator_cpu"] / owners / rounds
+    return (
+        f"| {owners:,} | {one['engine']} | {rounds} | {one['round_seconds']:.1f} "
+        f"| {one['round_cpu']:.1f} | {one['negotiation']:.1f} | {one['settlement']:.1f} "
+        f"| {one['seconds']:.0f} | {one['cpu']:.0f} | {own:.1f} | {one['memory']:,.0f} "
+        f"| {one['ledger_entries']:,} |"
+    )
+
+
+def markdown(document: dict[str, Any]) -> str:
+    """The tables of a document: what jobs took, and the messages of the largest one over Flower."""
+    lines = [*HEADS, *(row(one) for one in document["rows"])]
+    over = [one for one in document["rows"] if one["kinds"]]
+    if over:
+        lines += ["", *KIND_HEADS, *kind_rows(max(over, key=lambda one: one["owners"]))]
+    return "\n".join(lines)
+
+
+def kind_rows(one: dict[str, Any]) -> list[str]:
+    """A line for each kind of message, and one for all, to and from an owner in 30 rounds."""
+    kinds = one["kinds"]
+    total = {key: sum(kind[key] for kind in kinds.values()) for key in ("messages", "size")}
+    return [
+        f"| {name} | {kind['messages'] / 2 / one['owners']:.1f} "
+        f"| {kind['size'] / one['owners'] / 1000:,.1f} |"
+        for name, kind in {**kinds, "all": total}.items()
+    ]
+
+
+def store(path: Path, done: list[dict[str, Any]], command: str, effort: Effort) -> None:
+    """Add what was measured; what was stored for the same owners and engine is replaced."""
+    new = {(one["owners"], one["engine"]) for one in done}
+    old = json.loads(path.read_text(encoding="utf-8"))["rows"] if path.exists() else []
+    rows = [one for one in old if (one["owners"], one["engine"]) not in new]
+    made = {"command": command, **effort.as_dict()}
+    rows += [{**made, **one} for one in done]
+    versions = {name: version(name) for name in ("flwr", "ray")}
+    document = {
+        "what": __doc__.splitlines()[0] if __doc__ else "",
+        **versions,
+        "rows": sorted(rows, key=lambda one: (one["owners"], one["engine"])),
+    }
+    path.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+
+
 def main() -> None:
-    """Measure, print, and write."""
+    """Measure, print, and store."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="tiny sizes")
     options.add_argument("--owners", type=int, nargs="+", default=[5, 20])
-    options.add_argument("--runtimes", nargs="+", choices=RUNTIMES, default=list(RUNTIMES))
+    engines = (EMBEDDED, *RUNTIMES)
+    options.add_argument("--engines", nargs="+", choices=engines, default=list(engines))
     options.add_argument("--mechanism", default="clock")
-    options.add_argument("--rounds", type=int, default=5, help="rounds that are timed")
-    options.add_argument("--markdown", type=Path, help="write the tables to this file")
+    options.add_argument("--rounds", type=int, default=5)
+    options.add_argument("--out", type=Path, help="add what is measured to this JSON file")
     given = options.parse_args()
     sizes, rounds = ([3], 2) if given.quick else (given.owners, given.rounds)
-    lines, kind_lines = list(HEADS), list(KIND_HEADS)
-    print("\n".join(lines))
+    tree, done = ProcessTree(), list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as place:
         for owners in sizes:
             settings: dict[str, object] = {
@@ -186,16 +247,15 @@ def main() -> None:
             scenario = Scenario.from_preset("market", **settings)
             letter = interactions(scenario)
             scenario = Scenario.from_preset("market", **settings, interactions_per_message=letter)
-            for engine in (EMBEDDED, *given.runtimes):
-                start = time.monotonic()
-                done = measure(scenario, Path(place) / f"{owners}-{engine}", engine)
-                lines.append(done.row())
-                kind_lines += done.kind_rows()
-                print(lines[-1], f" ({time.monotonic() - start:.0f} s in all)", flush=True)
-                if given.markdown is not None:  # what is measured is kept, should the rest not end
-                    text = "\n".join([*lines, "", *kind_lines]) + "\n"
-                    given.markdown.write_text(text, encoding="utf-8")
-    print("", *kind_lines, sep="\n")
+            for engine in given.engines:
+                effort = Effort()
+                measured = measure(tree, scenario, Path(place) / f"{owners}-{engine}", engine)
+                done.append(asdict(measured))
+                print(row(done[-1]), measured.verdict(), flush=True)
+                if given.out is not None:  # what is measured is kept, should the rest not end
+                    command = f"benchmarks/flower.py --owners {owners} --rounds {rounds}"
+                    store(given.out, done[-1:], command, effort)
+    print("", markdown({"rows": done}), sep="\n")
 
 
 if __name__ == "__main__":

@@ -23,6 +23,8 @@ from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 NAMES = ["0", "1", "2"]
 BOUNDS = {"timeout": 30.0, "wait": 0.2}
+MOST_ASKED = 40
+"""Messages to an owner in a job, besides those of its rounds."""
 
 
 def write_pictures(folder: Path) -> None:

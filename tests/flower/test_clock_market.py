@@ -10,7 +10,15 @@ import pytest
 from flwr.app import Message
 from tests.flower.conftest import ProcessGrid
 from tests.flower.job_ends import deals, job_of, own
-from tests.flower.market_common import NAMES, dying, grid_of, hold, make_scenario, rubbish
+from tests.flower.market_common import (
+    MOST_ASKED,
+    NAMES,
+    dying,
+    grid_of,
+    hold,
+    make_scenario,
+    rubbish,
+)
 from tests.flower.overheard import Overheard
 from tests.market.test_private import holds
 
@@ -78,7 +86,7 @@ def test_the_same_contracts_as_the_embedded_market_in_few_messages(
     assert traded == {"0"}
     assert 0 < sum(outcome.payments.values()) <= 15_000_000
     counts = Counter(asked(grid))
-    assert max(counts.values()) <= 40
+    assert max(counts.values()) <= MOST_ASKED
     assert counts[102] == 1, "who has left is not asked again"
     for number, name in enumerate(NAMES, start=100):
         record = ClockRecord.read(own(folder, name).job(job_of(folder)) / CLOCK)

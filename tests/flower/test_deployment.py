@@ -64,9 +64,8 @@ def fake(path: Path, monkeypatch: pytest.MonkeyPatch, script: str = "") -> Deplo
     command = path / "flwr"
     command.write_text(f"#!/bin/sh\n{script}\n")
     command.chmod(0o700)
-    for module in ("superlink", "deployment"):
-        place = f"noisemarket.flower.deploy.{module}.flower_command"
-        monkeypatch.setattr(place, lambda name: str(command))
+    place = "noisemarket.flower.deploy.superlink.flower_command"
+    monkeypatch.setattr(place, lambda name: str(command))
     nothing = SimpleNamespace(start=lambda *given: None, environment=lambda home: {})
     monkeypatch.setattr(Deployment, "processes", nothing)
     monkeypatch.setattr(Deployment, "_wait_port", lambda *given: None)

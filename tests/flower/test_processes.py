@@ -1,11 +1,10 @@
 """A market over real Flower processes, with TLS and authentication, through every kind of kill.
 
-One job: a node is killed in the game and comes back, the ServerApp is killed after the first round,
-the SuperLink after the second, a node for good after the third. It ends as in one process that
-nobody disturbed.
+One job: a node with two owners (a house) is killed in the game and comes back, the ServerApp is
+killed after the first round, the SuperLink after the second, the house for good after the third. It
+ends as in one process that nobody disturbed.
 
-Slow only because Flower starts a process for every message, and lets a killed node in again only
-after a minute.
+Slow only because Flower lets a killed node in again only after a minute.
 """
 
 from __future__ import annotations
@@ -18,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from tests.flower.job_ends import charged, same_model, told
-from tests.flower.market_common import make_scenario
+from tests.flower.market_common import MOST_ASKED, make_scenario
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment, NodeSetup
@@ -30,22 +30,23 @@ from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
-NAMES = ["0", "1"]
+ALONE, HOUSE = "0", "south"
+NODES = [ALONE, HOUSE]
 ROUNDS = 4
-SETTINGS: dict[str, Any] = {"owners": 2, "rounds": ROUNDS, "interactions_per_message": 200}
+SETTINGS: dict[str, Any] = {"owners": 3, "rounds": ROUNDS, "interactions_per_message": 200}
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A running deployment of two owners (and one stranger), and the job that they train."""
+    """A running deployment of three owners (and one stranger), and the job that they train."""
 
     deployment: Deployment
     folder: Path
 
     def settings(self, **more: float) -> dict[str, str | float]:
-        names = {"scenario": "scenario.toml", "folder": "."}
+        names = {"scenario": "scenario.toml", "folder": ".", "houses": "houses.toml"}
         return names | {"timeout": 120.0, "wait": 150.0} | more
 
     def seen(self) -> list[object]:
@@ -74,9 +75,14 @@ class Setting:
 def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     folder = tmp_path_factory.mktemp("flower") / "run"
     setups = deal_out(prepare(make_scenario(folder, **SETTINGS)), folder / "owners")
-    nodes = [*setups, NodeSetup("mallory", dict(setups[0].config))]
+    file = folder / "house.toml"
+    file.touch(mode=0o600)
+    file.write_text(tomli_w.dumps({one.name: dict(one.config) for one in setups[1:]}))
+    (folder / "houses.toml").write_text('south = ["1", "2"]')
+    house = NodeSetup(HOUSE, {"house": str(file)})
+    nodes = [setups[0], house, NodeSetup("mallory", dict(setups[0].config))]
     place = folder.parent / "deployment"
-    with Deployment(nodes, place, register=NAMES, curator=folder) as deployment:
+    with Deployment(nodes, place, register=NODES, curator=folder) as deployment:
         token = deployment.processes.token
         yield Setting(deployment, folder)
     assert marked(token) == []
@@ -91,20 +97,20 @@ def wait(until: Callable[[], object], seconds: float = 240.0) -> None:
 
 def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
     deployment = setting.deployment
-    assert sorted(deployment.online()) == NAMES
+    assert sorted(deployment.online()) == NODES
     wait(lambda: not deployment.processes.alive("mallory"), 60)
     assert "SuperNode ID" not in deployment.log("mallory").read_text()
 
 
 def test_a_node_that_was_stopped_comes_back_under_its_number(setting: Setting) -> None:
     deployment = setting.deployment
-    number = deployment.node_ids["1"]
-    deployment.stop_node("1")
-    assert "1" not in deployment.online()
-    deployment.restart_node("1")
-    assert "1" in deployment.online()
-    assert deployment.node_ids["1"] == number
-    assert deployment.log("1").read_text().count(f"SuperNode ID: {number}") >= 2
+    number = deployment.node_ids[HOUSE]
+    deployment.stop_node(HOUSE)
+    assert HOUSE not in deployment.online()
+    deployment.restart_node(HOUSE)
+    assert HOUSE in deployment.online()
+    assert deployment.node_ids[HOUSE] == number
+    assert deployment.log(HOUSE).read_text().count(f"SuperNode ID: {number}") >= 2
 
 
 def test_an_app_that_fails_or_cannot_run_says_so(setting: Setting, tmp_path: Path) -> None:
@@ -122,8 +128,8 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
 
     def kill_node_and_serverapp() -> None:
         wait(lambda: setting.messages() >= 1)
-        deployment.stop_node("1", kill=True)
-        deployment.restart_node("1")
+        deployment.stop_node(HOUSE, kill=True)
+        deployment.restart_node(HOUSE)
         wait(lambda: len(setting.rounds()) >= 1)
         setting.kill("flwr-serverapp")
         setting.kill("flwr")  # it would wait for the SuperLink to notice
@@ -149,23 +155,26 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
     def kill_node(line: str) -> None:
         said.append(line)
         if line.startswith("Round 3 of"):
-            deployment.stop_node("1", kill=True)
+            deployment.stop_node(HOUSE, kill=True)
 
     ended = deployment.run(APP, setting.settings(grace=30.0), show=kill_node)
     assert ended.completed, "\n".join(said)
     assert setting.messages() == 2  # none was sent again
-    assert [one.result.delivered for one in setting.rounds()] == [(0, 1)] * 3 + [(0,)]
+    asked = deployment.log(ALONE).read_text().count("Receiving: query.")
+    assert 5 <= asked <= MOST_ASKED, "quotes, key, contract, contract signed, settlement"
+    assert [one.result.delivered for one in setting.rounds()] == [(0, 1, 2)] * 3 + [(0,)]
 
     here = tmp_path / "here"
-    fault = {"owner": "1", "kind": "absent", "first": ROUNDS}
-    run_market(make_scenario(here, **SETTINGS, faults=[fault]), here, workers=1).finish()
+    faults = [{"owner": name, "kind": "absent", "first": ROUNDS} for name in ("1", "2")]
+    run_market(make_scenario(here, **SETTINGS, faults=faults), here, workers=1).finish()
     ours, theirs = told(folder), told(here)
     assert ours["0"] == theirs["0"]
-    assert ours["1"][:3] == theirs["1"][:3]  # it may have been charged before it was killed
-    assert [one.outcome for one in ours["1"][3]] == ["delivered"] * 3 + ["missed"]
+    for name in ("1", "2"):
+        assert ours[name][:3] == theirs[name][:3]  # it may have been charged before the kill
+        assert [one.outcome for one in ours[name][3]] == ["delivered"] * 3 + ["missed"]
     assert same_model(folder, here)
     assert charged(folder, "0") == [1, 2, 3, 4]
-    assert charged(folder, "1")[:3] == [1, 2, 3]
+    assert all(charged(folder, name)[:3] == [1, 2, 3] for name in ("1", "2"))
     names = {path.name for path in (folder / "curator").iterdir()}
     assert names >= {"checkpoint.npz", "privacy.journal", "metrics.jsonl", "model.npz"}
     assert names >= {"events.jsonl", "traffic.json"}

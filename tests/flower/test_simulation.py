@@ -17,7 +17,7 @@ import psutil
 import pytest
 from tests.federated.conformance import AcrossProcesses, Open
 from tests.flower.job_ends import charged, deals, weights
-from tests.flower.market_common import make_scenario
+from tests.flower.market_common import MOST_ASKED, make_scenario
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal, engine_over
 
@@ -29,6 +29,7 @@ from noisemarket.flower.deploy.guard import MARK, marked
 from noisemarket.flower.deploy.simulation import Simulation
 from noisemarket.flower.deploy.single_machine import run_on_flower, runtime_of
 from noisemarket.market import prepare, run_market
+from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
 from noisemarket.training import Order
 
@@ -97,6 +98,10 @@ def test_a_job_whose_worker_is_killed_goes_on_and_ends_as_in_one_process(tmp_pat
                 worker.kill()
     assert isinstance(event, Settled)
     assert said.count("Opened") == 2, "it was resumed"
+    seen = map(from_line, (folder / "curator" / EVENTS).read_text().splitlines())
+    game = sum(isinstance(one, dict) and one["kind"] == NEGOTIATING for one in seen)
+    besides = len(["hello", "key", "contract", "signed", "settled"])
+    assert 1 <= game <= MOST_ASKED - 2 * besides, "the game was not played again"
     assert deals(folder) == deals(here)
     assert np.allclose(weights(folder), weights(here), rtol=0, atol=1e-6)
     assert all(charged(folder, name) == [*range(1, ROUNDS + 1)] for name in "0123")

@@ -91,6 +91,10 @@ def node(
         float,
         typer.Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start."),
     ] = 1.0,
+    warm: Annotated[
+        bool,
+        typer.Option("--warm", help="Copy processes from one that has imported everything."),
+    ] = False,
     check: Annotated[
         bool, typer.Option("--check", help="Check the config and the owners' folders, and end.")
     ] = False,
@@ -105,7 +109,8 @@ def node(
     if check:
         return
     options = ["--node-config", config, *context.args]
-    raise typer.Exit(OwnerNode(options, lambda line: typer.echo(line, err=True), poll).run())
+    running = OwnerNode(options, lambda line: typer.echo(line, err=True), poll, warm=warm)
+    raise typer.Exit(running.run())
 
 
 @flower_app.command("health")

@@ -7,6 +7,7 @@ Run again on the same folder, a job goes on where it stopped.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
@@ -32,10 +33,14 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.market_folder import MarketFolder
+from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
+
+EFFORT = "effort.json"
+"""What a job took of the curator's own processor time, without Flower's."""
 
 
 def market_over_flower(
@@ -112,9 +117,12 @@ def hold_market(
             file.write(note(FAILED, problem=str(problem)))
         raise
     run = run_market(market, path, owners=owners, curator=key)
+    before = time.thread_time()
     for event in run:
         if words := in_words(event):
             show(words)
+    spent = {"cpu_seconds": time.thread_time() - before}
+    RunFolder(folder.curator).write_json(EFFORT, spent)
     return run.outcome
 
 

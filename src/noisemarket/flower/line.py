@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
 _POLL = 0.25
+_SHORTEST, _LONGEST, _OF_WAIT = 0.1, 0.5, 0.05
+"""Answers are looked for after a twentieth of the time they have taken so far, within bounds: a
+look costs the SuperLink more than the ServerApp."""
+
 _DEAD_WORKER = ("ActorDiedError", "ActorUnavailableError", "RayActorError", "WorkerCrashedError")
 
 
@@ -190,7 +194,8 @@ class Line:
             for name in late:
                 waiting.pop(name, None)
             if waiting:
-                time.sleep(_POLL)
+                waited = time.monotonic() - start
+                time.sleep(min(_LONGEST, max(_SHORTEST, _OF_WAIT * waited)))
         took = time.monotonic() - start
         out, back = _bytes(contents.values()), _bytes(one.content for one in answers.values())
         self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))

@@ -27,9 +27,9 @@ from noisemarket.flower.deploy.superlink import (
     SUPERLINK,
     SuperLink,
     Value,
-    flower_command,
     readable,
 )
+from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
 
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Flower's variable: how often, in seconds, a SuperNode looks whether there is an app to start."""
@@ -38,6 +38,10 @@ _SHORTEST_POLL, _LONGEST_POLL = 0.1, 3.0
 _POLL_PER_OWNER = 0.1
 _RETRY = 5.0
 """Seconds between two tries to start a node again: each takes seconds of processor time."""
+WARM = "warm starts"
+"""The name of the process that others are copied from; no node can have it."""
+
+_PATIENCE, _PATIENCE_PER_NODE = 120.0, 6.0
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
@@ -64,7 +68,10 @@ class Deployment(SuperLink):
     """A SuperLink and SuperNodes that run as long as the ``with`` block.
 
     ``register`` may leave nodes out: they then run with a key that is on no list. ``poll`` is how
-    often they look for work, by default what fits their number. All else as ``SuperLink``.
+    often they look for work, and ``patience`` how long they may take to start, by default what
+    fits their number. ``preload`` is what apps import,
+    done once for all of them (``warm_apps``); with nothing, every process starts from scratch. All
+    else as ``SuperLink``.
     """
 
     def __init__(
@@ -74,9 +81,10 @@ class Deployment(SuperLink):
         *,
         secure: bool = True,
         register: Sequence[str] | None = None,
-        patience: float = 120.0,
+        patience: float | None = None,
         poll: float | None = None,
         curator: Path | None = None,
+        preload: Sequence[str] = OWNER,
     ) -> None:
         self.nodes = {node.name: node for node in nodes}
         for name in self.nodes:
@@ -84,12 +92,13 @@ class Deployment(SuperLink):
                 raise BadInput("node", name, "give letters, digits, - _ . and at most 64 of them.")
         if len(self.nodes) != len(nodes) or not nodes:
             raise BadInput("nodes", len(nodes), "give at least one node, each a name of its own.")
+        longest = max(_PATIENCE, _PATIENCE_PER_NODE * len(nodes)) if patience is None else patience
         every = poll_interval(len(nodes), available_cores()) if poll is None else poll
         more = {POLL: f"{every:g}"}
-        super().__init__(
-            folder, secure=secure, patience=patience, curator=curator, environment=more
-        )
+        super().__init__(folder, secure=secure, patience=longest, curator=curator, environment=more)
         self._on_list = list(self.nodes) if register is None else list(register)
+        self._preload = tuple(preload)
+        self._warm: WarmApps | None = None
         self._keys: dict[str, NodeKey] = {}
         self.node_ids: dict[str, int] = {}
         """Flower's number of each node that was registered; it keeps it for good."""
@@ -102,6 +111,11 @@ class Deployment(SuperLink):
             nodes = json.loads(answer)["nodes"]
             online = [str(node["node-id"]) for node in nodes if node["status"] == "online"]
         return [names.get(number, number) for number in online]
+
+    @property
+    def warm(self) -> bool:
+        """Whether processes are copied from one that has imported what they need."""
+        return self._warm is not None and self._warm.ready
 
     def wait_online(self, count: int) -> None:
         """Wait until this many nodes are online."""
@@ -117,7 +131,7 @@ class Deployment(SuperLink):
         config = private_folder(self.folder / "nodes") / f"{name}.toml"
         write_atomic(config, tomli_w.dumps(self.nodes[name].config), private=True)
         command = [
-            flower_command("flower-supernode"),
+            self._command("flower-supernode"),
             "--superlink", self.fleet_address,
             "--host", HOST,
             "--port", str(self._ports[name]),
@@ -130,7 +144,8 @@ class Deployment(SuperLink):
                 "--root-certificates", str(self._certificates.authority),
                 "--auth-supernode-private-key", str(self._keys[name].private),
             ]  # fmt: skip
-        self.processes.start(name, command, self._home(name))
+        more = {} if self._warm is None else {"PATH": self._warm.path}
+        self.processes.start(name, command, self._home(name), more)
 
     def restart_node(self, name: str) -> None:
         """Start a node that was stopped or killed, and wait until it is in again."""
@@ -151,12 +166,23 @@ class Deployment(SuperLink):
         """Stop a node and the ClientApp that it runs."""
         self.processes.stop(name, kill=kill)
 
+    def close(self) -> None:
+        """Stop everything and remove the temporary folder."""
+        super().close()
+        if self._warm is not None:
+            self._warm.close()
+            self._warm = None
+
     # Setting up
 
     def _open(self, ports: Sequence[str] = ()) -> None:
         if self.secure:
             self._keys = {n: make_node_key(self.folder / "keys", n) for n in self.nodes}
         super()._open([*ports, *self.nodes])
+        if self._preload:
+            environment = self.processes.environment(self._home(WARM))
+            self._warm = WarmApps(self._preload, environment, self.log(WARM))
+            self._warm.wait()
         if self.secure:
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(self.register, self._on_list))
@@ -164,6 +190,9 @@ class Deployment(SuperLink):
             self.start_node(name)
         expected = [name for name in self.nodes if not self.secure or name in self._on_list]
         self.wait_online(len(expected))
+
+    def _command(self, name: str) -> str:
+        return super()._command(name) if self._warm is None else self._warm.command(name)
 
     def _more_options(self) -> list[str]:
         return [] if self._certificates is None else ["--enable-supernode-auth"]

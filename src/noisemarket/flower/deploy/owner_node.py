@@ -20,6 +20,7 @@ from noisemarket.errors import BadInput
 from noisemarket.files import unusable
 from noisemarket.flower.deploy.deployment import POLL
 from noisemarket.flower.deploy.superlink import flower_command
+from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
 from noisemarket.flower.house import owners_of
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -59,13 +60,21 @@ class OwnerNode:
         options: the options of ``flower-supernode``.
         say: is told what the SuperNode prints, line by line.
         poll: how often it looks for an app to start, in seconds.
+        warm: whether processes are copied from one that has imported what they need.
     """
 
     def __init__(
-        self, options: Sequence[str], say: Callable[[str], None], poll: float = 1.0
+        self,
+        options: Sequence[str],
+        say: Callable[[str], None],
+        poll: float = 1.0,
+        *,
+        warm: bool = False,
     ) -> None:
         self._command = [flower_command("flower-supernode"), *options]
-        self._say, self._poll = say, poll
+        self._say, self._warm = say, warm
+        known = {"FLWR_TELEMETRY_ENABLED": "0", POLL: f"{poll:g}"}
+        self._environment = known | os.environ
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
@@ -79,6 +88,15 @@ class OwnerNode:
         """Run it; gives its exit code, once it has ended for another reason than its old place."""
         signal.signal(signal.SIGTERM, self.stop)
         signal.signal(signal.SIGINT, self.stop)
+        if not self._warm:
+            return self._run()
+        with WarmApps(OWNER, self._environment) as apps:
+            apps.wait()
+            self._command[0] = apps.command("flower-supernode")
+            self._environment["PATH"] = apps.path
+            return self._run()
+
+    def _run(self) -> int:
         refused = 0.0
         while True:
             code, turned_away = self._once(quiet=refused > 0.0)
@@ -98,7 +116,6 @@ class OwnerNode:
 
     def _once(self, *, quiet: bool) -> tuple[int, bool]:
         """One life of the SuperNode: its exit code, and whether it was turned away."""
-        environment = {"FLWR_TELEMETRY_ENABLED": "0", POLL: f"{self._poll:g}", **os.environ}
         held: list[str] = []
         turned_away = False
         self._process = subprocess.Popen(
@@ -108,7 +125,7 @@ class OwnerNode:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            env=environment,
+            env=self._environment,
         )
         with self._process as process:
             assert process.stdout is not None

@@ -10,8 +10,6 @@ folder, and the owners' folders.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +19,7 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.deployment import POLL, NodeSetup
+from noisemarket.flower.deploy.short_folder import ShortFolder
 from noisemarket.flower.deploy.superlink import SuperLink
 from noisemarket.flower.simulated_node import NODES, node_file
 
@@ -62,8 +61,8 @@ class Simulation(SuperLink):
         if not nodes:
             raise BadInput("nodes", 0, "give at least one node.")
         # Sockets lie in it, whose paths may not be long: the folder may be anywhere.
-        self._ray = Path(tempfile.mkdtemp(prefix="nm-ray-"))
-        more = {POLL: "0.1", "RAY_TMPDIR": str(self._ray), **_RAY}
+        self._ray = ShortFolder("ray")
+        more = {POLL: "0.1", "RAY_TMPDIR": str(self._ray.path), **_RAY}
         super().__init__(
             folder, secure=secure, patience=patience, curator=curator, environment=more
         )
@@ -73,7 +72,7 @@ class Simulation(SuperLink):
     def close(self) -> None:
         """Stop everything, Ray included."""
         super().close()
-        shutil.rmtree(self._ray, ignore_errors=True)
+        self._ray.close()
 
     def _open(self, ports: Sequence[str] = ()) -> None:
         place = private_folder(self.folder / "nodes")

@@ -22,6 +22,7 @@ from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
 from noisemarket.flower.deploy.simulation import Simulation
 from noisemarket.flower.deploy.superlink import RunEnd, SuperLink, Value
+from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair
@@ -47,8 +48,9 @@ MOST_DEPLOYED = 10
 """Up to so many owners are SuperNodes by default; more are simulated."""
 
 _LOOK = 0.2
-_AT_ONCE = 4
-"""Owners at work at a time, for each core: every one of them is a process of its own."""
+_COLD, _WARM = 4, 16
+"""Owners at work at a time, for each core: every one of them is a process of its own, which takes
+less memory where it is copied from one that has imported everything."""
 
 _IN_FLIGHT = 32
 """The same in a simulation. Flower looks through all messages that are out for each of its nodes,
@@ -69,6 +71,13 @@ def runtime_of(asked: str | None, owners: int) -> str:
     if asked not in RUNTIMES:
         raise BadInput("--runtime", asked, f"choose {' or '.join(RUNTIMES)}.")
     return asked
+
+
+def at_once(running: SuperLink) -> int:
+    """How many owners are asked at a time where all of them share this machine's cores."""
+    if isinstance(running, Deployment):
+        return (_WARM if running.warm else _COLD) * available_cores()
+    return _IN_FLIGHT * available_cores()
 
 
 def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[NodeSetup]:
@@ -172,15 +181,13 @@ class _SingleMachine:
         self._folder.prepare()
         key = KeyPair.obtain(self._folder.curator).public_hex
         nodes = deal_out(self._market, self._folder.owners, key)
-        simulated = runtime == SIMULATION
         settings: dict[str, Value] = {
             "scenario": SCENARIO,
             "folder": ".",
-            "insecure": simulated or not tls,
-            "at-once": (_IN_FLIGHT if simulated else _AT_ONCE) * available_cores(),
+            "insecure": runtime == SIMULATION or not tls,
         }
-        kind: type[Simulation | Deployment] = Simulation if simulated else Deployment
-        with kind(nodes, secure=tls, curator=self._folder.path) as running:
+        with self._opened(nodes, runtime, tls) as running:
+            settings["at-once"] = at_once(running)
             self._show(f"{len(nodes)} SuperNodes ({runtime}) at {running.address}")
             app = write_app(running.folder / "app")
             left = _RESTARTS
@@ -188,6 +195,14 @@ class _SingleMachine:
                 left -= 1
                 self._show("A worker of the simulation died; the job goes on.")
         return self._outcome()
+
+    def _opened(self, nodes: list[NodeSetup], runtime: str, tls: bool) -> SuperLink:
+        """What is to run the nodes, not yet open."""
+        place = self._folder.path
+        if runtime == SIMULATION:
+            return Simulation(nodes, secure=tls, curator=place)
+        preload = (*OWNER, *(TORCH if self._market.scenario.training.model == "cnn" else ()))
+        return Deployment(nodes, secure=tls, curator=place, preload=preload)
 
     def _run(
         self, flower: SuperLink, app: Path, settings: dict[str, Value], *, restart: bool

@@ -246,11 +246,15 @@ class SuperLink(Closing):
     def _home(self, name: str) -> Path:
         return self.folder / "homes" / name
 
+    def _command(self, name: str) -> str:
+        """A command of Flower that is run to its end."""
+        return flower_command(name)
+
     def _flwr(self, *words: str) -> str:
         """The answer of a ``flwr`` command: with ``--format json``, its last line that is JSON."""
         try:
             done = subprocess.run(
-                [flower_command("flwr"), *words],
+                [self._command("flwr"), *words],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
