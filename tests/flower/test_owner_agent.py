@@ -84,6 +84,13 @@ def offered(tmp_path: Path) -> Offered:
     return stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
 
 
+@pytest.fixture(scope="module")
+def standing(tmp_path_factory: pytest.TempPathFactory) -> Offered:
+    """The same, for all tests that leave it as it is."""
+    folder = tmp_path_factory.mktemp("standing") / "run"
+    return stop_at_offers(make_scenario(folder), folder)
+
+
 def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None:
     signature = offered.signature()
     assert holds("owner", offered.contract, signature)
@@ -144,13 +151,18 @@ FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {
 
 @pytest.mark.parametrize("name", FORGED)
 def test_a_forged_or_replayed_offer_is_refused_and_leaves_nothing(
-    offered: Offered, name: str
+    standing: Offered, name: str
 ) -> None:
     change, reason = FORGED[name]
-    reply = offered.offer(change(offered.contract))
+    reply = standing.offer(change(standing.contract))
     assert reply.has_error()
     assert reason in str(reply.error.reason)
-    assert not list(offered.folder.glob("owners/*/jobs/*/offer.json"))
+    assert not list(standing.folder.glob("owners/*/jobs/*/offer.json"))
+
+
+def test_after_all_forged_offers_the_true_one_is_signed(offered: Offered) -> None:
+    for change, _ in FORGED.values():
+        assert offered.offer(change(offered.contract)).has_error()
     assert not offered.offer(offered.contract).has_error()
 
 
@@ -173,11 +185,11 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
 
 
 @pytest.mark.parametrize("noise", ["not bytes", b"{}", b"\xff"])
-def test_an_offer_that_cannot_be_read_is_refused(offered: Offered, noise: object) -> None:
-    reply = offered.send(wire.CONTRACT, wire.with_config(contract=noise, plan="{}"))
+def test_an_offer_that_cannot_be_read_is_refused(standing: Offered, noise: object) -> None:
+    reply = standing.send(wire.CONTRACT, wire.with_config(contract=noise, plan="{}"))
     assert "cannot be read" in str(reply.error.reason)
     plan = Assignment(0, 1, {"channels": "x"})
-    reply = offered.offer(offered.contract, plan)
+    reply = standing.offer(standing.contract, plan)
     assert "cannot be done as offered" in str(reply.error.reason)
 
 
@@ -314,21 +326,22 @@ def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
     assert "another one" in str(reply.error.reason)
 
 
-def agent_and_quotes(tmp_path: Path, **config: Any) -> tuple[OwnerAgent, Invitation, QuoteBatch]:
+def agent_and_quotes(
+    standing: Offered, tmp_path: Path, **config: Any
+) -> tuple[OwnerAgent, Invitation, QuoteBatch]:
     """A new owner's agent, and the first quotes to it."""
-    offered = stop_at_offers(make_scenario(tmp_path / "run"), tmp_path / "run")
     folder = tmp_path / "owner"
     folder.mkdir(mode=0o700)
-    invitation, sheet = wire.read_quotes(offered.letters[0])
+    invitation, sheet = wire.read_quotes(standing.letters[0])
     return OwnerAgent(OwnerFolder("0", folder), config), invitation, sheet
 
 
 NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-weight": 2.5}
 
 
-def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
+def test_secrets_may_be_in_the_nodes_own_config(standing: Offered, tmp_path: Path) -> None:
     config = {**NUMBERS, "rho-cap": 1.0, "allow-simulated": True}
-    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
+    agent, invitation, sheet = agent_and_quotes(standing, tmp_path, **config)
     reply = agent.answer(invitation, sheet)
     assert len(reply) == 50
     again = OwnerAgent(agent.folder, config).answer(invitation, sheet)
@@ -346,17 +359,17 @@ def test_secrets_may_be_in_the_nodes_own_config(tmp_path: Path) -> None:
     ],
 )
 def test_an_owner_plays_only_what_it_was_set_up_for(
-    tmp_path: Path, config: dict[str, Any], reason: str
+    standing: Offered, tmp_path: Path, config: dict[str, Any], reason: str
 ) -> None:
-    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
+    agent, invitation, sheet = agent_and_quotes(standing, tmp_path, **config)
     with pytest.raises(Declined, match=reason):
         agent.answer(invitation, sheet)
 
 
 @pytest.mark.parametrize("cap", [-1.0, float("nan"), "much"])
-def test_a_cap_that_is_no_number_is_none(tmp_path: Path, cap: object) -> None:
+def test_a_cap_that_is_no_number_is_none(standing: Offered, tmp_path: Path, cap: object) -> None:
     config = {**NUMBERS, "allow-simulated": True, "allow-unbounded": True, "rho-cap": cap}
-    agent, invitation, sheet = agent_and_quotes(tmp_path, **config)
+    agent, invitation, sheet = agent_and_quotes(standing, tmp_path, **config)
     with pytest.raises(BadInput, match="not negative"):
         agent.answer(invitation, sheet)
 
