@@ -322,6 +322,19 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     assert f"{long['cpu_seconds']}\nCPU seconds and {long['memory_gb']} GB" in page
 
 
+def test_the_page_has_the_stored_figures_of_bisection() -> None:
+    made = runpy.run_path(str(ROOT / "benchmarks" / "bisection.py"))
+    page, document = read(DOCS / "explanation" / "bisection.md"), results_of("bisection")
+    assert made["markdown"](document, made["SHOWN"]["reached"], "reached") in page
+    for surface, cells in document["reached"]["bisection"].items():
+        assert cells["100"]["least"] >= 99.0, surface
+    recovered = document["recovered"]
+    for change, cells in recovered["bisection"].items():
+        assert min(cells["50"]["least"], cells["150"]["least"]) >= 99.95, change
+    papers = [cells["4000"]["mean"] for cells in recovered["dypp"].values()]
+    assert f"DyPP has {min(papers):.0f} to {max(papers):.0f} after 4,000" in page
+
+
 @pytest.fixture
 def results_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """What writes docs/explanation/results.md."""
