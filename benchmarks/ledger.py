@@ -144,6 +144,7 @@ def markdown(rows: list[dict[str, float]]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--quick", action="store_true", help="up to 10,000 entries; stores nothing")
+    parser.add_argument("--most", type=int, default=1_000_000, help="entries of the longest")
     parser.add_argument("--postgres", action="store_true", help="also on a server of its own")
     parser.add_argument("--url", help="also measure this empty PostgreSQL database")
     parser.add_argument("--verify", help=argparse.SUPPRESS)
@@ -156,7 +157,9 @@ def main() -> None:
         unit = 2**20 if sys.platform == "darwin" else 2**10
         print(json.dumps([seconds, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit]))
         return
-    sizes, effort = [3_000, 10_000] if given.quick else [10_000, 100_000, 1_000_000], Effort()
+    effort = Effort()
+    sizes = [3_000, 10_000] if given.quick else [10_000, 100_000, 1_000_000]
+    sizes = [size for size in sizes if size <= given.most]
     found = {}
     with tempfile.TemporaryDirectory() as folder:
         found["SQLite"] = measure(str(Path(folder) / "ledger.sqlite"), sizes)
@@ -175,7 +178,8 @@ def main() -> None:
         print(f"{name}\n\n{markdown(rows)}\n")
     if not given.quick:
         what = __doc__.splitlines()[0] if __doc__ else ""
-        document = {"what": what, "command": "make bench-ledger", **effort.as_dict(), **found}
+        command = f'make bench-ledger ARGS="--most {given.most}"'
+        document = {"what": what, "command": command, **effort.as_dict(), **found}
         RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
