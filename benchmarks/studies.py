@@ -2,7 +2,6 @@
 
     python benchmarks/studies.py sensitivity   # what the paper leaves open, one setting at a time
     python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
-    python benchmarks/studies.py scale         # processor seconds to decide, 10 to 1,000,000 owners
     python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
     python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
 
@@ -22,7 +21,6 @@ import numpy as np
 
 import noisemarket as nm
 from noisemarket.comparison.campaign import Campaign, Plan
-from noisemarket.comparison.growth import timings
 from noisemarket.comparison.results import Row
 from noisemarket.comparison.trainings import (
     NoiseOfAll,
@@ -121,15 +119,6 @@ def changing(seeds: int) -> Rows:
     return rows
 
 
-def scale(_seeds: int, _workers: int | None) -> dict[str, Any]:
-    """Processor seconds to decide; a mechanism that took 15 is not asked for ten times as many."""
-    names = ("clock", "csra_auction", "posted_price", "bisection", "dypp")
-    owners = tuple(10**power for power in range(1, 7))
-    scenario = Scenario.from_preset("market", model="cnn", budget=100.0)
-    seen = timings(scenario, names, owners=owners, patience=15.0)
-    return {"rows": [vars(one) for one in seen]}
-
-
 def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
     """Owners whose loss is the epsilon sold, not the noise given up; sellers keep noise 0.2."""
     surface = {"surface": "sharded-mnist"}
@@ -226,7 +215,6 @@ def short(row: Row) -> dict[str, Any]:
 STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "sensitivity": (sensitivity, 5),
     "adaptation": (adaptation, 10),
-    "scale": (scale, 1),
     "epsilon": (epsilon, 3),
     "fashion": (fashion, 3),
 }

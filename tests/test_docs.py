@@ -358,21 +358,38 @@ def test_another_result_makes_another_page(
 ) -> None:
     before = results_page.page()
     shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results")
-    stored = tmp_path / "results" / "frontier-features.json"
+    stored = tmp_path / "results" / "sensitivity.json"
     document = json.loads(stored.read_text(encoding="utf-8"))
-    document["rows"][1]["accuracy"] += 0.01
+    document["rows"][1]["dypp"][0] += 0.5
     stored.write_text(json.dumps(document), encoding="utf-8")
     monkeypatch.setattr(sys.modules["results_page.common"], "RESULTS", tmp_path / "results")
     assert results_page.page() != before
 
 
-def test_the_clock_brings_more_for_less() -> None:
-    stored = ROOT / "benchmarks" / "results" / "frontier-features.json"
-    document = json.loads(stored.read_text(encoding="utf-8"))
-    rows = {row["name"]: row for row in document["rows"]}
-    clock, papers = rows["clock, at most 120, floor 0.05"], rows["DyPP, at most 300"]
-    assert clock["paid_most"] <= 120
-    assert clock["gain"] >= 2 * papers["gain"]
+def test_stored_results_say_how_when_and_where() -> None:
+    for file in (ROOT / "benchmarks" / "results").glob("*.json"):
+        document = json.loads(file.read_text(encoding="utf-8"))
+        assert {"command", "date", "machine"} <= document.keys(), file.name
+        assert re.search(r"\d+ cores, .*Python 3", document["machine"]), file.name
+
+
+def test_the_readme_says_what_money_bought() -> None:
+    stored = ROOT / "benchmarks" / "results" / "campaign-no-floor.json"
+    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"]
+    paid, accuracy = (
+        {
+            name: np.mean(
+                [row[figure] for row in rows if (row["mechanism"], row["budget"]) == case]
+            )
+            for name, case in {"clock": ("clock", 100.0), "dypp": ("dypp", 300.0)}.items()
+        }
+        for figure in ("paid", "accuracy")
+    )
+    words = " ".join(read(ROOT / "README.md").split())
+    assert (
+        f"buys for {paid['clock']:.0f} what DyPP at its best buys for {paid['dypp']:.0f}" in words
+    )
+    assert accuracy["clock"] > accuracy["dypp"] - 0.05
 
 
 def test_the_page_on_dypp_quotes_what_was_measured() -> None:

@@ -8,13 +8,13 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from noisemarket.comparison.growth import Timing
 from noisemarket.game.surface import surface
 from noisemarket.report.campaign_figures import draw_costs, draw_frontier, draw_growth
 from noisemarket.report.style import figure, label
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
 from results_page.common import ROOT, stored
 from results_page.frontier_parts import rows_of
+from results_page.study_parts import decision_times
 
 IMAGES = ROOT / "docs" / "images"
 COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
@@ -23,14 +23,14 @@ COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
 def draw() -> None:
     """Draw what there are results for."""
     draw_accuracy()
-    found = stored("campaign-features")
+    found = stored("campaign-features") or stored("campaign-no-floor")
     if found is not None:
         rows = rows_of(found)
         keep_png(lambda folder: draw_frontier(folder, rows), "frontier")
-        keep_png(lambda folder: draw_costs(folder, rows), "results-costs")
-    found = stored("scale")
-    if found is not None:
-        times = [Timing(**row) for row in found["rows"]]
+        if stored("campaign-features") is not None:
+            keep_png(lambda folder: draw_costs(folder, rows), "results-costs")
+    times, _ = decision_times()
+    if times:
         keep_png(lambda folder: draw_growth(folder, times), "results-scale")
 
 

@@ -179,13 +179,24 @@ def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
     axis.set_xscale("log")
     axis.set_yscale("log")
     direct_labels(axis, ends)
-    slowest = max(times, key=lambda one: (one.owners, one.seconds))
-    title = (
-        f"{head_of_mechanism(slowest.mechanism)} takes longest: {slowest.seconds:.2g} s for "
-        f"{slowest.owners:,} owners"
-    )
+    title = _growth_title(times)
     label(axis, title, "owners", "processor seconds to decide")
     return save(canvas, folder, "growth")
+
+
+def _growth_title(times: Sequence[Timing]) -> str:
+    """The slowest and the fastest of them for the most owners that all have served."""
+    served = [{one.owners for one in times if one.mechanism == name}
+              for name in {one.mechanism for one in times}]  # fmt: skip
+    most = max(set.intersection(*served), default=min(one.owners for one in times))
+    some = [one for one in times if one.owners == most]
+    fastest, slowest = (choose(some, key=lambda one: one.seconds) for choose in (min, max))
+    first = (
+        f"For {most:,} owners {head_of_mechanism(slowest.mechanism)} takes {slowest.seconds:.2g} s"
+    )
+    if fastest.mechanism == slowest.mechanism:
+        return first
+    return f"{first}, {head_of_mechanism(fastest.mechanism)} {fastest.seconds:.2g} s"
 
 
 def _lines(found: Sequence[Mean]) -> dict[str, list[tuple[float, float, float]]]:
