@@ -6,6 +6,7 @@ One server and one browser serve all tests. Pictures of every page go to build/d
 from __future__ import annotations
 
 import csv
+import json
 import re
 import shutil
 from collections.abc import Iterator
@@ -13,10 +14,12 @@ from pathlib import Path
 
 import pytest
 from tests.dashboard import browser as chromium
-from tests.dashboard.served import Served
+from tests.dashboard.served import TOKEN, Served, process_of
 
 playwright = pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
+
+from noisemarket.runfolder import this_process  # noqa: E402
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "dashboard"
 SCREENS = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
@@ -65,6 +68,9 @@ def opened(browser: Browser, served: Served, path: str, screen: str = "light") -
         reduced_motion="reduce",
         accept_downloads=True,
     )
+    port = served.address.rstrip("/").rpartition(":")[2]
+    cookie = {"name": f"noisemarket-{port}", "value": TOKEN, "url": served.address}
+    context.add_cookies([cookie])  # type: ignore[list-item]
     page = context.new_page()
     page.set_default_timeout(LONG)
     page.asked, page.complaints = [], []  # type: ignore[attr-defined]
@@ -100,7 +106,7 @@ def fact(page: Page, name: str) -> Locator:
 def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: Served) -> None:
     """From the form to the end; meanwhile a reload, a second user, and a server that is killed."""
     page = opened(browser, served, "#/new")
-    for label, value in {"Name": "live", "Owners": "4", "Rounds": "40"}.items():
+    for label, value in {"Name": "live", "Owners": "4", "Rounds": "30"}.items():
         page.get_by_label(re.compile(rf"^{label}")).first.fill(value)
     page.get_by_label("Compare with").select_option("0")
     page.get_by_role("button", name="Start").click()
@@ -108,17 +114,21 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     chart = page.get_by_role("img", name=re.compile("Accuracy over the rounds"))
     expect(chart).to_have_attribute("aria-label", re.compile("the market"), timeout=LONG)
     seen = page.locator("#main .facts")
-    expect(seen).to_contain_text(re.compile(r"Round[2-9] of 40|Round\d\d of 40"), timeout=LONG)
+    expect(seen).to_contain_text(re.compile(r"Round[2-9] of 30|Round\d\d of 30"), timeout=LONG)
+    run = process_of(served.root / "live")
+    run.suspend()
     before = int(re.findall(r"Round(\d+) of", seen.inner_text().replace("\n", ""))[0])
     page.screenshot(path=PICTURES / "live-light.png", full_page=True)
     page.reload()
     other = opened(browser, served, "#/run/live", "phone")
     for one in (page, other):
-        expect(one.locator("#main .facts")).to_contain_text("of 40", timeout=LONG)
+        expect(one.locator("#main .facts")).to_contain_text("of 30", timeout=LONG)
         now = one.locator("#main .facts").inner_text().replace("\n", "")
         assert int(re.findall(r"Round(\d+) of", now)[0]) >= before
 
     page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Stopping …")).to_be_disabled()
+    run.resume()
     expect(page.locator(".head .tag").first).to_have_text("incomplete", timeout=LONG)
     expect(other.locator(".head .tag").first).to_have_text("incomplete", timeout=LONG)
     served.stop(kill=True)
@@ -128,11 +138,63 @@ def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: 
     page.get_by_role("button", name="Resume").click()
     for one in (page, other):
         expect(one.locator(".head .tag").first).to_have_text("complete", timeout=LONG)
-        expect(one.locator("#main .facts")).to_contain_text(re.compile("Round\n?40 of 40"))
+        expect(one.locator("#main .facts")).to_contain_text(re.compile("Round\n?30 of 30"))
     expect(page.get_by_text("verified: sound")).to_be_visible(timeout=LONG)
     assert (served.root / "live" / "summary.json").is_file()
     done(page, served, killed=True)
     done(other, served, killed=True)
+
+
+def test_a_game_grows_while_owners_play(browser: Browser, served: Served) -> None:
+    """The lines that a real game wrote come one after the other."""
+    folder = served.root / "playing"
+    shutil.copytree(served.root / "game", folder)
+    (folder / "trace.csv").rename(folder / "later")
+    first, *rest = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    (folder / "events.jsonl").write_text(first)
+    status = json.loads((folder / "status.json").read_text())
+    running = status | {"state": "running", "process": this_process()}
+    (folder / "status.json").write_text(json.dumps(running))
+
+    page = opened(browser, served, "#/run/playing")
+    chart = page.get_by_role("img", name=re.compile("Saving over the iterations"))
+    expect(chart).to_have_attribute("aria-label", re.compile("exact equilibrium"), timeout=LONG)
+    expect(page.get_by_text("Means over the 1 of 4 owners")).to_have_count(2)
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "25")
+    before = chart.get_attribute("aria-label")
+    with (folder / "events.jsonl").open("a") as file:
+        file.writelines(rest)
+    expect(page.get_by_text("Means over the 4 of 4 owners")).to_have_count(2, timeout=LONG)
+    assert chart.get_attribute("aria-label") != before
+    (folder / "later").rename(folder / "trace.csv")
+    (folder / "status.json").write_text(json.dumps(status))
+    expect(page.get_by_text("Means over all owners")).to_have_count(2, timeout=LONG)
+    expect(page.locator(".head .tag").first).to_have_text("complete")
+    shutil.rmtree(folder)
+    expect(page.locator(".lost")).to_contain_text("folder of this run is gone", timeout=LONG)
+    done(page, served)
+
+
+def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/runs")
+    page.route("**/events", lambda route: route.fulfill(status=429))
+    page.goto(served.address + "#/run/market")
+    expect(page.locator(".lost")).to_contain_text("too many pages open", timeout=LONG)
+    page.unroute("**/events")
+    expect(page.locator(".lost")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".contracts tbody tr")).to_have_count(3, timeout=LONG)
+
+    page.context.clear_cookies()
+    page.reload()
+    expect(page.get_by_role("heading")).to_have_text("This dashboard needs its token")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").press("Enter")
+    page.get_by_label("Token").fill(TOKEN)
+    page.screenshot(path=PICTURES / "sign-in-light.png")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("Runs", timeout=LONG)
+    assert TOKEN not in page.url
+    done(page, served)
 
 
 def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> None:
@@ -214,6 +276,9 @@ def test_runs_are_found_and_sorted_by_keyboard(browser: Browser, served: Served)
     page = opened(browser, served, "#/runs")
     page.keyboard.press("Tab")
     expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/runs")  # still this page
     page.get_by_label("Find").fill("game")
     expect(page.locator("tbody tr")).to_have_count(1)
     page.get_by_label("Find").fill("nothing like it")

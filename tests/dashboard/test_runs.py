@@ -111,6 +111,20 @@ def test_curves_have_the_exact_equilibrium(get: Get, runs: Path) -> None:
     assert found["trace"]["saving"] == [float(row["saving"]) for row in trace]
 
 
+def test_a_game_tells_how_far_it_is_while_it_is_played(runs: Path) -> None:
+    lines = (runs / "game" / "events.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [one["done"] for one in told] == [1, 2, 3, 4]
+    with (runs / "game" / "trace.csv").open() as file:
+        trace = [*csv.DictReader(file)]
+    for name in ("iteration", "saving", "payment"):  # the last points are those of all owners
+        whole = [float(row[name]) for row in trace]
+        assert told[-1]["trace"][name] == pytest.approx(whole, abs=1e-6)
+    assert told[0]["trace"]["saving"] != told[-1]["trace"]["saving"]  # one owner alone
+    found = RunReader(RunStore(runs), "game").look()
+    assert found["progress"] == {"done": 4, "total": 4, "seconds_left": None}
+
+
 def test_side_by_side(get: Get, runs: Path) -> None:
     rows = get("compare", run=["market", "compared"])["rows"]
     assert [row["mechanism"] for row in rows] == ["equilibrium", "uniform", "clock", "equilibrium"]

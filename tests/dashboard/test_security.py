@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
+import stat
+import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from threading import Event
+from urllib.parse import unquote, urlsplit
 
 import pytest
 from tests.dashboard.asgi import Client
 
-from noisemarket.cli.dashboard import is_loopback, listen
+from noisemarket.cli.dashboard import ServerSettings, listen, opening, run
+from noisemarket.dashboard import run_ledger
 from noisemarket.dashboard.run_store import RunStore, UnknownRun, is_name
-from noisemarket.dashboard.security import new_token
+from noisemarket.dashboard.security import is_loopback, new_token
 from noisemarket.dashboard.web_app import web_app
 from noisemarket.errors import BadInput
+from noisemarket.ledger.store import Ledger
 
 HERE = "http://127.0.0.1:8050"
 STATUS = json.dumps({"state": "complete", "started": "2026-01-01T00:00:00+00:00"})
@@ -94,7 +103,9 @@ def test_another_host_is_refused(client: Client, host: str) -> None:
     assert client.get("/api/runs", headers={"host": host}).status_code == 403
 
 
-@pytest.mark.parametrize("host", ["localhost:8050", "127.0.0.1", "[::1]:8050", "LOCALHOST"])
+@pytest.mark.parametrize(
+    "host", ["localhost:8050", "127.0.0.1", "[::1]:8050", "LOCALHOST", "127.0.0.2:8050"]
+)
 def test_this_machine_is_answered(client: Client, host: str) -> None:
     assert client.get("/api/runs", headers={"host": host}).status_code == 200
 
@@ -123,7 +134,67 @@ def test_a_body_of_unknown_length_is_refused(client: Client) -> None:
     assert client.post("/api/runs", said_length=False).status_code == 411
 
 
-def test_elsewhere_a_token_is_needed(store: RunStore) -> None:
+@pytest.mark.parametrize("place", ["postgresql://db.example/market", "http://10.0.0.1/x"])
+def test_no_server_is_connected_to_because_a_folder_says_so(
+    store: RunStore, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    @contextmanager
+    def reading(where: str) -> Iterator[Ledger]:
+        asked.append(where)
+        raise BadInput("ledger", where, "is a test's.")
+        yield
+
+    monkeypatch.setattr(run_ledger, "reading", reading)
+    document = {"job": "j", "opened_at": "", "expires_at": "", "ledger": place}
+    (store.root / "one" / "market.json").write_text(json.dumps(document))
+    client = Client(web_app(store))
+    answer = client.get("/api/runs/one/ledger")
+    assert answer.status_code == 404
+    assert "--ledger URL" in answer.json()["problem"]
+    assert client.get("/api/runs/one").json()["ledger"] is True  # there is one, not to be read
+    for part in ("contracts", "contracts.csv", "owner?name=x"):
+        client.get(f"/api/runs/one/{part}")
+    client.get("/api/compare?run=one")
+    assert asked == []
+    for own in ("postgresql://db.example/other", "postgresql://else.example/market"):
+        Client(web_app(RunStore(store.root, [own]))).get("/api/runs/one/contracts")
+        assert asked == []
+    allowed = place.replace("://", "://reader:secret@")
+    Client(web_app(RunStore(store.root, [allowed]))).get("/api/runs/one/contracts")
+    assert asked == [allowed]  # the user's own address of it, never the folder's
+
+
+def test_a_ledger_whose_journal_leads_elsewhere_is_not_read(store: RunStore) -> None:
+    folder = store.root / "one"
+    document = {"job": "j", "opened_at": "", "expires_at": "", "ledger": ""}
+    (folder / "market.json").write_text(json.dumps(document))
+    (folder / "ledger.sqlite").write_bytes(b"")
+    assert run_ledger.ledger_of(store, "one") is not None
+    (folder / "ledger.sqlite-journal").symlink_to(store.root.parent / "secret" / "summary.json")
+    assert run_ledger.ledger_of(store, "one") is None
+
+
+def test_each_port_has_a_cookie_of_its_own(store: RunStore) -> None:
+    cookies = set()
+    for host in ("127.0.0.1:8050", "127.0.0.1:8051", "127.0.0.1"):
+        token = new_token()
+        answer = Client(web_app(store, token=token), host).get(f"/?token={token}")
+        cookies.add(answer.headers["set-cookie"].partition("=")[0])
+    assert cookies == {"noisemarket-8050", "noisemarket-8051", "noisemarket-80"}
+
+
+def test_who_has_no_token_is_asked_for_it(store: RunStore) -> None:
+    client = Client(web_app(store, token=new_token()))
+    for path in ("/", "/?token=wrong"):
+        answer = client.get(path, headers={"accept": "text/html"})
+        assert answer.status_code == 401
+        assert 'name="token"' in answer.text
+        assert "frame-ancestors 'none'" in answer.headers["content-security-policy"]
+
+
+def test_a_token_is_needed(store: RunStore) -> None:
     token = new_token()
     client = Client(web_app(store, token=token), "box.example:8050")
     for path in ("/", "/api/runs", "/static/app.js", "/?token=wrong", "/?token="):
@@ -133,7 +204,7 @@ def test_elsewhere_a_token_is_needed(store: RunStore) -> None:
     answer = client.get(f"/?token={token}")
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert "HttpOnly" in answer.headers["set-cookie"]
-    assert "SameSite=Strict" in answer.headers["set-cookie"]
+    assert "SameSite=Lax" in answer.headers["set-cookie"]
     assert client.get("/api/runs").status_code == 200  # by the cookie
     forged = {"origin": "http://evil.example", "content-type": "application/json"}
     assert client.post("/api/runs", content=b"{}", headers=forged).status_code == 403
@@ -165,8 +236,31 @@ def test_a_run_folder_is_not_a_folder_of_runs(store: RunStore, tmp_path: Path) -
         RunStore(tmp_path / "file")
 
 
-def test_where_a_server_listens() -> None:
+def test_where_a_server_listens(store: RunStore) -> None:
     assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost", "127.9.9.9")))
-    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "example.org")))
+    assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "example.org", "")))
+    settings = ServerSettings("0.0.0.0", 0, 1, show=False, need_token=False, ledgers=())
+    with pytest.raises(BadInput, match="leave out --no-token"):
+        run(str(store.root), settings)
+    with pytest.raises(BadInput, match="URL of a ledger"):
+        run(str(store.root), replace(settings, need_token=True, ledgers=("/etc",)))
     with listen("127.0.0.1", 0) as one, pytest.raises(BadInput, match="give another"):
         listen("127.0.0.1", one.getsockname()[1])
+
+
+def test_a_browser_is_not_started_with_the_token(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every user of a machine can read the arguments of its programs."""
+    given: list[str] = []
+    opened = Event()
+    monkeypatch.setattr(webbrowser, "open", lambda url: (given.append(url), opened.set()))
+    with opening("http://127.0.0.1:8050/?token=secret", store.private()):
+        assert opened.wait(20)
+        (url,) = given
+        assert "secret" not in url
+        page = Path(unquote(urlsplit(url).path))
+        assert "url=http://127.0.0.1:8050/?token=secret" in page.read_text()
+        assert stat.S_IMODE(page.parent.stat().st_mode) == 0o700
+    assert not page.exists()
+    assert store.names() == ["one"]

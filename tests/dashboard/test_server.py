@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -14,11 +15,13 @@ from typing import Any
 
 import pytest
 from tests.commands import PATIENCE, assert_sentence, call, command
-from tests.dashboard.served import Served
+from tests.dashboard.served import Served, bearer, process_of
 
-from noisemarket.runfolder import still_runs
+from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
+from noisemarket.dashboard.run_store import RunStore
 
-SMALL = {"population.owners": 3, "training.rounds": 150}
+ROUNDS = 60
+SMALL = {"population.owners": 3, "training.rounds": ROUNDS}
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +39,7 @@ def connect(served: Served) -> http.client.HTTPConnection:
 
 def ask(served: Served, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     connection = connect(served)
-    headers = {"content-type": "application/json"}
+    headers = {"content-type": "application/json", **bearer()}
     connection.request(method, f"/api/{path}", json.dumps(body or {}), headers)
     answer = connection.getresponse()
     text = answer.read()
@@ -49,7 +52,7 @@ class Stream:
 
     def __init__(self, served: Served, run: str) -> None:
         self._connection = connect(served)
-        self._connection.request("GET", f"/api/runs/{run}/events")
+        self._connection.request("GET", f"/api/runs/{run}/events", headers=bearer())
         self._answer = self._connection.getresponse()
         assert self._answer.status == 200
 
@@ -74,6 +77,10 @@ def test_a_run_outlives_its_viewers_and_its_server(served: Served) -> None:
     """One run at a time; viewers come and vanish; the server is killed; the run is resumed."""
     status, started = ask(served, "POST", "runs", {"name": "long", "settings": SMALL, "draws": 0})
     assert (status, started) == (201, {"name": "long"})
+    first = Stream(served, "long")
+    assert next(seen["round"] for seen in first if seen["round"] > 0)
+    run = process_of(served.root / "long")
+    run.suspend()
     status, refused = ask(served, "POST", "runs", {"name": "second", "settings": SMALL})
     assert status == 429
     assert "1 runs are going on" in refused["problem"]
@@ -81,25 +88,68 @@ def test_a_run_outlives_its_viewers_and_its_server(served: Served) -> None:
     rounds = [next(seen["round"] for seen in viewer if seen["round"] > 0) for viewer in viewers]
     for viewer in viewers[:15]:
         viewer.close()  # in the middle of a stream
+    run.resume()
     assert next(seen["round"] for seen in viewers[-1] if seen["round"] > rounds[-1])
-    for viewer in viewers[15:]:
+    run.suspend()
+    for viewer in (first, *viewers[15:]):
         viewer.close()
-    said = json.loads((served.root / "long" / "status.json").read_text())
     served.stop(kill=True)
-    assert still_runs(said["process"])
+    assert run.is_running()
     served.start()
     assert ask(served, "GET", "runs/long")[1]["state"] == "running"
     assert ask(served, "POST", "runs/long/resume")[0] == 409
     assert ask(served, "POST", "runs/long/stop")[0] == 202
+    run.resume()
     stopped = until(served, "long", "incomplete")
-    assert 0 < stopped["round"] < 150
+    assert 0 < stopped["round"] < ROUNDS
     assert "stopped" in stopped["problem"].casefold()
     assert ask(served, "POST", "runs/long/stop")[0] == 409
     assert ask(served, "POST", "runs/long/resume")[0] == 202
     whole = until(served, "long", "complete")
-    assert whole["round"] == 150
-    assert whole["accuracy"][0]["round"][-1] == 150
+    assert whole["round"] == ROUNDS
+    assert whole["accuracy"][0]["round"][-1] == ROUNDS
     assert ask(served, "GET", "runs/long/ledger")[1]["sound"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from noisemarket.runfolder import RunFolder
+with RunFolder.create(sys.argv[1], "held"):
+    print("held", flush=True)
+    time.sleep(300)
+"""
+
+
+def test_nobody_elses_process_is_stopped(tmp_path: Path) -> None:
+    """A folder that was copied names the process of the other one; one from elsewhere, anybody."""
+    store, held = RunStore(tmp_path / "runs"), tmp_path / "runs" / "held"
+    launcher = Launcher(store, most=2)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(held)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    shutil.copytree(held, store.root / "copied")
+    status = json.loads((held / "status.json").read_text())
+    for name, change in {
+        "elsewhere": {"host": "another-machine"},
+        "again": {"began": status["process"]["began"] - 60.0},
+        "negative": {"id": -1},
+    }.items():
+        (store.root / name).mkdir()
+        said = status | {"process": status["process"] | change}
+        (store.root / name / "status.json").write_text(json.dumps(said))
+    for name in ("copied", "elsewhere", "again", "negative"):
+        with pytest.raises(WrongState):
+            launcher.stop(name)
+    assert process.poll() is None
+    launcher._make_room()  # one process, whatever the copies say
+    with pytest.raises(TooManyRuns, match="1 runs"):
+        Launcher(store, most=1)._make_room()
+    launcher.stop("held")
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    process.stdout.close()
 
 
 def test_a_run_of_the_command_line_is_watched(served: Served) -> None:

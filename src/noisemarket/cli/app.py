@@ -117,19 +117,25 @@ def dashboard(
     runs: Annotated[
         str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
     ] = "runs",
-    host: Annotated[
-        str, typer.Option(help="Address to listen on; any but this machine's own needs a token.")
-    ] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8050,
     most_runs: Annotated[int, typer.Option(min=1, max=64, help="Runs that may go on at once.")] = 2,
     show: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
+    token: Annotated[
+        bool,
+        typer.Option("--token/--no-token", help="Let in only who has the token of the address."),
+    ] = True,
+    ledger: Annotated[
+        list[str] | None,
+        typer.Option(help="URL of a ledger on a server that may be read; again for more."),
+    ] = None,
 ) -> None:
     """Show runs in a browser: watch, start and compare them, and ask what if."""
-    from noisemarket.cli.dashboard import run
+    from noisemarket.cli.dashboard import ServerSettings, run
 
-    run(runs, host, port, most_runs, show)
+    run(runs, ServerSettings(host, port, most_runs, show, token, tuple(ledger or ())))
 
 
 @app.command(epilog=epilog("negotiate --preset paper --mechanism dypp --contracts contracts.csv"))

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import socket
 import sys
+import tempfile
 import webbrowser
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
@@ -16,46 +19,86 @@ TOKEN = "NOISEMARKET_TOKEN"
 """The environment variable that holds a token of one's own."""
 
 
-def run(folder: str, host: str, port: int, most_runs: int, show: bool) -> None:
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where to serve, to whom, and what may be done there."""
+
+    host: str
+    port: int
+    most_runs: int
+    show: bool
+    need_token: bool
+    ledgers: tuple[str, ...]
+
+
+def run(folder: str, given: ServerSettings) -> None:
     """Serve a folder of runs until Ctrl-C."""
     try:
         import uvicorn
 
         from noisemarket.dashboard.run_store import RunStore
-        from noisemarket.dashboard.security import new_token
+        from noisemarket.dashboard.security import is_loopback, new_token
         from noisemarket.dashboard.web_app import web_app
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("fastapi", "uvicorn", "starlette"):
             raise MissingExtra("noisemarket dashboard", "dashboard") from None
         raise
-    store = RunStore(Path(folder))
-    token = os.environ.get(TOKEN) or None
-    if token is not None and (len(token) < 16 or not token.isascii() or not token.isalnum()):
-        raise BadInput(TOKEN, "the token", "use 16 letters and digits or more.")
-    if token is None and not is_loopback(host):
-        token = new_token()
-    listening = listen(host, port)
-    shown = f"[{host}]" if ":" in host else host
+    for url in given.ledgers:
+        if "://" not in url:
+            raise BadInput("--ledger", url, "give the URL of a ledger on a server.")
+    store = RunStore(Path(folder), given.ledgers)
+    if not given.need_token and not is_loopback(given.host):
+        remedy = "others can reach it: leave out --no-token, or listen on 127.0.0.1."
+        raise BadInput("--host", given.host, remedy)
+    token = (own_token() or new_token()) if given.need_token else None
+    listening = listen(given.host, given.port)
+    shown = f"[{given.host}]" if ":" in given.host else given.host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     address += f"?token={token}" if token else ""
     print(f"Runs of {store.root} at {address}", flush=True)
     print("Ctrl-C ends the page; runs that were started from it go on.", flush=True)
-    if show and has_screen():
-        Timer(0.5, webbrowser.open, [address]).start()
     config = uvicorn.Config(
-        web_app(store, token=token, most_runs=most_runs), log_level="warning", access_log=False,
-        server_header=False, timeout_graceful_shutdown=2,
+        web_app(store, token=token, most_runs=given.most_runs), log_level="warning",
+        access_log=False, server_header=False, timeout_graceful_shutdown=2,
     )  # fmt: skip
-    with listening:
+    shows = given.show and has_screen()
+    with listening, opening(address, store.private()) if shows else nullcontext():
         uvicorn.Server(config).run(sockets=[listening])
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only this machine can reach a server there."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
+def own_token() -> str | None:
+    """The token that the user has set.
+
+    Raises:
+        BadInput: it is too short, or has other characters than letters and digits.
+    """
+    token = os.environ.get(TOKEN) or None
+    if token is not None and (len(token) < 16 or not token.isascii() or not token.isalnum()):
+        raise BadInput(TOKEN, "the token", "use 16 letters and digits or more.")
+    return token
+
+
+@contextmanager
+def opening(address: str, folder: Path) -> Iterator[None]:
+    """Open an address in the browser, once the server is there.
+
+    The browser is given a file that leads to the address: all users of this machine can read what
+    programs are started with, and nobody else can read the file.
+
+    Args:
+        address: what to open, with its token.
+        folder: where to put the file. Browsers in a sandbox cannot read the system's own place.
+    """
+    with tempfile.TemporaryDirectory(prefix="open-", dir=folder) as place:
+        page = Path(place) / "open.html"
+        leads = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
+        page.write_text(f'<!doctype html>{leads}<p><a href="{address}">The dashboard</a></p>')
+        timer = Timer(0.5, webbrowser.open, [page.as_uri()])
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -21,6 +21,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.mechanism import Agreement, Mechanism
 from noisemarket.mechanisms.mechanism import Progress as Done
+from noisemarket.mechanisms.progress_lines import writing
 from noisemarket.mechanisms.tables import contracts_csv
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.negotiation_report import summary_table, write_run
@@ -29,6 +30,7 @@ from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 
 PARTIAL = "contracts.partial.csv"
+EVENTS = "events.jsonl"
 _FLUSH_SECONDS = 2.0
 
 
@@ -95,4 +97,5 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        return chosen.run(environment, run_options(scenario, request.threads, watch, stop))
+        told = writing(lambda line: folder.append(EVENTS, line, private=True), watch)
+        return chosen.run(environment, run_options(scenario, request.threads, told, stop))

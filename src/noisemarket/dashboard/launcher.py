@@ -16,9 +16,10 @@ from pathlib import Path
 
 import psutil
 
-from noisemarket.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore
+from noisemarket.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore, UnknownRun
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.runfolder import STATUS
+from noisemarket.files import LOCK
+from noisemarket.runfolder import STATUS, still_runs
 
 PATIENCE = 90.0
 """Seconds to wait until a run that was started has a folder, or says why not."""
@@ -67,8 +68,8 @@ class Launcher:
             BadInput: it cannot be resumed; the command's own sentence.
         """
         with self._lock:
-            status = self._store.status(run)
             self._reap()
+            status = self._store.status(run)
             if status["state"] in (RUNNING, COMPLETE) or run in self._children:
                 state = RUNNING if run in self._children else status["state"]
                 raise WrongState(f"This run is {state}: there is nothing to resume.")
@@ -81,41 +82,42 @@ class Launcher:
     def stop(self, run: str) -> None:
         """Ask a run to stop; it keeps what it has finished, and can be resumed.
 
+        Only a process that works in this very folder is asked: what a status says may have been
+        copied from another folder or another machine, or be about a number that was used again.
+
         Raises:
             WrongState: it does not run, or not on this machine.
         """
         status = self._store.status(run)
-        process = status.get("process")
-        if status["state"] != RUNNING or not isinstance(process, dict):
+        if status["state"] != RUNNING:
             raise WrongState("This run is not running: there is nothing to stop.")
-        try:
-            found = psutil.Process(int(process["id"]))
-            if abs(found.create_time() - float(process["began"])) < 1.0:
-                found.terminate()
-                return
-        except (psutil.Error, KeyError, TypeError, ValueError):
-            pass
-        raise WrongState("This run cannot be stopped from here: its process is not to be found.")
-
-    def running(self) -> set[str]:
-        """The runs that are going on below this folder."""
-        self._reap()
-        names = self._store.names()
-        return {*self._children} | {n for n in names if self._store.status(n)["state"] == RUNNING}
+        found = works_in(self._store.path(run), status.get("process"))
+        if found is None:
+            words = "This run cannot be stopped from here: no process of this machine works in it."
+            raise WrongState(words)
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended by itself just now
+            found.terminate()
 
     def _make_room(self) -> None:
-        if len(running := self.running()) >= self._most:
-            words = f"{len(running)} runs are going on, and {self._most} may: wait, or stop one."
+        """Refuse one more run; a folder that another machine's run is in takes no room."""
+        busy: set[object] = {child.pid for child in self._children.values()}
+        for run in {*self._store.names()} - {*self._children}:
+            with contextlib.suppress(UnknownRun):  # removed just now
+                status = self._store.status(run)
+                process = status.get("process")
+                if isinstance(process, dict) and status["state"] == RUNNING:
+                    busy |= {process["id"]} if still_runs(process) else set()
+        if len(busy) >= self._most:
+            words = f"{len(busy)} runs are going on, and {self._most} may: wait, or stop one."
             raise TooManyRuns(words)
 
     def _reap(self) -> None:
+        """Forget children that have ended. Who calls this holds the lock."""
         for run in [run for run, child in self._children.items() if child.poll() is not None]:
             del self._children[run]
 
     def _spawn(self, run: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
-        logs = self._store.root / LOGS
-        logs.mkdir(mode=0o700, exist_ok=True)
-        with (logs / f"{run}.log").open("wb") as log:
+        with (self._store.private() / f"{run}.log").open("wb") as log:
             child = subprocess.Popen(
                 [sys.executable, "-m", "noisemarket", *words],
                 cwd=self._store.root,
@@ -135,12 +137,32 @@ class Launcher:
             if reached() and code in (None, 0):
                 return
             if code is not None:
-                self._reap()
+                with self._lock:
+                    self._reap()
                 if code == 0:
                     return
                 raise BadInput("run", run, said(self._store.root / LOGS / f"{run}.log"))
             time.sleep(0.05)
         raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
+
+
+def works_in(folder: Path, process: object) -> psutil.Process | None:
+    """The process of a status, if it is the one that has locked this folder; else None.
+
+    Args:
+        folder: the run folder, with no symlink on the way.
+        process: what the status says of its process.
+    """
+    if not still_runs(process):
+        return None
+    assert isinstance(process, dict)
+    try:
+        found = psutil.Process(process["id"])
+        same = abs(found.create_time() - process["began"]) < 1.0
+        held = {Path(one.path) for one in found.open_files()}
+    except (psutil.Error, OSError):
+        return None
+    return found if same and folder / LOCK in held else None
 
 
 def said(log: Path) -> str:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import math
+import time
 import zipfile
 from typing import Any
 
 import numpy as np
 
-from noisemarket.dashboard.run_data import contract_rows, environment_of, has_ledger
+from noisemarket.dashboard.run_data import contract_rows, environment_of
+from noisemarket.dashboard.run_ledger import is_elsewhere, ledger_of
 from noisemarket.dashboard.run_store import SUMMARY, RunStore, UnknownRun
 from noisemarket.errors import BadInput
 from noisemarket.ledger import queries
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.money import MICRO
-from noisemarket.ledger.reading import reading
 from noisemarket.ledger.verification import verify
 from noisemarket.plain import finite
 from noisemarket.privacy.zcdp import gaussian_epsilon
@@ -24,6 +24,12 @@ from noisemarket.report.ledger_statement import contract_statement
 from noisemarket.report.owner_words import owner_words
 
 POLICIES = "policies.npz"
+CHECKED_SECONDS = 30.0
+"""How long the finding about a ledger on a server is kept for all who ask."""
+
+ELSEWHERE = (
+    "The ledger of this run is on a server. Start the dashboard with --ledger URL to read it here."
+)
 
 
 class LedgerDesk:
@@ -35,7 +41,6 @@ class LedgerDesk:
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._verified: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def verification(self, run: str) -> dict[str, Any]:
         """Whether the ledger of a run is sound; the head that its summary noted is checked, too.
@@ -43,16 +48,21 @@ class LedgerDesk:
         Raises:
             UnknownRun: it has none.
         """
-        if not has_ledger(self._store, run):
+        where = ledger_of(self._store, run)
+        if where is None and is_elsewhere(self._store, run):
+            raise UnknownRun(ELSEWHERE)
+        if where is None:
             raise UnknownRun("This run has no ledger: nothing was signed.")
         summary = self._store.document(run, SUMMARY)
         noted = summary.get("ledger_head") if isinstance(summary, dict) else None
-        path = self._store.file(run, LEDGER_FILE)
-        stamp = "" if path is None else f"{path.stat().st_mtime_ns} {path.stat().st_size} {noted}"
-        if not stamp or self._verified.get(run, ("", {}))[0] != stamp:
-            with reading(str(self._store.path(run))) as ledger:
-                self._verified[run] = (stamp, _verify(ledger, noted))
-        return self._verified[run][1]
+        stamp = where.place, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
+
+        def check() -> dict[str, Any]:
+            with where.reading() as ledger:
+                return _verify(ledger, noted)
+
+        found: dict[str, Any] = self._store.answers.get(("verified", run), stamp, check)
+        return found
 
     def owner(self, run: str, owner: str) -> dict[str, Any]:
         """All that is known of an owner in a run.
@@ -65,10 +75,14 @@ class LedgerDesk:
             raise UnknownRun("This run has no such owner.")
         found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
         found["policy"] = policy(self._store, run, owner)
-        if not has_ledger(self._store, run):
+        where = ledger_of(self._store, run)
+        if where is None:
             return found
-        with reading(str(self._store.path(run))) as ledger:
-            ids = [one.id for one in queries.documents(ledger) if one.owner == owner]
+        with where.reading() as ledger:
+            offered = queries.documents(ledger, where.job or None)
+            ids = [one.id for one in offered if one.owner == owner]
+            if not ids:
+                return found
             statement = contract_statement(queries.account(ledger, ids[-1]))
             rounds = statement["each_round"]
             found["entries"] = [

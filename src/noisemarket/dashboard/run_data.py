@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import csv
 import io
+import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from noisemarket.dashboard.run_ledger import RunLedger, ledger_of
 from noisemarket.dashboard.run_store import SCENARIO, RunStore
 from noisemarket.dashboard.whatif import clock_course
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import queries
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.money import MICRO
-from noisemarket.ledger.reading import reading
-from noisemarket.market.market_folder import JOB, TRACE
+from noisemarket.market.market_folder import TRACE
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.clock import ClockAuction
 from noisemarket.mechanisms.mechanism import Contracts
@@ -31,7 +31,10 @@ MOST_OWNERS = 20_000
 """Owners up to which exact answers are computed for a page."""
 
 MOST_POINTS = 600
-CONTRACTS = "contracts.csv"
+CONTRACTS, PARTIAL = "contracts.csv", "contracts.partial.csv"
+SERVER_SECONDS = 2.0
+"""How long the rows of a ledger on a server are kept for all who ask."""
+
 COLUMNS = ("owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid")
 """The columns of the table of contracts, in their order."""
 
@@ -75,6 +78,12 @@ def curves(store: RunStore, run: str) -> dict[str, Any]:
     Raises:
         BadInput: the game cannot be made.
     """
+    stamp = store.stamp(run, SCENARIO, TRACE, f"curator/{TRACE}")
+    found: dict[str, Any] = store.answers.get(("curves", run), stamp, lambda: _curves(store, run))
+    return found
+
+
+def _curves(store: RunStore, run: str) -> dict[str, Any]:
     scenario, environment = environment_of(store, run)
     options = run_options(scenario)
     found: dict[str, Any] = {"mechanism": scenario.mechanism, "trace": None, "clock": None}
@@ -104,33 +113,31 @@ def _trace(path: Path | None) -> dict[str, list[float]] | None:
         return None
 
 
-def has_ledger(store: RunStore, run: str) -> bool:
-    """Whether a run has a ledger, in its folder or on a server; never a file elsewhere."""
-    job = store.document(run, JOB)
-    if not isinstance(job, dict):
-        return False
-    where = str(job.get("ledger") or "")
-    if where:
-        return "://" in where and not where.startswith("sqlite")
-    return store.file(run, LEDGER_FILE) is not None
-
-
 def contract_rows(store: RunStore, run: str) -> list[Row]:
     """One row per owner: from the ledger while and after a market runs, else from the contracts.
 
     Raises:
         LedgerError: the ledger cannot be read.
     """
-    if has_ledger(store, run) and (rows := _from_ledger(store.path(run))):
-        return rows
-    path = store.file(run, CONTRACTS) or store.file(run, "contracts.partial.csv")
-    return _from_csv(path) if path else []
+    ledger = ledger_of(store, run)
+    files = store.stamp(run, CONTRACTS, PARTIAL)
+    own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
+    stamp = None if ledger is None else ledger.place, own, files
+
+    def read() -> list[Row]:
+        if ledger is not None and (rows := _from_ledger(ledger)):
+            return rows
+        path = store.file(run, CONTRACTS) or store.file(run, PARTIAL)
+        return _from_csv(path) if path else []
+
+    rows: list[Row] = store.answers.get(("contracts", run), stamp, read)
+    return rows
 
 
-def _from_ledger(folder: Path) -> list[Row]:
+def _from_ledger(where: RunLedger) -> list[Row]:
     try:
-        with reading(str(folder)) as ledger:
-            return [_ledger_row(one) for one in queries.contracts(ledger)]
+        with where.reading() as ledger:
+            return [_ledger_row(one) for one in queries.contracts(ledger, where.job or None)]
     except BadInput:  # not yet there
         return []
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 
 import json
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from noisemarket.dashboard.kept import Kept
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import private_folder
 from noisemarket.runfolder import STATUS, still_runs
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
 LOGS = ".dashboard"
-"""Where the output of runs goes that were started from the page; not a run folder."""
+"""Where the output of runs goes that were started from the page."""
 
 _FORBIDDEN = set('/\\:\0\n\r"<>|?*')
 
@@ -31,12 +34,16 @@ class RunStore:
 
     Args:
         root: the folder that holds run folders. It is made if it does not exist.
+        ledgers: URLs of the ledgers on servers that may be read.
+
+    Attributes:
+        answers: what pages ask for, kept for all who ask.
 
     Raises:
         BadInput: it is not a folder, or is a run folder itself.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, ledgers: Sequence[str] = ()) -> None:
         if (root / STATUS).is_file():
             remedy = "is a run folder: name the folder that holds it."
             raise BadInput("RUNS_FOLDER", str(root), remedy)
@@ -46,7 +53,13 @@ class RunStore:
             why = problem.strerror or problem
             raise BadInput("RUNS_FOLDER", str(root), f"cannot be used ({why}).") from None
         self.root = root.resolve()
-        self._known: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {}
+        self.ledgers = tuple(ledgers)
+        self.answers: Kept[Any] = Kept(64)
+        self._facts: Kept[dict[str, Any]] = Kept(10_000)
+
+    def private(self) -> Path:
+        """A folder for this user alone beside the runs, which is not a run."""
+        return private_folder(self.root / LOGS)
 
     def names(self) -> list[str]:
         """The names of all run folders."""
@@ -92,6 +105,18 @@ class RunStore:
         except (OSError, ValueError, RecursionError):
             return None
 
+    def stamp(self, run: str, *names: str) -> tuple[int, ...]:
+        """What changes when one of these files of a run does, or comes, or goes."""
+        stamp: list[int] = []
+        for name in names:
+            try:
+                path = self.file(run, *name.split("/"))
+                found = path.stat() if path else None
+            except OSError:  # removed just now
+                found = None
+            stamp += (found.st_mtime_ns, found.st_size, found.st_ino) if found else (0, 0, 0)
+        return tuple(stamp)
+
     def status(self, run: str) -> dict[str, Any]:
         """How a run stands; one that says that it runs, but does not, is incomplete."""
         said = self.document(run, STATUS)
@@ -107,7 +132,9 @@ class RunStore:
         status = self.status(run)
         facts = {name: status.get(name) for name in ("state", "problem", "started", "updated")}
         facts["problem"] = None if facts["problem"] is None else str(facts["problem"])
-        return {"name": run, **self._facts(run, status), **facts}
+        stamp = self.stamp(run, STATUS, SUMMARY, SCENARIO, COMPARISON)
+        known = self._facts.get(run, stamp, lambda: self._read(run, status))
+        return {"name": run, **known, **facts}
 
     def listing(self) -> list[dict[str, Any]]:
         """The overview of every run, the latest first."""
@@ -123,16 +150,8 @@ class RunStore:
         folder = self.root / run
         return is_name(run) and not folder.is_symlink() and (folder / STATUS).is_file()
 
-    def _facts(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
-        """What does not change unless a file does: read again only then."""
-        files = [self.file(run, name) for name in (STATUS, SUMMARY, SCENARIO, COMPARISON)]
-        stats = [path.stat() if path else None for path in files]
-        stamp = tuple(part for s in stats for part in ((s.st_mtime_ns, s.st_size) if s else (0, 0)))
-        if run not in self._known or self._known[run][0] != stamp:
-            self._known[run] = (stamp, self._read(run, status))
-        return self._known[run][1]
-
     def _read(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
+        """What does not change unless a file does."""
         summary, scenario = self.document(run, SUMMARY), self._scenario(run)
         summary = summary if isinstance(summary, dict) else {}
         kind = self.kind(run, status)

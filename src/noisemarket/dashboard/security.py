@@ -1,11 +1,13 @@
-"""Who may talk to the server: the right host, the right origin, the token where one is needed."""
+"""Who may talk to the server: the right host, the right origin, who has the token."""
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import secrets
 from collections.abc import Awaitable, Callable, MutableMapping
 from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,11 +16,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-COOKIE = "noisemarket"
+SIGN_IN = Path(__file__).parent / "static" / "sign-in.html"
 MOST_BYTES = 64 * 1024
 """Length of a request's body at most."""
 
-LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 HEADERS = (
@@ -42,15 +43,15 @@ def new_token() -> str:
 class AccessControl:
     """Lets through what comes from a page of this server, and refuses the rest.
 
-    - Without a token (the server listens on this machine alone) the Host must be this machine: a
-      page elsewhere cannot pass as this server by a name of its own (DNS rebinding).
     - With a token, every request must bring it: as ``?token=`` once, then as a cookie, or as
-      ``Authorization: Bearer``.
+      ``Authorization: Bearer``. Other users of this machine do not have it.
+    - Without one (the server listens on this machine alone) the Host must be this machine: a page
+      elsewhere cannot pass as this server by a name of its own (DNS rebinding).
     - What changes something must be JSON and must not come from a page of another origin.
 
     Args:
         app: what answers.
-        token: the token; None where none is needed.
+        token: the token; None where all who reach the server may use it.
     """
 
     def __init__(self, app: AsgiApp, token: str | None = None) -> None:
@@ -76,17 +77,24 @@ class AccessControl:
             await send(message)
 
         if self._token is not None and (given := _asked_token(scope)) is not None:
-            await self._sign_in(scope, given, sending)
+            await self._sign_in(headers, given, sending)
             return
         if problem := self._problem(scope["method"], headers):
-            await _refuse(sending, *problem)
+            if (
+                problem[0] == 401
+                and scope["path"] == "/"
+                and "text/html" in headers.get("accept", "")
+            ):
+                await _answer(sending, 401, b"text/html; charset=utf-8", SIGN_IN.read_bytes())
+            else:
+                await _refuse(sending, *problem)
             return
         await self._app(scope, receive, sending)
 
     def _problem(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
         host = headers.get("host", "")
         if self._token is None:
-            if _host_name(host) not in LOOPBACK:
+            if not is_loopback(_host_name(host)):
                 return 403, "This server answers to localhost alone: open it by that name."
         elif not self._has_token(headers):
             return 401, "Open the address with its token, as the command printed it."
@@ -103,22 +111,48 @@ class AccessControl:
         assert self._token is not None
         given = headers.get("authorization", "").removeprefix("Bearer ")
         try:
-            cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+            cookie = SimpleCookie(headers.get("cookie", "")).get(_cookie(headers))
         except CookieError:
             cookie = None
         found = [given, cookie.value if cookie else ""]
         return any(secrets.compare_digest(one.encode(), self._token.encode()) for one in found)
 
-    async def _sign_in(self, scope: Scope, given: str, send: Send) -> None:
-        """Trade the token of the address for a cookie, so that it stays out of the address bar."""
+    async def _sign_in(self, sent: dict[str, str], given: str, send: Send) -> None:
+        """Trade the token of the address for a cookie, so that it stays out of the address bar.
+
+        The cookie comes along with a link from elsewhere (``Lax``), as the token in a link does.
+        What a page of another origin could do with it is refused by the other rules.
+        """
         assert self._token is not None
         if not secrets.compare_digest(given.encode(), self._token.encode()):
-            await _refuse(send, 401, "This token is wrong: see what the command printed.")
+            if "text/html" in sent.get("accept", ""):
+                await _answer(send, 401, b"text/html; charset=utf-8", SIGN_IN.read_bytes())
+            else:
+                await _refuse(send, 401, "This token is wrong: see what the command printed.")
             return
-        cookie = f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict"
+        cookie = f"{_cookie(sent)}={self._token}; Path=/; HttpOnly; SameSite=Lax"
         headers = [(b"location", b"/"), (b"set-cookie", cookie.encode()), (b"content-length", b"0")]
         await send({"type": "http.response.start", "status": 303, "headers": headers})
         await send({"type": "http.response.body", "body": b""})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a server there."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _cookie(headers: dict[str, str]) -> str:
+    """The name of the cookie: another for each port, as cookies are the same for all ports.
+
+    It is the port that the browser asked for, which a tunnel may have made another than ours.
+    """
+    try:
+        return f"noisemarket-{urlsplit('//' + headers.get('host', '')).port or 80}"
+    except ValueError:
+        return "noisemarket"
 
 
 def _asked_token(scope: Scope) -> str | None:
@@ -147,11 +181,11 @@ def _host_name(host: str) -> str:
 
 
 async def _refuse(send: Send, status: int, words: str) -> None:
-    body = json.dumps({"problem": words}).encode()
-    headers = [
-        (b"content-type", b"application/json"),
-        (b"content-length", str(len(body)).encode()),
-    ]
+    await _answer(send, status, b"application/json", json.dumps({"problem": words}).encode())
+
+
+async def _answer(send: Send, status: int, kind: bytes, body: bytes) -> None:
+    headers = [(b"content-type", kind), (b"content-length", str(len(body)).encode())]
     if status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": status, "headers": headers})

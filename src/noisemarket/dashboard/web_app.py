@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing, asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -17,6 +17,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
+from starlette.types import Send
 
 from noisemarket import __version__
 from noisemarket.dashboard import form as forms
@@ -24,6 +25,7 @@ from noisemarket.dashboard import run_data, whatif
 from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.dashboard.live import LiveHub, TooManyViewers
 from noisemarket.dashboard.owner_page import LedgerDesk
+from noisemarket.dashboard.run_ledger import is_elsewhere, ledger_of
 from noisemarket.dashboard.run_store import RunStore, UnknownRun
 from noisemarket.dashboard.security import AccessControl, AsgiApp
 from noisemarket.dashboard.side_by_side import side_by_side
@@ -35,6 +37,17 @@ STATIC = Path(__file__).parent / "static"
 MOST_ROWS = 500
 AT_ONCE = 2
 """Answers of "what if" that are computed at a time; the others wait."""
+
+
+class EventStream(StreamingResponse):
+    """A stream whose source is closed when it ends, however it ends."""
+
+    async def stream_response(self, send: Send) -> None:
+        """Send all of it."""
+        source = self.body_iterator
+        assert isinstance(source, AsyncGenerator)
+        async with aclosing(source):
+            await super().stream_response(send)
 
 
 class Problem(BaseModel):
@@ -158,7 +171,8 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/runs/{run}", responses=_REFUSED)
     def overview(run: RunName) -> dict[str, Any]:
         """How a run stands."""
-        return store.overview(run) | {"ledger": run_data.has_ledger(store, run)}
+        ledger = ledger_of(store, run) is not None or is_elsewhere(store, run)
+        return store.overview(run) | {"ledger": ledger}
 
     @app.post("/api/runs/{run}/stop", status_code=202, responses=_CHANGES)
     def stop(run: RunName) -> Started:
@@ -175,9 +189,9 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/runs/{run}/events", responses=_REFUSED)
     async def events(run: RunName) -> StreamingResponse:
         """How a run stands, now and whenever it changes (server-sent events)."""
-        stream = await hub.follow(run)
+        stream = hub.follow(run)
         headers = {"x-accel-buffering": "no"}
-        return StreamingResponse(stream, media_type="text/event-stream", headers=headers)
+        return EventStream(stream, media_type="text/event-stream", headers=headers)
 
     @app.get("/api/runs/{run}/curves", responses=_REFUSED)
     def curves(run: RunName) -> dict[str, Any]:

@@ -16,10 +16,11 @@ from noisemarket.files import Closing, not_written
 from noisemarket.market import events
 from noisemarket.market.events import Event, RoundTrained
 from noisemarket.market.outcome import MarketOutcome, Steps
-from noisemarket.mechanisms.mechanism import Progress, Watch
+from noisemarket.mechanisms import progress_lines
+from noisemarket.mechanisms.mechanism import Watch
 
 EVENTS = "events.jsonl"
-BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", "negotiating", "ended"
+BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", progress_lines.NEGOTIATING, "ended"
 """Lines beside the events: the market begins or goes on, why it stopped, how far the game is, what
 its steps took."""
 
@@ -104,12 +105,7 @@ class EventFile(Closing):
 
     def watching(self, watch: Watch) -> Watch:
         """The same watch; what it is told of the negotiation is written down, too."""
-
-        def both(seen: Progress) -> None:
-            self.write(note(NEGOTIATING, done=seen.done, total=seen.total))
-            watch(seen)
-
-        return both
+        return progress_lines.writing(self.write, watch)
 
     def following(self, steps: Steps) -> Steps:
         """The same steps; each is written down before it is passed on."""

@@ -7,6 +7,8 @@ contract of a pair is what it signed last. Offers, quotes and signatures are the
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from noisemarket.game.environment import Environment
@@ -52,7 +54,9 @@ class Bisection(Mechanism):
             contracts.signed[some], done[some] = agreed.signed, True
             totals.enter(number, played.counts, played.payoffs)
             asked += int(_messages(played, config).sum())
-            options.watch(Progress(some, agreed, int(done.sum()), owners))
+            finished = int(done.sum())
+            so_far = partial(totals.so_far, environment.levels, finished)
+            options.watch(Progress(some, agreed, finished, owners, so_far))
         trace = totals.trace(environment.levels, int(done.sum()))
         count = max(int(done.sum()), 1)
         return Agreement(contracts, done, trace, messages=asked / count)

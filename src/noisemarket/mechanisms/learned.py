@@ -7,6 +7,7 @@ sees more than its own rewards and the moves of the other side.
 from __future__ import annotations
 
 from contextlib import closing
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,9 @@ class Learned(Mechanism):
                 totals.enter(number, batch.counts, batch.payoffs)
                 if keep:
                     parts[number] = batch
-                options.watch(Progress(some, agreed, int(done.sum()), owners))
+                finished = int(done.sum())
+                so_far = partial(totals.so_far, environment.levels, finished)
+                options.watch(Progress(some, agreed, finished, owners, so_far))
         ordered = [parts[number] for number in sorted(parts)]
         return Agreement(
             contracts=contracts,

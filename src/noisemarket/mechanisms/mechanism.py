@@ -86,12 +86,17 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Progress:
-    """Owners just finished and their contracts, for who watches a run."""
+    """Owners just finished and their contracts, for who watches a run.
+
+    ``trace`` computes how the play of all owners finished so far went, where one is kept. It is for
+    who is told of this progress, and at that time: later it may count more owners.
+    """
 
     owners: slice
     contracts: Contracts
     done: int
     total: int
+    trace: Callable[[], Trace | None] = field(default=lambda: None, compare=False)
 
 
 Watch = Callable[[Progress], None]

@@ -38,9 +38,26 @@ class TraceTotals:
         self._payoffs += payoffs
 
     def trace(self, levels: Levels, owners: int) -> Trace | None:
-        """The means over all owners that were finished."""
+        """The means over all owners that were finished, at the end."""
         for number in sorted(self._early):
             self._add(number)
+        return self._means(self._counts, self._payoffs, levels, owners)
+
+    def so_far(self, levels: Levels, owners: int) -> Trace | None:
+        """The means over the owners that are finished by now. What comes at the end stays as it is.
+
+        Args:
+            levels: the levels that were played.
+            owners: how many owners are finished, those of early batches included.
+        """
+        early = [self._early[number] for number in sorted(self._early)]
+        counts = sum((one for one, _ in early), start=self._counts)
+        payoffs = sum((one for _, one in early), start=self._payoffs)
+        return self._means(counts, payoffs, levels, owners)
+
+    def _means(
+        self, counts: IntArray, payoffs: FloatArray, levels: Levels, owners: int
+    ) -> Trace | None:
         if owners == 0:
             return None
         config = self._config
@@ -49,11 +66,11 @@ class TraceTotals:
         saving_step, payment_step = levels.savings[1], levels.payments[1]
         return Trace(
             iteration=ends,
-            saving=self._counts[:, SAVINGS] / plays * saving_step,
-            payment=self._counts[:, PAYMENTS] / plays * payment_step,
-            offer=self._counts[:, OFFERS] / plays * saving_step,
-            quote=self._counts[:, QUOTES] / plays * payment_step,
-            signed_share=self._counts[:, DEALS] / plays,
-            owner_reward=self._payoffs[:, 0] / plays,
-            curator_reward=self._payoffs[:, 1] / plays,
+            saving=counts[:, SAVINGS] / plays * saving_step,
+            payment=counts[:, PAYMENTS] / plays * payment_step,
+            offer=counts[:, OFFERS] / plays * saving_step,
+            quote=counts[:, QUOTES] / plays * payment_step,
+            signed_share=counts[:, DEALS] / plays,
+            owner_reward=payoffs[:, 0] / plays,
+            curator_reward=payoffs[:, 1] / plays,
         )

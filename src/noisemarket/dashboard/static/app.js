@@ -13,12 +13,16 @@ const pages = {
 const main = document.getElementById("main");
 let leave = null, turn = 0;
 
+function decoded(text) {
+  try { return decodeURIComponent(text); } catch { return text; }
+}
+
 async function show(focus) {
   const mine = ++turn;
   leave?.();
   leave = null;
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const parts = path.split("/").filter(Boolean).map(decodeURIComponent);
+  const parts = path.split("/").filter(Boolean).map(decoded);
   const name = parts[0] in pages ? parts[0] : "runs";
   for (const link of document.querySelectorAll("[data-page]")) {
     const here = link.dataset.page === name || (link.dataset.page === "runs" && ["run", "owner"].includes(name));
@@ -52,6 +56,10 @@ document.getElementById("theme").addEventListener("click", () => {
   const next = root.dataset.theme === "dark" ? "light" : "dark";
   try { localStorage.setItem("theme", next); } catch { /* not allowed */ }
   root.dataset.theme = next;
+});
+document.querySelector(".skip").addEventListener("click", (event) => { // its address is not that of a page
+  event.preventDefault();
+  main.focus();
 });
 addEventListener("hashchange", () => { scrollTo(0, 0); show(true); });
 show(false);

@@ -167,7 +167,8 @@ export function heatMap({ title, table }) {
     }));
     pen.globalAlpha = 1;
   };
-  known.add({ redraw: () => canvas.isConnected && paint() });
+  const entry = { redraw: () => { if (canvas.isConnected) paint(); else known.delete(entry); } };
+  known.add(entry);
   requestAnimationFrame(paint);
   const likely = chances.map((row) => row.indexOf(Math.max(...row)));
   const lines = states.map((state, r) => h("tr", {}, h("th", { scope: "row" }, short(state)),

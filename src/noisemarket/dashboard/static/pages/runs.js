@@ -4,7 +4,7 @@ import { get } from "/static/api.js";
 import { empty, h, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
 
 const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", train: "training", calibrate: "calibration", other: "other" };
-const link = (run) => h("a", { href: `#/run/${encodeURIComponent(run.name)}` }, run.name);
+const link = (run) => h("a", { href: `#/run/${encodeURIComponent(run.name)}`, "data-focus": `#${run.name}` }, run.name);
 const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || run.rows || ""} mechanisms` : run.mechanism_name ?? run.mechanism ?? "–";
 
 export async function show(room) {
@@ -59,7 +59,7 @@ export async function show(room) {
     });
     const columns = [
       { key: "name", name: "Run", header: true, sort: true, wide: true, cell: (run) => [h("input", {
-        type: "checkbox", checked: chosen.has(run.name), "aria-label": `Choose ${run.name} to compare`,
+        type: "checkbox", checked: chosen.has(run.name), "aria-label": `Choose ${run.name} to compare`, "data-focus": run.name,
         onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); mark(); },
       }), " ", link(run)] },
       { key: "state", name: "State", sort: true, cell: (run) => tag(run.state) },
@@ -72,12 +72,13 @@ export async function show(room) {
       { key: "paid", name: "Paid", num: true, sort: true, cell: (run) => number(run.paid) },
       { key: "started", name: "Started", sort: true, cell: (run) => when(run.started) },
     ];
-    const focused = document.activeElement?.dataset?.sort;
+    const { sort: focused, focus } = document.activeElement?.dataset ?? {};
     if (!list.contains(tools)) list.replaceChildren(h("div", { class: "box" }, tools, results));
     results.replaceChildren(
       some.length ? table({ caption: `${some.length} of ${runs.length} runs`, columns, rows: some, sort: view, onsort })
         : empty("Nothing matches", "No run fits what you look for. Change or clear the filters."));
     if (focused) list.querySelector(`[data-sort="${focused}"]`)?.focus();
+    if (focus) [...list.querySelectorAll("[data-focus]")].find((one) => one.dataset.focus === focus)?.focus();
   }
 
   function onsort(key) {

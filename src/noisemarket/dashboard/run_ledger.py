@@ -1,0 +1,76 @@
+"""Where the ledger of a run is, as far as a page may know: in its folder, or where the user said.
+
+A run folder may come from anywhere, and names its ledger itself. So nothing but the file in the
+folder is opened, and no server is connected to but those that the dashboard was started with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from noisemarket.dashboard.run_store import RunStore
+from noisemarket.ledger.database import LEDGER_FILE
+from noisemarket.ledger.reading import reading
+from noisemarket.ledger.store import Ledger
+from noisemarket.market.market_folder import JOB
+
+_BESIDE = ("-journal", "-wal", "-shm")
+"""Endings of the files that SQLite reads with a database."""
+
+
+@dataclass(frozen=True)
+class RunLedger:
+    """A ledger that may be read: a file or a URL, and the job in it that is the run's.
+
+    ``stamp`` changes with the file; None where only the ledger itself knows what is new.
+    """
+
+    place: str
+    job: str
+    stamp: tuple[int, ...] | None
+
+    @contextmanager
+    def reading(self) -> Iterator[Ledger]:
+        """The ledger, open."""
+        with reading(self.place) as ledger:
+            yield ledger
+
+
+def ledger_of(store: RunStore, run: str) -> RunLedger | None:
+    """The ledger of a run; None if it has none that may be read.
+
+    Raises:
+        UnknownRun: there is no such run.
+    """
+    manifest = store.document(run, JOB)
+    if not isinstance(manifest, dict):
+        return None
+    where, job = str(manifest.get("ledger") or ""), str(manifest.get("job") or "")
+    if where:
+        own = next((url for url in store.ledgers if _database(url) == _database(where)), None)
+        return None if own is None else RunLedger(own, job, None)
+    path = store.file(run, LEDGER_FILE)
+    if path is None or any(path.with_name(path.name + end).is_symlink() for end in _BESIDE):
+        return None
+    return RunLedger(str(path), job, store.stamp(run, LEDGER_FILE))
+
+
+def is_elsewhere(store: RunStore, run: str) -> bool:
+    """Whether a run says that its ledger is not in its folder."""
+    manifest = store.document(run, JOB)
+    return isinstance(manifest, dict) and bool(manifest.get("ledger"))
+
+
+def _database(url: str) -> object:
+    """What a URL leads to, whoever asks; None for what is not the URL of a server."""
+    try:
+        parts = urlsplit(url)
+        kind = parts.scheme.partition("+")[0].replace("postgresql", "postgres")
+        if not parts.hostname and not parts.path.strip("/"):
+            return object()
+        return kind, parts.hostname, parts.port, parts.path
+    except ValueError:
+        return object()  # like nothing else
