@@ -97,5 +97,5 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        told = writing(lambda line: folder.append(EVENTS, line, private=True), watch)
+        told = writing(lambda text: folder.append(EVENTS, text, private=True), watch)
         return chosen.run(environment, run_options(scenario, request.threads, told, stop))

@@ -100,6 +100,7 @@ class Launcher:
 
     def _make_room(self) -> None:
         """Refuse one more run; a folder that another machine's run is in takes no room."""
+        self._reap()
         busy: set[object] = {child.pid for child in self._children.values()}
         for run in {*self._store.names()} - {*self._children}:
             with contextlib.suppress(UnknownRun):  # removed just now
