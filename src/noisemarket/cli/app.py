@@ -12,7 +12,9 @@ from noisemarket.cli.options import (
     MECHANISMS,
     Budget,
     Json,
+    Ledgers,
     Mechanism,
+    NeedToken,
     Out,
     Overwrite,
     Preset,
@@ -123,14 +125,8 @@ def dashboard(
     show: Annotated[
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
-    token: Annotated[
-        bool,
-        typer.Option("--token/--no-token", help="Let in only who has the token of the address."),
-    ] = True,
-    ledger: Annotated[
-        list[str] | None,
-        typer.Option(help="URL of a ledger on a server that may be read; again for more."),
-    ] = None,
+    token: NeedToken = True,
+    ledger: Ledgers = None,
 ) -> None:
     """Show runs in a browser: watch, start and compare them, and ask what if."""
     from noisemarket.cli.dashboard import ServerSettings, run

@@ -1,4 +1,4 @@
-"""Options that several commands have."""
+"""Options that several commands have, and long ones."""
 
 from __future__ import annotations
 
@@ -69,4 +69,11 @@ Runtime = Annotated[
         help="flower: simulation (many owners in one place) or deployment (a SuperNode for each); "
         "by default a deployment for up to 10 owners."
     ),
+]
+NeedToken = Annotated[
+    bool, typer.Option("--token/--no-token", help="Let in only who has the token of the address.")
+]
+Ledgers = Annotated[
+    list[str] | None,
+    typer.Option("--ledger", help="URL of a ledger on a server that may be read; again for more."),
 ]
