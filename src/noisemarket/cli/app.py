@@ -23,6 +23,7 @@ from noisemarket.cli.options import (
     ScenarioFile,
     Seed,
     Settings,
+    Show,
     TargetAccuracy,
     Threads,
     Tls,
@@ -122,9 +123,7 @@ def dashboard(
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8050,
     most_runs: Annotated[int, typer.Option(min=1, max=64, help="Runs that may go on at once.")] = 2,
-    show: Annotated[
-        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
-    ] = True,
+    show: Show = True,
     token: NeedToken = True,
     ledger: Ledgers = None,
 ) -> None:

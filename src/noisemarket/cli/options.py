@@ -70,6 +70,7 @@ Runtime = Annotated[
         "by default a deployment for up to 10 owners."
     ),
 ]
+Show = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
 NeedToken = Annotated[
     bool, typer.Option("--token/--no-token", help="Let in only who has the token of the address.")
 ]
