@@ -19,6 +19,7 @@ from noisemarket.cli.options import (
     Overwrite,
     Preset,
     Resume,
+    RunsFolder,
     Runtime,
     ScenarioFile,
     Seed,
@@ -117,9 +118,7 @@ def run(
 
 @app.command(epilog=epilog("dashboard runs --port 8080"))
 def dashboard(
-    runs: Annotated[
-        str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
-    ] = "runs",
+    runs: RunsFolder = "runs",
     host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8050,
     most_runs: Annotated[int, typer.Option(min=1, max=64, help="Runs that may go on at once.")] = 2,

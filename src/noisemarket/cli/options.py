@@ -70,6 +70,9 @@ Runtime = Annotated[
         "by default a deployment for up to 10 owners."
     ),
 ]
+RunsFolder = Annotated[
+    str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
+]
 Show = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
 NeedToken = Annotated[
     bool, typer.Option("--token/--no-token", help="Let in only who has the token of the address.")
