@@ -21,7 +21,7 @@ export async function show(room, { parts }) {
         h("dt", {}, "Is it recorded?"), recorded)));
 
   const more = h("div", { class: "cols" });
-  room.append(more);
+  if (found.trace?.round.length || found.statement) room.append(more);
   let chart = null;
   if (found.trace?.round.length) {
     chart = new Chart({ title: "Privacy that was spent", why: "Epsilon of all updates up to each round, at the contract's delta.", x: "round", y: "epsilon so far", whole: true });

@@ -110,6 +110,7 @@ export async function show(room, { parts }) {
     const wanted = state === "running" ? "Stop" : state === "incomplete" && market ? "Resume" : "";
     if (buttons.dataset.wanted === wanted) return;
     buttons.dataset.wanted = wanted;
+    buttons.hidden = !wanted;
     if (!wanted) { buttons.replaceChildren(); return; }
     const button = h("button", { type: "button", class: wanted === "Stop" ? "plain" : "", onclick: async () => {
       button.disabled = true;
