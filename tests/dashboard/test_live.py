@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from noisemarket.dashboard import live
@@ -62,6 +62,7 @@ async def told(stream: Stream, kind: str) -> Any:
     raise AssertionError(f"no {kind}")
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), ANY))))
 def test_no_line_ends_the_course(lines: list[tuple[str, dict[str, Any]]]) -> None:
     course = Course()

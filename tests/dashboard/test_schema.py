@@ -13,6 +13,7 @@ from typing import Any
 import psutil
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.commands import PATIENCE
 from tests.dashboard.served import Served, bearer
 
 from noisemarket.dashboard.run_store import RunStore
@@ -63,4 +64,5 @@ def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ser
     suppress_health_check=list(HealthCheck),
 )
 def test_no_input_breaks_the_server(case: Any, served: Served) -> None:
-    case.call_and_validate(base_url=served.address.rstrip("/"), checks=CHECKS, headers=bearer())
+    base = served.address.rstrip("/")
+    case.call_and_validate(base_url=base, checks=CHECKS, headers=bearer(), timeout=PATIENCE)
