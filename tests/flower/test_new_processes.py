@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.flower.job_ends import charged, same_model, told
 from tests.flower.market_common import grid_of, make_scenario
-from tests.flower.test_processes import NAMES, SETTINGS
 
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.deploy.single_machine import run_on_flower
@@ -15,6 +15,9 @@ from noisemarket.flower.line import Bounds
 from noisemarket.market import prepare, run_market
 from noisemarket.market.events import Settled
 from noisemarket.market.summary import summary
+
+NAMES = ["0", "1"]
+SETTINGS: dict[str, Any] = {"owners": 2, "rounds": 4, "interactions_per_message": 200}
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
 
