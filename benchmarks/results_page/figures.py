@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -23,15 +24,17 @@ COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
 def draw() -> None:
     """Draw what there are results for."""
     draw_accuracy()
-    found = stored("campaign-features") or stored("campaign-no-floor")
+    for name, image in (
+        ("campaign-no-floor", "frontier"),
+        ("campaign-features", "results-frontier"),
+    ):
+        if (found := stored(name)) is not None:
+            keep_png(partial(draw_frontier, rows=rows_of(found)), image)
     if found is not None:
-        rows = rows_of(found)
-        keep_png(lambda folder: draw_frontier(folder, rows), "frontier")
-        if stored("campaign-features") is not None:
-            keep_png(lambda folder: draw_costs(folder, rows), "results-costs")
+        keep_png(partial(draw_costs, rows=rows_of(found)), "results-costs")
     times, _ = decision_times()
     if times:
-        keep_png(lambda folder: draw_growth(folder, times), "results-scale")
+        keep_png(partial(draw_growth, times=times), "results-scale")
 
 
 def keep_png(drawn: Callable[[Path], list[Path]], name: str) -> None:

@@ -22,7 +22,7 @@ def rows_of(found: Document) -> list[Row]:
     ]
 
 
-FIGURE = "![Accuracy over money paid, a curve for each mechanism](../images/frontier.png)"
+FIGURE = "![Accuracy over money paid, a curve for each mechanism](../images/{}.png)"
 
 
 def frontier_part() -> list[str]:
@@ -37,7 +37,7 @@ def frontier_part() -> list[str]:
     tested = differences(accuracies_of(rows))
     return [
         title,
-        FIGURE,
+        FIGURE.format("results-frontier"),
         f"{found['owners']} owners, {found['rounds']} rounds, features, {nothing.seeds} seeds; "
         "each mechanism on the same owners, data and noise, and at its best settings "
         f"({settings_of(found)}). Every owner keeps noise 0.1 at least, whoever buys: the same "
@@ -80,7 +80,7 @@ def no_floor_part() -> list[str]:
     heads = ["budget", "mechanism", "paid", "accuracy, %", "over no trade", "epsilon without bound"]
     return [
         title,
-        *([FIGURE] if stored("campaign-features") is None else []),
+        FIGURE.format("frontier"),
         "What buys owner by owner then buys all the noise of a few owners, who are left without "
         "any bound on epsilon, and the model rests on their bare data. That is worth more than "
         "what the clock auction buys, whose sellers still keep noise 0.1. Same setting otherwise, "
