@@ -8,6 +8,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import nbformat
+import pytest
+from nbclient import NotebookClient
 from tests.commands import call
 
 from noisemarket.federated.data_files import load_data
@@ -52,6 +55,24 @@ def test_own_features(tmp_path: Path) -> None:
     short = "--no-baselines", "--set", "rounds=1", "--set", "iterations=10"
     done = call(*command[1:], *short, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.slow
+def test_the_tour_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
+    assert all(not cell.get("outputs") for cell in notebook.cells)  # kept without results
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
+    said = "\n".join(str(one.get("text", "")) for one in outputs)
+    without, under = map(float, re.findall(r"([\d.]+) % (?:without|under)", said))
+    assert 50 < without < under
+    sold = re.findall(r"^owner (\d+) keeps noise 0\.1 and is paid", said, re.MULTILINE)
+    assert sold
+    assert f"Owner {sold[0]}, protection sharded, noise sigma 0.1, 6 uploads" in said
+    assert "Sound: " in said
+    assert "best portfolio" in said
+    assert sum("image/png" in one.get("data", {}) for one in outputs) == 1
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_readme_names_every_example() -> None:
