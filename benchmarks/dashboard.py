@@ -20,6 +20,7 @@ import json
 import os
 import platform
 import re
+import secrets
 import statistics
 import subprocess
 import sys
@@ -34,6 +35,7 @@ import psutil
 OFTEN = 2.0
 """Seconds between two looks of a page at contracts that change."""
 
+TOKEN = "NOISEMARKET_TOKEN"
 SERVER = [sys.executable, "-m", "noisemarket", "dashboard"]
 
 
@@ -79,9 +81,9 @@ class Viewer:
         writer.close()
 
 
-async def watch(host: str, port: int, token: str, run: str, viewers: int) -> dict[str, Any]:
+async def watch(host: str, port: int, run: str, viewers: int) -> dict[str, Any]:
     """Let that many watch a run; what they saw."""
-    every = [Viewer(host, port, token, run) for _ in range(viewers)]
+    every = [Viewer(host, port, os.environ[TOKEN], run) for _ in range(viewers)]
     await asyncio.gather(*(one.watch() for one in every))
     return {
         "states": statistics.median(one.states for one in every),
@@ -93,12 +95,12 @@ async def watch(host: str, port: int, token: str, run: str, viewers: int) -> dic
 def timed(root: Path, name: str, rounds: int, address: str, viewers: int, server: psutil.Process
           ) -> dict[str, Any]:  # fmt: skip
     """A run with that many viewers: seconds by the clock, and of a core."""
-    found = re.match(r"http://([^:/]+):(\d+)/(?:\?token=(\S+))?", address)
+    found = re.match(r"http://([^:/]+):(\d+)/", address)
     assert found is not None
     before = sum(server.cpu_times()[:2])
     looking = None
     if viewers:
-        words = ["--watch", found[1], found[2], found[3] or "-", name, "--viewers", str(viewers)]
+        words = ["--watch", found[1], found[2], name, "--viewers", str(viewers)]
         own = [sys.executable, __file__, *words]
         looking = subprocess.Popen(own, stdout=subprocess.PIPE, preexec_fn=lambda: os.nice(19))
         time.sleep(1.0)
@@ -168,13 +170,14 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=100)
     parser.add_argument("--store", help="write the figures to this JSON file")
-    parser.add_argument("--watch", nargs=4, metavar=("HOST", "PORT", "TOKEN", "RUN"),
+    parser.add_argument("--watch", nargs=3, metavar=("HOST", "PORT", "RUN"),
                         help="be the viewers of a run; what this script calls itself")  # fmt: skip
     given = parser.parse_args()
     if given.watch:
-        host, port, token, run = given.watch
-        print(json.dumps(asyncio.run(watch(host, int(port), token, run, given.viewers))))
+        host, port, run = given.watch
+        print(json.dumps(asyncio.run(watch(host, int(port), run, given.viewers))))
         return
+    os.environ[TOKEN] = secrets.token_hex(16)  # the server's and the viewers'
     rows = measured(given.viewers, given.turns, given.rounds)
     found = figures(rows)
     print(
