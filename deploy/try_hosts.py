@@ -2,13 +2,12 @@
 
     sudo python deploy/try_hosts.py                  # an owner, and a house of two; two rounds
     sudo python deploy/try_hosts.py --fresh          # owners from a new environment, without torch
-    sudo python deploy/try_hosts.py --clock 60       # and a node whose clock is 60 seconds ahead
     sudo python deploy/try_hosts.py --out FILE       # stores what was measured
 
 The curator's namespace has a SuperLink on loopback and nginx with ``deploy/nginx.conf`` in front of
 it. Each owner's has a link to the curator and to nothing else, and runs ``noisemarket flower
-node``. Needs Linux, root, iproute2 and nginx; faketime for ``--clock``. Owners' processes run as
-root, too, which those of a real owner should not.
+node``. Needs Linux, root, iproute2 and nginx. Owners' processes run as root, too, which those of a
+real owner should not.
 """
 
 from __future__ import annotations
@@ -109,6 +108,11 @@ class Hosts:
             call("ip", "netns", "del", name, check=False)
 
 
+def path_with(commands: Path) -> str:
+    """The PATH with a folder of commands first: Flower's processes start others by name."""
+    return os.pathsep.join([str(commands), os.environ["PATH"]])
+
+
 def wait_for(what: str, true: object, seconds: float = 120.0) -> float:
     """Wait until something holds; gives how long that took."""
     start = time.monotonic()
@@ -175,7 +179,6 @@ def main() -> None:
     options.add_argument("--fresh", action="store_true", help="owners in a new environment")
     options.add_argument("--bin", type=Path, help="the owners' commands, of another environment")
     options.add_argument("--warm", action="store_true", help="owners' processes start warm")
-    options.add_argument("--clock", type=float, nargs="*", default=[], help="seconds ahead")
     options.add_argument("--out", type=Path, help="write what was measured to this JSON file")
     given = options.parse_args()
     effort = Effort()
@@ -184,7 +187,7 @@ def main() -> None:
         with owners_commands(given.fresh, place) as (commands, installed):
             trial = Trial(place, given.bin or commands, given.rounds, warm=given.warm)
             try:
-                seen = trial.run(given.clock)
+                seen = trial.run()
             except BaseException:
                 for log in place.glob("*.log"):
                     print(f"--- {log.name}", log.read_text(errors="replace")[-3000:], sep="\n")
@@ -202,7 +205,7 @@ class Trial:
 
     def __init__(self, place: Path, owners_bin: Path, rounds: int, *, warm: bool) -> None:
         self.place, self.hosts = place, Hosts(place)
-        self.names = [CURATOR, "nm-0", f"nm-{HOUSE}", "nm-late"]
+        self.names = [CURATOR, "nm-0", f"nm-{HOUSE}"]
         self._bin, self._owners_bin, self._warm = Path(sys.executable).parent, owners_bin, warm
         self._curator = place / "curator"
         self._curator.mkdir()
@@ -216,11 +219,11 @@ class Trial:
         (self._curator / "houses.toml").write_text(f'{HOUSE} = ["1", "2"]\n')
         self._configs = {"0": dict(first.config), HOUSE: {"house": str(house)}}
         self._files = make_certificates(
-            self._curator / "tls", ["127.0.0.1", "10.77.1.1", "10.77.2.1", "10.77.3.1"]
+            self._curator / "tls", ["127.0.0.1", "10.77.1.1", "10.77.2.1"]
         )
 
-    def run(self, clocks: Sequence[float]) -> dict[str, object]:
-        """Start everything, run the job, and try nodes whose clocks are wrong."""
+    def run(self) -> dict[str, object]:
+        """Start everything, and run the job."""
         for number, name in enumerate(self.names):
             self.hosts.add(name, number)
         self._start_curator()
@@ -237,9 +240,6 @@ class Trial:
             str(self._bin / "noisemarket"), "ledger", "verify", str(self._curator / "job")
         )
         print(verify.stdout.strip())
-        if clocks:
-            self._register("late")
-            seen["clocks"] = {f"{ahead:+g}": self._try_clock(ahead) for ahead in clocks}
         return seen
 
     def _flwr(self, *words: str) -> str:
@@ -270,6 +270,7 @@ class Trial:
                 "--disable-runtime-dependency-installation",
             ],
             NOISEMARKET_CURATOR=str(self._curator),
+            PATH=path_with(self._bin),
         )
         health = self.hosts.words(CURATOR, [
             str(self._bin / "noisemarket"), "flower", "health", f"127.0.0.1:{SUPERLINK}",
@@ -301,7 +302,7 @@ class Trial:
 
     def _node(self, name: str, number: int) -> list[str]:
         config = self.place / f"{name}.toml"
-        config.write_text(tomli_w.dumps(self._configs.get(name, self._configs["0"])))
+        config.write_text(tomli_w.dumps(self._configs[name]))
         return [
             str(self._owners_bin / "noisemarket"), "flower", "node", "--node-config", str(config),
             "--superlink", f"10.77.{number}.1:{PROXY}",
@@ -311,8 +312,8 @@ class Trial:
         ]  # fmt: skip
 
     def _start_node(self, name: str, number: int) -> float:
-        path = f"{self._owners_bin}{os.pathsep}{os.environ['PATH']}"
-        log = self.hosts.start(f"nm-{name}", f"node-{name}", self._node(name, number), PATH=path)
+        words, path = self._node(name, number), path_with(self._owners_bin)
+        log = self.hosts.start(f"nm-{name}", f"node-{name}", words, PATH=path)
         return wait_for(f"node {name}", lambda: LET_IN in log.read_text(errors="replace"))
 
     def _check_ways(self) -> None:
@@ -342,23 +343,6 @@ class Trial:
         print(said)
         if "Settled." not in said:
             raise Tried("the job has not settled")
-
-    def _try_clock(self, ahead: float) -> bool:
-        """Whether a node is let in whose clock is so many seconds ahead."""
-        variables = {"FAKETIME_DONT_FAKE_MONOTONIC": "1"}
-        words = ["faketime", "-f", f"{ahead:+g}s", *self._node("late", 3)]
-        name = f"late{ahead:+g}"
-        log = self.hosts.start("nm-late", name, words, **variables)
-        with contextlib.suppress(Tried):
-            ended = self.hosts.running[-1].poll
-            wait_for(name, lambda: LET_IN in log.read_text() or ended() is not None, 45.0)
-        let_in = LET_IN in log.read_text()
-        print(name, let_in, log.read_text()[-300:])
-        process = self.hosts.running.pop()
-        os.killpg(process.pid, signal.SIGTERM)
-        process.wait()
-        time.sleep(2)
-        return let_in
 
 
 if __name__ == "__main__":

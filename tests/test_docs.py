@@ -35,7 +35,7 @@ EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
 BENCHMARKS = {
     *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
-    *("--runtimes", "--cost", "--speed"),
+    *("--engines", "--cost", "--speed", "--fresh"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
     *("--behaviour", "--levels", "--scores"),
@@ -402,3 +402,16 @@ def test_the_page_on_dypp_quotes_what_was_measured() -> None:
     quoted = re.findall(r"[+\d][\d.]* ± [\d.]+|\d+ of \d+ seeds recover|\d+ %", page)
     assert len(quoted) > 12
     assert [one for one in quoted if one not in sources] == []
+
+
+def test_the_page_has_the_stored_cost_of_an_owner_on_flower(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("flwr")
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    nodes = runpy.run_path(str(ROOT / "benchmarks" / "flower_nodes.py"))
+    stored = ROOT / "benchmarks" / "results" / "flower-nodes.json"
+    document = json.loads(stored.read_text(encoding="utf-8"))
+    assert nodes["markdown"](document) in read(DOCS / "explanation" / "benchmarks.md")
+    cost = {(row["starts"], row["app"]): row["owner_round_cpu"] for row in document["rows"]}
+    assert cost["warm", "market"] <= nodes["MOST"] * cost["cold", "plain Flower"]
