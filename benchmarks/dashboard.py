@@ -191,7 +191,8 @@ def main() -> None:
             "command": f"benchmarks/dashboard.py --viewers {given.viewers} --turns {given.turns} "
             f"--rounds {given.rounds}",
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+            "machine": f"{os.cpu_count()} cores, {platform.machine()}, "
+            f"Python {platform.python_version()}",
             **found,
             "rows": rows,
         }
