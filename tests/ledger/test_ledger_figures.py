@@ -1,0 +1,14 @@
+"""The speed of the ledger in the documentation is the one that was measured."""
+
+import json
+import runpy
+
+from tests.ledger.processes import ROOT
+
+
+def test_the_table_is_that_of_the_stored_measurement() -> None:
+    bench = runpy.run_path(str(ROOT / "benchmarks" / "ledger.py"))
+    stored = json.loads(bench["RESULTS"].read_text(encoding="utf-8"))
+    page = (ROOT / "docs" / "explanation" / "ledger.md").read_text(encoding="utf-8")
+    assert bench["markdown"](stored["SQLite"]) in page
+    assert stored["SQLite"][-1]["entries"] >= 100_000
