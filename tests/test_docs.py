@@ -34,7 +34,16 @@ DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
 BENCHMARKS = {
-    *("--million", "--plot", "--markdown", "--postgres", "--quick", "--honest", "--poison"),
+    *(
+        "--most",
+        "--million",
+        "--plot",
+        "--markdown",
+        "--postgres",
+        "--quick",
+        "--honest",
+        "--poison",
+    ),
     *("--engines", "--cost", "--speed", "--fresh"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
