@@ -107,7 +107,8 @@ def changing_line(row: Document) -> list[str]:
 
 def decision_times() -> tuple[list[Timing], list[Document]]:
     """Processor seconds to decide: the campaign's, and those of benchmarks of a million owners."""
-    campaign = stored("campaign-features") or stored("campaign-no-floor")
+    campaigns = (stored(name) for name in ("campaign-features", "campaign-no-floor"))
+    campaign = next((one for one in campaigns if one is not None and one["growth"]), None)
     if campaign is None:
         return [], []
     times = [Timing(**row) for row in campaign["growth"]]
