@@ -52,6 +52,7 @@ PHASES = {
     wire.CONTRACT: "negotiation",
     wire.SIGNED: "negotiation",
     wire.TRAIN: "training",
+    wire.REFERENCE: "settlement",
     wire.SETTLED: "settlement",
 }
 
