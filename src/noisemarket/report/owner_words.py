@@ -64,7 +64,8 @@ def _rounds(contract: Mapping[str, Any]) -> str:
     if contract["refused"]:
         words += f"; {contract['refused']} of your updates were refused"
     if contract["missed"]:
-        words += f"; {contract['missed']} rounds were missed"
+        missed = contract["missed"]
+        words += f"; {missed} {'round was' if missed == 1 else 'rounds were'} missed"
     return words + "."
 
 
