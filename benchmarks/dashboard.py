@@ -18,7 +18,6 @@ import argparse
 import asyncio
 import json
 import os
-import platform
 import re
 import secrets
 import statistics
@@ -31,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+
+from noisemarket.machine import machine_in_words
 
 OFTEN = 2.0
 """Seconds between two looks of a page at contracts that change."""
@@ -191,8 +192,7 @@ def main() -> None:
             "command": f"benchmarks/dashboard.py --viewers {given.viewers} --turns {given.turns} "
             f"--rounds {given.rounds}",
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{os.cpu_count()} cores, {platform.machine()}, "
-            f"Python {platform.python_version()}",
+            "machine": machine_in_words(),
             **found,
             "rows": rows,
         }
