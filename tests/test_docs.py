@@ -44,7 +44,7 @@ BENCHMARKS = {
         "--honest",
         "--poison",
     ),
-    *("--engines", "--cost", "--speed", "--fresh"),
+    *("--engines", "--cost", "--speed", "--fresh", "--starts", "--only-market", "--turns"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
     *("--behaviour", "--levels", "--scores"),
