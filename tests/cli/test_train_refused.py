@@ -105,6 +105,7 @@ def test_resume_of_what_is_no_run(
     assert not list((tmp_path / "empty").iterdir())
 
 
+@pytest.mark.process
 def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> None:
     done = call(*train_words(images), "--sigma", "-1", "--out", "r", cwd=tmp_path)
     assert done.returncode == 2
@@ -112,6 +113,7 @@ def test_a_bad_input_in_a_process_of_its_own(images: Path, tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.process
 def test_a_missing_torch_is_named_with_its_extra(tmp_path: Path) -> None:
     done = without_torch("train", "--sigma", "0.1", "--set", "model=cnn", cwd=tmp_path)
     assert done.returncode == 2
