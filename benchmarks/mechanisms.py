@@ -102,18 +102,19 @@ def scores(seeds: int) -> dict[str, Any]:
 
 def scores_table(found: dict[str, Any]) -> str:
     """The tables of docs/explanation/clock.md."""
-    lines = ["| surface | budget | one price | scored |", "|---|---|---|---|"]
-    for row in found["clock"]:
-        shares = f"{100 * row['one']:.0f} % | {100 * row['scored']:.0f} %"
-        lines.append(f"| `{row['surface']}` | {row['budget'] or 'none'} | {shares} |")
-    return "\n".join(lines)
+    return percents(found["clock"], {"one": "one price", "scored": "scored"}, digits=0)
 
 
 def gaps_table(found: dict[str, Any]) -> str:
     """How far the best portfolio that was found may be from the best, in per cent."""
-    lines = ["| surface | budget | mean | most |", "|---|---|---|---|"]
-    for row in found["gaps"]:
-        shares = f"{100 * row['mean']:.2f} % | {100 * row['most']:.2f} %"
+    return percents(found["gaps"], {"mean": "mean", "most": "most"}, digits=2)
+
+
+def percents(rows: list[dict[str, Any]], columns: dict[str, str], *, digits: int) -> str:
+    """A line for each surface and budget, with parts as per cent under their headings."""
+    lines = [f"| surface | budget | {' | '.join(columns.values())} |", "|---|---|---|---|"]
+    for row in rows:
+        shares = " | ".join(f"{100 * row[key]:.{digits}f} %" for key in columns)
         lines.append(f"| `{row['surface']}` | {row['budget'] or 'none'} | {shares} |")
     return "\n".join(lines)
 
