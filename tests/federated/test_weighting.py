@@ -43,10 +43,10 @@ class TestNoise(WeightingConformance):
     weighting = Noise()
 
     def test_no_other_weights_have_more_signal_for_their_noise(self) -> None:
-        """The signal grows with the root of the records; noise and an owner's data both vary."""
+        """The signal grows with the root of the records; noise, an owner's data and owners vary."""
         figures = some_figures()
         signal = np.sqrt(figures.records)
-        variance = figures.sigma**2 + 1.0 / figures.records
+        variance = figures.sigma**2 + 1.0 / figures.records + 0.04 / 11**2
 
         def exactness(weights: Any) -> float:
             return float((weights * signal).sum() ** 2 / (weights**2 * variance).sum())
@@ -59,14 +59,24 @@ class TestNoise(WeightingConformance):
 
     def test_the_mean_of_owners_of_one_size_is_the_least_noisy(self) -> None:
         figures = PublicFigures(np.array([0.6, 0.3, 0.0]), np.full(3, 600), 30)
-        variance = figures.sigma**2 + 1.0 / 600
+        variance = figures.sigma**2 + 1.0 / 600 + 0.04 / 11**2
         best = owner_weights(Noise(), figures)
         assert best * variance == pytest.approx(np.full(3, best[0] * variance[0]))
 
     def test_of_owners_alike_but_for_noise_ratios_are_those_of_precision(self) -> None:
-        figures = PublicFigures(np.array([0.6, 0.1]), np.full(2, 10**9), 30)
+        figures = PublicFigures(np.array([0.6, 0.1]), np.full(2, 10**9), 30, beta=1e6)
         first, second = owner_weights(Noise(), figures)
         assert second / first == pytest.approx(36.0, rel=1e-6)
+
+    def test_the_more_owners_differ_the_less_a_seller_counts(self) -> None:
+        """At beta 0.1 an owner has two labels or so: a model of a few of them misses the others."""
+        sellers = []
+        for beta in (0.05, 0.1, 1.0, 10.0):
+            figures = PublicFigures(np.array([0.6, 0.1]), np.full(2, 600), 30, beta)
+            first, second = owner_weights(Noise(), figures)
+            sellers.append(second / first)
+        assert sellers == sorted(sellers)
+        assert sellers[1] < 0.6 * sellers[2]
 
 
 class TestEffective:

@@ -46,7 +46,8 @@ def test_the_value_is_that_of_the_formula() -> None:
     environment = scenario.environment()
     n = environment.population.data_size
     sigma = np.array([environment.levels.sigma_left(int(j)) for j in contracts.saving])
-    w = np.sqrt(n) / (sigma**2 + 1 / n)
+    between = 0.04 / (10 * environment.population.beta.mean() + 1) ** 2
+    w = np.sqrt(n) / (sigma**2 + 1 / n + between)
     noise = math.sqrt(len(n) * (w**2 * sigma**2).sum()) / w.sum()
     share = w.sum() ** 2 / (len(n) * (w**2).sum())
     quality = environment.surface.quality(noise, environment.population.beta.mean(), share)

@@ -10,7 +10,10 @@ from noisemarket.errors import BadInput
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BETAS = (0.1, 1.0, 10.0)
-MIXED = ((0.05, 0.05), (0.1, 0.1), (0.2, 0.05), (0.2, 0.2), (0.5, 0.1), (0.5, 0.3))
+MIXED = (
+    (0.01, 0.05), (0.02, 0.1), (0.05, 0.05), (0.05, 0.2), (0.1, 0.1), (0.2, 0.05), (0.2, 0.2),
+    (0.5, 0.1), (0.5, 0.3),
+)  # fmt: skip
 """Mixed contracts: the share of the owners that sells, and the noise that each of them keeps."""
 MOST_BETA = 1e6
 MOST_SEEDS = 1000

@@ -271,7 +271,7 @@ def calibrate(
         str | None,
         typer.Option(
             help="Mixed contracts as share:sigma, separated by commas: that share of the owners "
-            "has this noise, the others sigma_max. By default six such pairs if the weighting is "
+            "has this noise, the others sigma_max. By default nine such pairs if the weighting is "
             "noise; none for none."
         ),
     ] = None,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-VERSION = 2
+VERSION = 3
 """Of the rules: goes up with every change of what they give."""
 
 TRAVEL = 0.36

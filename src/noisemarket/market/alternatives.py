@@ -5,6 +5,7 @@ An experimenter's comparison, as ``baselines`` is: it needs every owner's secret
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,7 @@ import numpy as np
 from noisemarket.federated.weighting import effective_noise
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.ledger.money import MICRO
+from noisemarket.ledger.money import MICRO, to_micro
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, with_noise
 from noisemarket.market.deals import budget_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
@@ -63,26 +64,36 @@ def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alt
     """The market of a job between no trade and no noise, beside what else could have been bought.
 
     Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction) and the
-    best that a curator who knew all costs could buy, both under the same budget. Mechanisms that
-    count on weights by noise are left out where updates are weighed otherwise.
+    best that a curator who knew all costs could buy. Both have the market's budget, or else what
+    the market paid, so that money compares; with a target, the least money for it. Mechanisms
+    that count on weights by noise are left out where updates are weighed otherwise.
     """
     environment, scenario = outcome.negotiation.environment, outcome.negotiation.scenario
     agreed = outcome.negotiation.agreement.contracts
     names = [PAPERS if scenario.mechanism != PAPERS else "clock", FULL_KNOWLEDGE]
     by_noise = scenario.training.weighting == "noise"
-    made: dict[str, tuple[str | None, Contracts]] = {
+    budget = budget_of(scenario)
+    bought = within_budget(environment, agreed, budget)
+    contracts: dict[str, tuple[str | None, Contracts]] = {
         UNIFORM: ("uniform", same_for_all(len(environment), 0, 0)),
-        MARKET: (scenario.mechanism, within_budget(environment, agreed, budget_of(scenario))),
+        MARKET: (scenario.mechanism, bought),
     }
+    options = run_options(scenario, threads)
+    if budget is None and options.demand.target is None:
+        paid = math.fsum(environment.levels.payments[bought.payment])
+        options = replace(options, demand=replace(options.demand, budget=paid))
+        budget = to_micro(paid, "payment")
     for name in names:
         mechanism = find_mechanism(name)
         if name != scenario.mechanism and (by_noise or not mechanism.joint):
-            run = mechanism.run(environment, run_options(scenario, threads))
-            made[name] = name, within_budget(environment, run.contracts, budget_of(scenario))
-    made[NO_DP] = None, same_for_all(len(environment), environment.levels.saving_levels, 0)
+            run = mechanism.run(environment, options)
+            contracts[name] = name, within_budget(environment, run.contracts, budget)
+    contracts[NO_DP] = None, same_for_all(len(environment), environment.levels.saving_levels, 0)
     shown = [UNIFORM, names[0], MARKET, names[1], NO_DP]
     valued = {
-        name: _valued(name, *made[name], environment, outcome) for name in shown if name in made
+        name: _valued(name, *contracts[name], environment, outcome)
+        for name in shown
+        if name in contracts
     }
     return _without_repeats(valued)
 

@@ -139,7 +139,8 @@ def with_noise(
         replace(budget, sigma=float(kept), simulated=True, rho_cap=float("inf"))
         for budget, kept in zip(order.budgets, sigma, strict=True)
     )
-    return replace(order, job=job, plan=plan_of(scenario.training, job), budgets=budgets)
+    plan = plan_of(scenario.training, job, order.beta)
+    return replace(order, job=job, plan=plan, budgets=budgets)
 
 
 def _seed(seed: int, draw: int) -> int:

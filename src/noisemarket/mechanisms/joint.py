@@ -78,7 +78,7 @@ class JointValue:
     def fitted_quality(self, contracts: Contracts) -> float:
         """The quality of the one model under these contracts, in per cent."""
         sigma = self.sigmas()[contracts.saving]
-        weights = owner_weights(Noise(), PublicFigures(sigma, self.records, rounds=1))
+        weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.beta))
         noise, share = effective_noise(sigma, weights), effective_share(weights)
         return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
 
@@ -95,11 +95,10 @@ class JointValue:
 
     # The same by sums, for whoever changes one contract at a time
 
-    @staticmethod
-    def terms(sigma: ArrayLike, records: IntArray) -> FloatArray:
+    def terms(self, sigma: ArrayLike, records: IntArray) -> FloatArray:
         """What owners with this noise add to the three sums: the last axis of the result."""
         noise, sizes = np.broadcast_arrays(np.asarray(sigma, dtype=float), records)
-        figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), rounds=1)
+        figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), 1, self.beta)
         weight = Noise().weights(figures).reshape(noise.shape)
         return np.stack([weight, weight**2 * noise**2, weight**2], axis=-1)
 

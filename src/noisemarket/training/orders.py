@@ -47,7 +47,7 @@ AnyModel: TypeAlias = "ModelMaker | nn.Module | Callable[[], nn.Module]"
 @dataclass(frozen=True)
 class Order:
     """A scenario made ready to train: the job, the plan, each owner's budget and, where there are
-    any, the owners' names and the curator's own records."""
+    any, the owners' names and the curator's own records; ``beta`` is the mean non-IID degree."""
 
     job: Job
     plan: TrainingPlan
@@ -55,6 +55,7 @@ class Order:
     fingerprint: str
     names: tuple[str, ...] = ()
     reference: ReferenceRecords | None = None
+    beta: float = 1.0
 
     def start(self, job: str = "") -> State:
         """Where training starts; ``job`` is its name in the market."""
@@ -143,12 +144,13 @@ def order(
         for owner, size in enumerate(partition.sizes)
     )
     _check_cap(scenario, budgets)
-    plan = plan_of(training, job, weighting)
+    beta = math.fsum(environment.population.beta) / len(environment)
+    plan = plan_of(training, job, beta, weighting)
     own += [plan.shares.tobytes(), repr((plan.rate, plan.momentum, plan.averaging)).encode()]
     own.append(repr(sorted(protection.settings().items())).encode())
     names = tuple(map(str, environment.population.names))
     mark = fingerprint(scenario, environment, sigma, own)
-    return Order(job, plan, budgets, mark, names, reference)
+    return Order(job, plan, budgets, mark, names, reference, beta)
 
 
 def fingerprint(

@@ -36,16 +36,17 @@ def averaging_of(training: TrainingSection) -> float:
 
 
 def plan_of(
-    training: TrainingSection, job: Job, weighting: Weighting | None = None
+    training: TrainingSection, job: Job, beta: float, weighting: Weighting | None = None
 ) -> TrainingPlan:
     """How a job's updates are weighed and used, by its contracts and sizes.
 
     Args:
         training: the scenario's table; what it says takes the place of the rule.
         job: the job, with its contracts.
+        beta: the mean non-IID degree of the owners' data, as the market states it.
         weighting: instead of the scenario's own.
     """
-    figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds)
+    figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds, beta)
     given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
     shares = capped(given, training.weight_cap)
     if kind_of(job.model) == "features":

@@ -21,11 +21,13 @@ class PublicFigures:
         sigma: each owner's contracted noise.
         records: how many records each owner has.
         rounds: how many rounds the job has.
+        beta: the mean non-IID degree of the owners' data; 1 where nobody has stated it.
     """
 
     sigma: FloatArray
     records: NDArray[np.int64]
     rounds: int
+    beta: float = 1.0
 
     def __len__(self) -> int:
         return len(self.sigma)
