@@ -22,11 +22,21 @@ def parts_page() -> str:
     mechanisms = [(code(name), part.knows, _about(part)) for name, part in MECHANISMS.items()]
     head = ("name", "must know", "what it does")
     parts = [INTRO, "## Mechanisms", table(head, mechanisms)]
-    parts += _kind("Learning rules", RULES)
+    parts += ["## Learning rules", _learning_rules()]
     parts += _kind("Protections", PROTECTIONS)
     parts += _kind("Weightings", WEIGHTINGS)
     parts += _kind("Engines", ENGINES)
     return page("Parts by name", *parts)
+
+
+def _learning_rules() -> str:
+    """The rules by name: what each does is said of the mechanism that plays it."""
+    played = {getattr(part, "rule", ""): name for name, part in MECHANISMS.items()}
+    rules = [
+        code(name) + ("" if name in MECHANISMS else f" (mechanism {code(played[name])})")
+        for name in RULES
+    ]
+    return f"Each is a mechanism above: {', '.join(rules)}."
 
 
 def _kind(title: str, known: Mapping[str, object]) -> list[str]:

@@ -60,8 +60,8 @@ def events_page() -> str:
     """The events of a market with their fields."""
     parts = [EVENTS]
     for kind in events.Event.__subclasses__():
-        rows = [(code(field.name), _type(str(field.type))) for field in fields(kind)]
-        parts += [f"## {kind.__name__}", _text(kind.__doc__), table(("field", "type"), rows)]
+        listed = [f"{code(field.name)}: {_type(str(field.type))}" for field in fields(kind)]
+        parts += [f"## {kind.__name__}", _text(kind.__doc__), f"Fields: {', '.join(listed)}."]
     return page("Market events", *parts)
 
 

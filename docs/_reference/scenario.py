@@ -148,7 +148,7 @@ def _coded(words: str) -> str:
     parts = words.split(" or ")
     if words.endswith("or more") or (len(parts) == 1 and parts[0].startswith(plain)):
         return words
-    return " or ".join(one if one.startswith(plain) else code(one) for one in parts)
+    return ", ".join(one if one.startswith(plain) else code(one) for one in parts)
 
 
 def _toml(value: object) -> str:
