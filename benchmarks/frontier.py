@@ -4,8 +4,9 @@
 
 Owners, data and noise are the same for both, over several seeds. On the surface of the features
 DyPP finds no trade that pays and spends nothing; so it plays on the surface of the CNN, on which it
-would spend more than 300, and the model is trained under what it bought. DyPP plays with the best
-settings of the sweep (docs/explanation/learning.md).
+would spend more than 300, and the model is trained under what it bought. DyPP plays with its default
+settings, with the best of the sweep (docs/explanation/learning.md), and with the best where owners
+keep the noise that the clock's sellers keep.
 
 Trainings are kept in ``runs/frontier-MODEL.jsonl`` and not done again.
 """
@@ -57,14 +58,23 @@ def main() -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
     market = Scenario.from_preset("market", model=given.model)
     lower = Scenario.from_preset("market", model=given.model, floor=FLOOR)
-    papers = Scenario.from_preset(
-        "market", model=given.model, surface="sharded-mnist", **PAPERS_BEST
-    )
+
+    def papers(**settings: Any) -> Scenario:
+        return Scenario.from_preset(
+            "market", model=given.model, surface="sharded-mnist", **settings
+        )
+
+    papers_plan = Plan((PAPERS,), (PAPERS_BUDGET,), seeds)
     runs = {
         "no trade": (market, Plan((NO_TRADE,), (None,), seeds)),
         f"clock, at most {budget:g}": (market, Plan((CLOCK,), (budget,), seeds)),
         f"clock, at most {budget:g}, floor {FLOOR:g}": (lower, Plan((CLOCK,), (budget,), seeds)),
-        f"DyPP, at most {PAPERS_BUDGET:g}": (papers, Plan((PAPERS,), (PAPERS_BUDGET,), seeds)),
+        f"DyPP by default, at most {PAPERS_BUDGET:g}": (papers(), papers_plan),
+        f"DyPP at its best, at most {PAPERS_BUDGET:g}": (papers(**PAPERS_BEST), papers_plan),
+        f"DyPP at its best, at most {PAPERS_BUDGET:g}, floor {FLOOR:g}": (
+            papers(**PAPERS_BEST, population={"floor": FLOOR}),
+            papers_plan,
+        ),
         f"full knowledge, at most {budget:g}": (
             market,
             Plan(("best_portfolio",), (budget,), seeds),
