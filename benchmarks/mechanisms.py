@@ -1,9 +1,8 @@
 """How fast and how good mechanisms are with many owners, and how they hold up if owners err.
 
 python benchmarks/mechanisms.py              speed and memory, each in a process of its own
-python benchmarks/mechanisms.py --scores     the clock with scores, and how near the best is proven
+python benchmarks/mechanisms.py --scores     how near the clock is to the best that there is
 python benchmarks/mechanisms.py --behaviour  owners who err, or answer only now and then
-python benchmarks/mechanisms.py --levels     the clock on finer and finer levels
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 import noisemarket as nm
 from noisemarket.machine import Effort
@@ -100,6 +97,36 @@ def scores(seeds: int) -> dict[str, Any]:
     return {"clock": clock, "gaps": gaps}
 
 
+def reach(seeds: int) -> list[dict[str, Any]]:
+    """The clock's value over the best portfolio's, down to one floor and another."""
+    rows = []
+    for floor in (0.1, 0.05):
+        for budget in (None, 100.0):
+            shares = []
+            for seed in range(1, seeds + 1):
+                scenario = nm.Scenario.from_preset(
+                    "market", seed=seed, floor=floor, **({"budget": budget} if budget else {})
+                )
+                best = best_portfolio(scenario.environment(), run_options(scenario).demand).value
+                agreed = nm.negotiate(scenario, mechanism="clock")
+                gain = JointValue.of(agreed.environment).gain(agreed.agreement.contracts)
+                shares.append(gain / best)
+            rows.append({"floor": floor, "budget": budget, "shares": shares})
+    return rows
+
+
+def reach_table(rows: list[dict[str, Any]]) -> str:
+    """A line for each floor: the mean over the populations, least and most."""
+    lines = ["| `market.floor` | no budget | budget 100 |", "|---|---|---|"]
+    for floor in dict.fromkeys(row["floor"] for row in rows):
+        cells = [
+            f"{100 * statistics.mean(own):.0f} % ({100 * min(own):.0f} to {100 * max(own):.0f})"
+            for own in (row["shares"] for row in rows if row["floor"] == floor)
+        ]
+        lines.append(f"| {floor:g} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def scores_table(found: dict[str, Any]) -> str:
     """The tables of docs/explanation/clock.md."""
     return percents(found["clock"], {"one": "one price", "scored": "scored"}, digits=0)
@@ -127,33 +154,41 @@ def keep(name: str, command: str, effort: Effort, found: dict[str, Any]) -> None
     (RESULTS / f"{name}.json").write_text(text, encoding="utf-8")
 
 
-def behaviour(seeds: int) -> None:
+def behaviour(seeds: int) -> list[dict[str, Any]]:
     """What the curator gains with owners who answer badly, and how many of them lose by it."""
-    print(f"| mechanism | {' | '.join(HABITS)} |")
-    print("|---|" + "---|" * len(HABITS))
+    rows = []
     for name in ASKING:
-        cells = []
-        for habit in HABITS.values():
+        for habit, settings in HABITS.items():
             gains, lost = [], []
             for seed in range(1, seeds + 1):
                 scenario = nm.Scenario.from_preset(
-                    "market", seed=seed, budget=100.0, model="cnn", **habit
+                    "market", seed=seed, budget=100.0, model="cnn", **settings
                 )
                 result = nm.negotiate(scenario, mechanism=name)
                 contracts, side = result.agreement.contracts, result.environment.owner_side()
                 left = side.surplus(contracts.saving, contracts.payment)[contracts.signed]
                 gains.append(result.learned.joint_gain)
                 lost.append(float((left < -1e-9).mean()) if len(left) else 0.0)
-            cells.append(f"{statistics.mean(gains):.0f} ({100 * statistics.mean(lost):.0f} %)")
-        print(f"| `{name}` | {' | '.join(cells)} |", flush=True)
+            means = {"gain": statistics.mean(gains), "lost": statistics.mean(lost)}
+            rows.append({"mechanism": name, "habit": habit, **means})
+    return rows
 
 
-def levels(seeds: int) -> None:
+def behaviour_table(rows: list[dict[str, Any]]) -> str:
+    """The table of docs/explanation/mechanisms.md."""
+    lines = [f"| mechanism | {' | '.join(HABITS)} |", "|---|" + "---|" * len(HABITS)]
+    for name in dict.fromkeys(row["mechanism"] for row in rows):
+        own = [row for row in rows if row["mechanism"] == name]
+        cells = [f"{row['gain']:.0f} ({100 * row['lost']:.0f} %)" for row in own]
+        lines.append(f"| `{name}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def levels(seeds: int) -> list[dict[str, Any]]:
     """The clock with a floor and prices as fine as one likes."""
-    print("| saving levels | payment levels | curator's value | paid | questions to an owner |")
-    print("|---|---|---|---|---|")
+    rows = []
     for savings, payments in ((6, 8), (12, 32), (48, 128), (192, 1_024), (200, 9_900)):
-        values, paid, asked = [], [], []
+        values, paid = [], []
         for seed in range(1, seeds + 1):
             scenario = nm.Scenario.from_preset(
                 "market", seed=seed, budget=100.0, J=savings, K=payments
@@ -161,27 +196,36 @@ def levels(seeds: int) -> None:
             result = nm.negotiate(scenario, mechanism="clock")
             values.append(JointValue.of(result.environment).gain(result.agreement.contracts))
             paid.append(result.learned.total_payment)
-            asked.append(min(40, payments))
-        figures = f"{np.mean(values):.2f} | {np.mean(paid):.2f} | at most {max(asked)}"
-        print(f"| {savings} | {payments:,} | {figures} |", flush=True)
+        means = {"value": statistics.mean(values), "paid": statistics.mean(paid)}
+        rows.append({"savings": savings, "payments": payments, **means})
+    return rows
+
+
+def levels_line(rows: list[dict[str, Any]]) -> str:
+    """What finer levels bring, as docs/explanation/clock.md says it."""
+    usual, finest = (next(row for row in rows if row["savings"] == n) for n in (12, 200))
+    return (
+        f"{usual['value']:.1f} with 12 x 32 levels and {finest['value']:.1f} with "
+        f"{finest['savings']} x {finest['payments']:,}"
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--scores", action="store_true", help="the clock with scores")
     parser.add_argument("--behaviour", action="store_true", help="owners who answer badly")
-    parser.add_argument("--levels", action="store_true", help="finer and finer levels")
     parser.add_argument("--seeds", type=int, default=5, help="populations to take the mean over")
     options = parser.parse_args()
     if options.behaviour:
-        behaviour(options.seeds)
-    elif options.levels:
-        levels(options.seeds)
+        effort, rows = Effort(), behaviour(options.seeds)
+        keep("behaviour", " --behaviour", effort, {"seeds": options.seeds, "rows": rows})
+        print(behaviour_table(rows))
     elif options.scores:
         effort, seeds = Effort(), max(options.seeds, 20)
-        found = scores(seeds)
+        found = scores(seeds) | {"reach": reach(seeds), "levels": levels(options.seeds)}
         keep("clock-scores", " --scores", effort, {"seeds": seeds, **found})
-        print(scores_table(found), gaps_table(found), sep="\n\n")
+        print(scores_table(found), gaps_table(found), reach_table(found["reach"]),
+              levels_line(found["levels"]), sep="\n\n")  # fmt: skip
     else:
         effort = Effort()
         rows = speed()

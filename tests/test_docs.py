@@ -320,6 +320,10 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     clock, found = read(DOCS / "explanation" / "clock.md"), results_of("clock-scores")
     assert made["scores_table"](found) in clock
     assert made["gaps_table"](found) in clock
+    assert made["reach_table"](found["reach"]) in clock
+    assert made["levels_line"](found["levels"]) in clock
+    rows = results_of("behaviour")["rows"]
+    assert made["behaviour_table"](rows) in read(DOCS / "explanation" / "mechanisms.md")
     page, rows = read(DOCS / "explanation" / "benchmarks.md"), results_of("mechanisms")["rows"]
     assert made["speed_table"](rows) in page
     seconds = {row["mechanism"]: row["seconds"] for row in rows}
