@@ -4,9 +4,9 @@
 
 Owners, data and noise are the same for both, over several seeds. On the surface of the features
 DyPP finds no trade that pays and spends nothing; so it plays on the surface of the CNN, on which it
-would spend more than 300, and the model is trained under what it bought. DyPP plays with its default
-settings, with the best of the sweep (docs/explanation/learning.md), and with the best where owners
-keep the noise that the clock's sellers keep.
+would spend more than 300, and the model is trained under what it bought. DyPP plays by default,
+with the best settings of the sweep (docs/explanation/learning.md), and with these where all owners
+keep the noise that the sellers of the clock keep.
 
 Trainings are kept in ``runs/frontier-MODEL.jsonl`` and not done again.
 """

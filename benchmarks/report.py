@@ -1,4 +1,4 @@
-"""docs/explanation/results.md and its figures, from what is stored in benchmarks/results.
+"""docs/explanation/results.md, its figures and tables of the README, from benchmarks/results.
 
     python benchmarks/report.py
 
@@ -9,7 +9,8 @@ no stored result is said to be not measured, with the command that would.
 from __future__ import annotations
 
 from results_page.accuracy import accuracy_part
-from results_page.common import ROOT
+from results_page.common import ROOT, filled
+from results_page.demo_part import demo_part
 from results_page.figures import draw
 from results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
 from results_page.study_parts import (
@@ -22,13 +23,20 @@ from results_page.study_parts import (
 )
 
 PAGE = ROOT / "docs" / "explanation" / "results.md"
+README = ROOT / "README.md"
 
 
 def main() -> None:
-    """Write the page and draw its figures."""
+    """Write the page, its figures and the README's tables."""
     PAGE.write_text(page(), encoding="utf-8")
+    README.write_text(readme(), encoding="utf-8")
     draw()
-    print(f"Written: {PAGE}")
+    print(f"Written: {PAGE}, {README}")
+
+
+def readme() -> str:
+    """The README with what is stored now."""
+    return filled(README.read_text(encoding="utf-8"), "demo", demo_part())
 
 
 def page() -> str:

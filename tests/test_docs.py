@@ -368,6 +368,10 @@ def test_the_results_page_is_what_was_stored(results_page: ModuleType) -> None:
         assert (DOCS / "images" / image).exists()
 
 
+def test_the_readme_shows_the_stored_run(results_page: ModuleType) -> None:
+    assert results_page.readme() == read(ROOT / "README.md")
+
+
 def test_another_result_makes_another_page(
     results_page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

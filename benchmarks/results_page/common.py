@@ -23,6 +23,15 @@ def stored(name: str) -> Document | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
+def filled(page: str, name: str, text: str) -> str:
+    """A page with this text between its two marks of that name."""
+    first, last = f"<!-- stored: {name} -->\n", f"\n<!-- end of {name} -->"
+    before, _, rest = page.partition(first)
+    _, _, after = rest.partition(last)
+    assert after, f"no marks {name}"
+    return f"{before}{first}{text}{last}{after}"
+
+
 def made_by(found: Document) -> str:
     """How, when and where a result was measured."""
     command = str(found["command"])

@@ -127,7 +127,7 @@ def run(
         return
     out = console()
     if others:
-        out.print(alternatives_table(result, others))
+        out.print(alternatives_table(result))
     out.print(market_table(result))
     out.print(sellers_table(outcome))
     if not others and baselines is None and not harmless(scenario):

@@ -23,11 +23,17 @@ _COLOURS = {UNIFORM: "#c8641b", NO_DP: "#222222"}
 
 def head_of(one: Alternative) -> str:
     """What an alternative is called."""
-    return _HEADS.get(one.name) or name_of(one.mechanism or one.name)
+    return _head(one.name, one.mechanism)
 
 
-def alternatives_table(summary: Mapping[str, Any], others: Sequence[Alternative]) -> Table:
-    """A row for each: what it cost, what it brought, and what both sides had of it."""
+def _head(name: str, mechanism: str | None) -> str:
+    return _HEADS.get(name) or name_of(mechanism or name)
+
+
+def alternatives_table(summary: Mapping[str, Any]) -> Table:
+    """A row for each alternative of a run's summary: what it cost, what it brought, and what both
+    sides had of it."""
+    heads = {row["name"]: _head(row["name"], row["mechanism"]) for row in summary["alternatives"]}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = Table(title=f"What the market bought (test accuracy{of})", title_justify="left")
@@ -35,16 +41,14 @@ def alternatives_table(summary: Mapping[str, Any], others: Sequence[Alternative]
     for name in ("accuracy", "draws", "paid", "sellers", "epsilon sold", "curator's value",
                  "owners' surplus"):  # fmt: skip
         table.add_column(name, justify="right")
-    for one, row in zip(others, summary["alternatives"], strict=True):
-        same = row["same_as"]
-        twin = next((head_of(other) for other in others if other.name == same), "")
-        own = f"[bold]{head_of(one)}[/bold]" if one.name == MARKET else head_of(one)
+    for row in summary["alternatives"]:
+        head, same, agreed = heads[row["name"]], row["same_as"], row["mechanism"] is not None
         table.add_row(
-            own,
+            f"[bold]{head}[/bold]" if row["name"] == MARKET else head,
             _number(row["mean_accuracy"], "{:.2f} %"),
-            f"as {twin}" if same else _range(row["accuracies"]),
-            _number(row["paid"]) if one.mechanism else "",
-            str(row["sellers"]) if one.mechanism else "",
+            f"as {heads[same]}" if same else _range(row["accuracies"]),
+            _number(row["paid"]) if agreed else "",
+            str(row["sellers"]) if agreed else "",
             _number(row["epsilon_sold"], "{:,.1f}", "no bound"),
             _number(row["curator_value"]),
             _number(row["owners_surplus"]),

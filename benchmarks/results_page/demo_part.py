@@ -1,0 +1,47 @@
+"""What `noisemarket run` ends with, as the README shows it."""
+
+from __future__ import annotations
+
+import textwrap
+
+from results_page.common import Document, stored
+from rich.console import Console
+
+from noisemarket.report.alternatives_report import alternatives_table
+
+WIDTH = 120
+
+
+def demo_part() -> str:
+    """The time, the table, and what it says; from the stored run."""
+    found = stored("demo")
+    assert found is not None, "benchmarks/results/demo.json is missing: run benchmarks/demo.py"
+    console = Console(width=WIDTH)
+    with console.capture() as captured:
+        console.print(alternatives_table(found))
+    table = "\n".join(line.rstrip() for line in captured.get().rstrip().splitlines())
+    took = f"It took {found['cpu_seconds']:.0f} seconds of processor time"
+    return "\n\n".join(
+        [
+            f"{took} ({found['machine']}), and ends with",
+            f"```text\n{table}\n```",
+            textwrap.fill(_in_words(found), WIDTH),
+        ]
+    )
+
+
+def _in_words(found: Document) -> str:
+    rows = {row["name"]: row for row in found["alternatives"]}
+    market, none, best = rows["market"], rows["uniform_dp"], rows["best_portfolio"]
+    gain, most = (one["mean_accuracy"] - none["mean_accuracy"] for one in (market, best))
+    words = (
+        f"{market['sellers']} of {found['owners']} owners gave up most of their noise, for "
+        f"{market['paid'] / market['sellers']:g} units each on average. Weighed by their noise they "
+        f"carry {100 * found['sellers_weight']:.0f} % of the model, which gained {gain:.1f} points; "
+        f"with full knowledge of all costs the same money buys {most:.1f}."
+    )
+    if rows["dypp"]["sellers"] == 0:
+        words += " DyPP finds no trade that pays on this model."
+    return words + (
+        " Noise is drawn again in every run, so accuracies differ by half a point from run to run."
+    )
