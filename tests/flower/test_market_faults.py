@@ -318,7 +318,7 @@ def test_a_curator_of_another_version_is_told_so(
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
     grid = grid_of(scenario, folder)
-    marked = wire.marked
+    marked = wire.with_protocol
 
     def newer(content: RecordDict) -> RecordDict:
         marked(content)["config"]["protocol"] = 2

@@ -158,7 +158,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.post("/api/runs", status_code=201, responses=_CHANGES)
     def start(order: Annotated[RunOrder, Body()]) -> Started:
         """Start a run: an ordinary command in a process of its own."""
-        words = forms.checked(order.preset, order.settings)
+        words = forms.checked_settings(order.preset, order.settings)
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
@@ -220,7 +220,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     async def what_if(question: Annotated[ChangedMarket, Body()]) -> dict[str, Any]:
         """The clock, the equilibrium and the frontier of a changed market."""
         async with thinking:
-            return await asyncio.to_thread(whatif.answer, question.preset, question.settings)
+            return await asyncio.to_thread(whatif.answer_of, question.preset, question.settings)
 
     @app.get("/", include_in_schema=False)
     def page() -> FileResponse:

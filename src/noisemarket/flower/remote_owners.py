@@ -156,7 +156,7 @@ class RemoteOwners(Owners):
             return dict(json.loads((folder.path / KEYS).read_text(encoding="utf-8")))
 
         def take(index: int, reply: Any) -> bool:
-            key = wire.text_of(reply, "key") or ""
+            key = wire.message_text(reply, "key") or ""
             if not is_key(key):
                 return False
             found[index] = key
@@ -172,7 +172,7 @@ class RemoteOwners(Owners):
         model, found = order.job.model.settings(), dict[int, str]()
 
         def take(index: int, reply: Any) -> bool:
-            signature = wire.text_of(reply, "signature") or ""
+            signature = wire.message_text(reply, "signature") or ""
             if not holds(OWNER, contracts[index], signature):
                 return False
             found[index] = signature
@@ -189,7 +189,7 @@ class RemoteOwners(Owners):
         self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
         """An owner that does not get it trains nothing, and says so when it is asked to."""
-        asked = {index: wire.signed(one, receipts[index]) for index, one in signed.items()}
+        asked = {index: wire.signed_by_both(one, receipts[index]) for index, one in signed.items()}
         found: dict[int, Receipt] = {}
 
         def kept(index: int, reply: Any) -> bool:
