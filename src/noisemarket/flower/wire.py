@@ -111,10 +111,10 @@ def read_offers(message: Said | None) -> OfferBatch | None:
     if message is None:
         return None
     first = config_of(message).get("first")
-    made, both = _read(message, "offers", 1), _read(message, "signed", 1)
-    if type(first) is not int or made is None or both is None or made.shape != both.shape:
+    savings, both = _read(message, "offers", 1), _read(message, "signed", 1)
+    if type(first) is not int or savings is None or both is None or savings.shape != both.shape:
         return None
-    return OfferBatch(first, made, both.astype(bool))
+    return OfferBatch(first, savings, both.astype(bool))
 
 
 def price(invitation: ClockInvitation, payment: int) -> RecordDict:

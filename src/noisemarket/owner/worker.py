@@ -113,11 +113,11 @@ def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, i
             return kept[owner]
         own = config.indices[owner]
         inputs = view("train_images")[own]
-        made = model.records(inputs, view("train_labels")[own])
+        own_records = model.records(inputs, view("train_labels")[own])
         if inputs.nbytes <= room:
-            kept[owner] = made
+            kept[owner] = own_records
             room -= inputs.nbytes
-        return made
+        return own_records
 
     def answer(kind: str, first: int, second: int) -> Any:
         weights = view("weights")
