@@ -13,7 +13,6 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from tests.federated.conformance import EngineConformance, Open
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal
 
@@ -23,6 +22,7 @@ from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line
+from noisemarket.testing.engine_suite import EngineConformance, Open
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
