@@ -86,8 +86,8 @@ test: $(VENV)/.installed ## run all tests (CONTRIBUTING.md says how long they ta
 coverage: $(VENV)/.installed ## run all tests and fail if they reach too little of the code (pyproject.toml says how much)
 	$(PYTEST) --cov --cov-report term $(ARGS)
 
-# What the quick tests alone must reach, in percent: a point below what they reached when this was set.
-QUICK_COVERAGE := 59.5
+# What the quick tests alone must reach, in percent: a point below what they reach (60.71).
+QUICK_COVERAGE := 59.7
 
 coverage-quick: $(VENV)/.installed ## the same for the quick tests alone
 	$(PYTEST) --quick --cov --cov-report= --cov-fail-under $(QUICK_COVERAGE) $(ARGS)
