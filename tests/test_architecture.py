@@ -60,7 +60,8 @@ ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {
 ROOMS_BELOW["dashboard"] = {*ROOMS_BELOW} - {
     *("audit", "calibration", "comparison", "flower", "reproduction")
 }
-ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
+ROOMS_BELOW["testing"] = {*ROOMS_BELOW}
+ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW} - {"testing"}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
 """Each room and the rooms it may import besides itself; the last four see all that stand above

@@ -7,7 +7,6 @@ import json
 
 import numpy as np
 import pytest
-from tests.mechanisms.conformance import negotiated
 
 import noisemarket
 from noisemarket.errors import BadInput
@@ -19,6 +18,7 @@ from noisemarket.mechanisms.menu import Menu, MenuProblem
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import negotiate, run_options
 from noisemarket.scenario import Scenario
+from noisemarket.testing.mechanism_suite import negotiated
 
 REQUIRED = {
     "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",

@@ -185,3 +185,16 @@ def test_settings_that_do_not_fit_are_refused(
     assert done.returncode == 2
     assert message in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.process
+def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
+    """The example of docs/how-to/extend.md, in a folder that knows nothing of this repository."""
+    page = Path(__file__).parents[1] / "docs" / "how-to" / "extend.md"
+    blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
+    (example,) = [one for one in blocks if "WeightingConformance" in one]
+    (tmp_path / "test_mine.py").write_text(example.split("```")[0], encoding="utf-8")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout
+    assert " passed" in done.stdout

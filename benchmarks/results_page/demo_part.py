@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 
-from results_page.common import Document, stored
 from rich.console import Console
 
 from noisemarket.report.alternatives_report import alternatives_table
+from results_page.common import Document, stored
 
 WIDTH = 120
 
@@ -34,11 +34,12 @@ def _in_words(found: Document) -> str:
     rows = {row["name"]: row for row in found["alternatives"]}
     market, none, best = rows["market"], rows["uniform_dp"], rows["best_portfolio"]
     gain, most = (one["mean_accuracy"] - none["mean_accuracy"] for one in (market, best))
+    each, carried = market["paid"] / market["sellers"], 100 * found["sellers_weight"]
     words = (
-        f"{market['sellers']} of {found['owners']} owners gave up most of their noise, for "
-        f"{market['paid'] / market['sellers']:g} units each on average. Weighed by their noise they "
-        f"carry {100 * found['sellers_weight']:.0f} % of the model, which gained {gain:.1f} points; "
-        f"with full knowledge of all costs the same money buys {most:.1f}."
+        f"{market['sellers']} of {found['owners']} owners gave up most of their noise, for {each:g} "
+        f"units each on average. Weighed by their noise they carry {carried:.0f} % of the model, "
+        f"which gained {gain:.1f} points; with full knowledge of all costs the same money buys "
+        f"{most:.1f}."
     )
     if rows["dypp"]["sellers"] == 0:
         words += " DyPP finds no trade that pays on this model."

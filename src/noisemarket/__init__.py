@@ -17,9 +17,11 @@ if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
     from noisemarket.federated.data import Dataset
     from noisemarket.federated.data_files import load_data, load_mnist
+    from noisemarket.federated.engine import Engine
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
     from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
     from noisemarket.learning.rule import Rule
+    from noisemarket.ledger.backend import LedgerBackend
     from noisemarket.market import MarketOutcome, MarketRun, events, run_market
     from noisemarket.mechanisms import MECHANISMS
     from noisemarket.mechanisms.mechanism import Mechanism
@@ -34,9 +36,11 @@ _PUBLIC = {
     "noisemarket.errors": ("BadInput", "NoisemarketError"),
     "noisemarket.federated.data": ("Dataset",),
     "noisemarket.federated.data_files": ("load_data", "load_mnist"),
+    "noisemarket.federated.engine": ("Engine",),
     "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
     "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.learning.rule": ("Rule",),
+    "noisemarket.ledger.backend": ("LedgerBackend",),
     "noisemarket.market": ("MarketOutcome", "MarketRun", "events", "run_market"),
     "noisemarket.mechanisms": ("MECHANISMS",),
     "noisemarket.mechanisms.mechanism": ("Mechanism",),
@@ -54,6 +58,8 @@ __all__ = [
     "BadInput",
     "Clipped",
     "Dataset",
+    "Engine",
+    "LedgerBackend",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",

@@ -15,14 +15,33 @@ from __future__ import annotations
 class NoisemarketError(Exception):
     """Root of all errors that this package raises on purpose.
 
-    ``again`` says that the same may well succeed if it is tried once more.
+    Attributes:
+        again: whether the same may well succeed if it is tried once more.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> try:
+        ...     nm.Scenario.from_preset("bazaar")
+        ... except NoisemarketError as problem:
+        ...     print(type(problem).__name__)
+        BadInput
     """
 
     again = False
 
 
 class BadInput(NoisemarketError):
-    """A value that cannot be used, said in one sentence: which field, which value, what to do."""
+    """A value that cannot be used, said in one sentence: which field, which value, what to do.
+
+    Args:
+        field: the name of the field, option or argument.
+        value: what was given.
+        remedy: what to do, as the end of the sentence.
+
+    Example:
+        >>> print(BadInput("owners", 0, "give at least one owner."))
+        owners = 0: give at least one owner.
+    """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         self.field = field

@@ -6,7 +6,8 @@ For a limit, a cost or a loss that is infinity: no cap, no guarantee, a loss bey
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any
 
@@ -14,6 +15,12 @@ from typing import Any
 def finite(value: float) -> float | None:
     """The number for JSON: None where it is not finite."""
     return float(value) if math.isfinite(value) else None
+
+
+def least_median_most(values: Sequence[float]) -> dict[str, float | None]:
+    """The range of some numbers, for JSON."""
+    shown = {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    return {name: finite(value) for name, value in shown.items()}
 
 
 def infinite(value: Any) -> float:

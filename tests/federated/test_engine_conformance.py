@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.federated.conformance import EMBEDDED, AcrossProcesses, EngineConformance, Open
 
+from noisemarket.testing.engine_suite import EMBEDDED, AcrossProcesses, EngineConformance, Open
 from noisemarket.training.serial_engine import SerialEngine
 
 

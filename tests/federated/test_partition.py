@@ -19,7 +19,6 @@ from noisemarket.federated.partition import (
     dirichlet_partition,
     label_entropy,
     owner_sizes,
-    skewed_shares,
 )
 from noisemarket.report.partition_report import draw_partition, holdings
 
@@ -142,13 +141,11 @@ class TestSizes:
         assert dealt.sizes.tolist() == [60, 19_980, 39_960]
 
     def test_skewed(self) -> None:
-        rng = np.random.default_rng(1)
-        wishes = skewed_shares(100, 1.0, rng)
+        wishes = np.exp(np.random.default_rng(1).standard_normal(100))
         dealt = deal(100, 0.1, data_size=wishes)
         assert_exact(dealt, len(MNIST))
         assert dealt.sizes.max() > 5 * np.median(dealt.sizes)
         assert np.abs(dealt.sizes - 60_000 * wishes / wishes.sum()).max() <= 1
-        assert np.all(skewed_shares(5, 0.0, rng) == 1)
 
 
 class TestFollowsTheDirichletLaw:
@@ -250,10 +247,6 @@ class TestBadInput:
 
     def test_labels_of_other_data(self) -> None:
         assert "give the 60,000 labels" in complaint(lambda: deal(3, 1.0).label_counts([0, 1]))
-
-    @pytest.mark.parametrize("spread", [-1, np.nan, np.inf])
-    def test_bad_spread(self, spread: float) -> None:
-        assert "spread" in complaint(lambda: skewed_shares(3, spread, np.random.default_rng(1)))
 
 
 class TestFigure:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-from tests.federated.protection_conformance import ProtectionConformance
 
 from noisemarket.federated.protections import (
     DPSGD,
@@ -20,6 +19,7 @@ from noisemarket.federated.protections import (
 )
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.testing.protection_suite import ProtectionConformance
 
 
 class TestPaper(ProtectionConformance):

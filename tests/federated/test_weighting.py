@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.federated.weighting_conformance import WeightingConformance, some_figures
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.weighting import (
@@ -22,6 +21,7 @@ from noisemarket.federated.weighting import (
     effective_share,
     owner_weights,
 )
+from noisemarket.testing.weighting_suite import WeightingConformance, some_figures
 
 
 class TestEqual(WeightingConformance):

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 import tomli_w
-from tests.federated.conformance import EngineConformance, Open
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal
 
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
-from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line
+from noisemarket.testing.engine_suite import EngineConformance, Open
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
@@ -56,7 +56,7 @@ def grid(root: Path) -> Iterator[RelayGrid]:
                 yield relay
             logs = "".join(deployment.log(house).read_text() for house in HOUSES)
     assert "it starts from scratch" not in logs
-    assert marked(token) == []
+    assert marked_processes(token) == []
 
 
 class TestDeployment(EngineConformance):

@@ -16,7 +16,7 @@ import pytest
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower.deploy.certificates import make_node_key
 from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
-from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.superlink import RunEnd
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
@@ -41,11 +41,11 @@ def test_a_killed_parent_leaves_no_process_and_no_folder(tmp_path: Path) -> None
         assert main.stdout is not None
         token, folder, *online = main.stdout.readline().split()
         assert len(online) == 1
-        assert len(marked(token)) >= 4  # SuperLink, SuperNode and the SuperExec of each
+        assert len(marked_processes(token)) >= 4  # SuperLink, SuperNode and the SuperExec of each
         main.kill()
         main.wait()
     end = time.monotonic() + 30
-    while marked(token) or Path(folder).exists():
+    while marked_processes(token) or Path(folder).exists():
         assert time.monotonic() < end, "a process or its folder outlives its parent"
         time.sleep(0.1)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.federated.conformance import EngineConformance, Open
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.testing.engine_suite import EngineConformance, Open
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]

@@ -23,7 +23,7 @@ from tests.flower.market_common import (
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market, market_over_flower
-from noisemarket.flower.curator_place import CURATOR
+from noisemarket.flower.curator_paths import CURATOR
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
@@ -318,13 +318,13 @@ def test_a_curator_of_another_version_is_told_so(
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
     grid = grid_of(scenario, folder)
-    marked = wire.marked
+    marked = wire.with_protocol
 
     def newer(content: RecordDict) -> RecordDict:
         marked(content)["config"]["protocol"] = 2
         return content
 
-    monkeypatch.setattr(wire, "marked", newer)
+    monkeypatch.setattr(wire, "with_protocol", newer)
     with pytest.raises(NoisemarketError, match="No owner has taken part"):
         hold(grid, scenario, folder)
     said = json.loads((folder / "curator" / "left-out.json").read_text())

@@ -22,7 +22,7 @@ from noisemarket.learning.messages import QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
-from noisemarket.ledger.receipts import Receipt, read_receipt
+from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.record import Invitation
@@ -198,7 +198,8 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 
     def keep(contract: Contract, mine: str, theirs: str) -> Message:
         return offered.send(
-            wire.SIGNED, wire.signed(SignedContract(contract, mine, theirs), offered.receipt())
+            wire.SIGNED,
+            wire.signed_by_both(SignedContract(contract, mine, theirs), offered.receipt()),
         )
 
     good = offered.curator.sign(CURATOR, offered.contract)
@@ -220,7 +221,7 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:
     good = offered.curator.sign(CURATOR, offered.contract)
     both = SignedContract(offered.contract, "0" * 128, good)
-    kept = offered.send(wire.SIGNED, wire.signed(both, offered.receipt()))
+    kept = offered.send(wire.SIGNED, wire.signed_by_both(both, offered.receipt()))
     assert "nothing was signed" in str(kept.error.reason)
     receipt = offered.receipt("settled", 1)
     settled = offered.send(wire.SETTLED, wire.receipt(receipt))
@@ -248,7 +249,7 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     contract = offered.contract
     good = offered.curator.sign(CURATOR, contract)
     both = SignedContract(contract, offered.signature(), good)
-    assert not offered.send(wire.SIGNED, wire.signed(both, offered.receipt())).has_error()
+    assert not offered.send(wire.SIGNED, wire.signed_by_both(both, offered.receipt())).has_error()
 
     def settled(paid: int | None, key: KeyPair, about: Contract = contract) -> str:
         receipt = Receipt.of(key, about, "settled", Head(9, "9" * 64), paid)
@@ -267,10 +268,10 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     assert "settled otherwise" in settled(None, offered.curator)
     statement = json.loads((place / "statement.json").read_text())
     assert (statement["owner"], statement["paid_micro"]) == (contract.owner, 5)
-    receipt = read_receipt(place / "settlement-receipt.json")
+    receipt = load_receipt(place / "settlement-receipt.json")
     receipt.check(offered.curator.public_hex, owner=True)
     assert (receipt.paid, receipt.stage) == (5, "settled")
-    assert read_receipt(place / "signing-receipt.json").stage == "signed"
+    assert load_receipt(place / "signing-receipt.json").stage == "signed"
 
 
 def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
@@ -282,7 +283,7 @@ def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
 
     def answer(head: Head) -> Receipt | None:
         receipt = Receipt.of(offered.curator, contract, "signed", head)
-        return wire.receipt_of(offered.send(wire.SIGNED, wire.signed(both, receipt)))
+        return wire.receipt_of(offered.send(wire.SIGNED, wire.signed_by_both(both, receipt)))
 
     late = Head(12, "a" * 64)
     for head in (Head(9, "9" * 64), late, late):

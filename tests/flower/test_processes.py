@@ -23,7 +23,7 @@ from tests.flower.market_common import MOST_ASKED, make_scenario
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment, NodeSetup
-from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
@@ -63,7 +63,7 @@ class Setting:
     def kill(self, program: str) -> None:
         """As a crash would: the one process of the deployment that runs this program."""
         found = []
-        for process in marked(self.deployment.processes.token):
+        for process in marked_processes(self.deployment.processes.token):
             words = Path(f"/proc/{process.pid}/cmdline").read_bytes().decode().split("\0")
             if any(Path(word).name == program for word in words[:2]):
                 found.append(process)
@@ -85,7 +85,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     with Deployment(nodes, place, register=NODES, curator=folder) as deployment:
         token = deployment.processes.token
         yield Setting(deployment, folder)
-    assert marked(token) == []
+    assert marked_processes(token) == []
 
 
 def wait(until: Callable[[], object], seconds: float = 240.0) -> None:

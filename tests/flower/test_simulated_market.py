@@ -13,8 +13,8 @@ from tests.flower.job_ends import charged, deals, weights
 from tests.flower.market_common import MOST_ASKED, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.curator_place import CURATOR
-from noisemarket.flower.deploy.guard import MARK, marked
+from noisemarket.flower.curator_paths import CURATOR
+from noisemarket.flower.deploy.guard import MARK, marked_processes
 from noisemarket.flower.deploy.simulation import Simulation
 from noisemarket.flower.deploy.single_machine import run_on_flower, runtime_of
 from noisemarket.market import prepare, run_market
@@ -58,7 +58,7 @@ def test_a_job_whose_worker_is_killed_goes_on_and_ends_as_in_one_process(tmp_pat
     assert all(charged(folder, name) == [*range(1, ROUNDS + 1)] for name in "0123")
     assert b"scenario.toml" in recorded
     assert str(tmp_path).encode() not in recorded, "a path in what owners get"
-    assert marked(token) == []
+    assert marked_processes(token) == []
 
 
 def the_superlink(folder: Path) -> psutil.Process:

@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from tests.federated.conformance import AcrossProcesses, Open
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.deploy.deployment import NodeSetup
-from noisemarket.flower.deploy.guard import marked
+from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.simulation import Simulation
+from noisemarket.testing.engine_suite import AcrossProcesses, Open
 from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
@@ -41,7 +41,7 @@ def grid(root: Path) -> Iterator[RelayGrid]:
         token = simulation.processes.token
         with relayed(simulation, socket, key) as relay:
             yield relay
-    assert marked(token) == []
+    assert marked_processes(token) == []
 
 
 class TestSimulation(AcrossProcesses):

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from tests.learning.conformance import MessageConformance, players
 
 from noisemarket.errors import BadInput
 from noisemarket.learning.messages import OfferBatch, QuoteBatch, RecentDeals, message_lengths
 from noisemarket.learning.rules import RULES
+from noisemarket.testing.rule_suite import MessageConformance, players
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,21 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.learning.conformance import (
-    FAST,
-    PROTOCOLS,
-    MessageConformance,
-    RuleConformance,
-    Table,
-    assert_same_agreement,
-    assert_same_play,
-    make_table,
-    market,
-    pick,
-    play,
-    reversal,
-    table_of,
-)
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
@@ -40,6 +25,21 @@ from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import RunOptions
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
+from noisemarket.testing.rule_suite import (
+    FAST,
+    PROTOCOLS,
+    MessageConformance,
+    RuleConformance,
+    Table,
+    assert_same_agreement,
+    assert_same_play,
+    make_table,
+    market,
+    pick,
+    play,
+    reversal,
+    table_of,
+)
 
 
 @pytest.mark.parametrize("rule", RULES)

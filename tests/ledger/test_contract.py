@@ -18,7 +18,7 @@ from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical, parse
 from noisemarket.ledger.contract import ALL_ROUNDS, Contract
 from noisemarket.ledger.entries import _hashed
-from noisemarket.ledger.money import MICRO, MOST, checked, format_micro, to_micro
+from noisemarket.ledger.money import MICRO, MOST, checked_amount, format_micro, to_micro
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)
 AMOUNT = st.integers(0, MOST)
@@ -272,4 +272,4 @@ def test_money_as_text() -> None:
     ]  # fmt: skip
     for wrong in (-1, MOST + 1, 1.0, True, "1"):
         with pytest.raises(BadInput):
-            checked(wrong)
+            checked_amount(wrong)

@@ -12,7 +12,7 @@ from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import read, rewrite, write
 
-from noisemarket.cli.ledger_export import write_json
+from noisemarket.cli.ledger_export import write_chain
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 
@@ -37,7 +37,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> str:
 def exported(place: str) -> str:
     file = Path(place).with_name("chain.json")
     with open_ledger(place, create=False) as ledger:
-        write_json(ledger, str(file))
+        write_chain(ledger, str(file))
     return str(file)
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from tests.market.common import here, played, scenario, state
 from tests.market.test_attacks import BAD, accounts, attacked
+from tests.privacy.whole_standing import standing_of
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
@@ -20,7 +21,7 @@ from noisemarket.market import prepare
 from noisemarket.market.cheats import CHEATS
 from noisemarket.market.events import Accused
 from noisemarket.market.noise_watch import SAME_NOISE
-from noisemarket.privacy.usefulness_rule import UsefulnessRule, standing_of
+from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.scenario.schema import FaultSection
 from noisemarket.training.serial_engine import SerialEngine
 

@@ -18,7 +18,7 @@ from noisemarket.errors import BadInput
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerLost
 from noisemarket.ledger.queries import contracts
-from noisemarket.ledger.receipts import Receipt, read_receipt
+from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify, verify_receipt
 from noisemarket.market.events import RoundTrained, Signed
@@ -119,7 +119,7 @@ def test_the_receipt_of_a_stranger_is_no_ones_word(
 ) -> None:
     """Whoever can write to an owner's folder cannot stop the job with a head of its own."""
     path = next(run.glob("owners/*/settlement-receipt.json"))
-    receipt = read_receipt(path)
+    receipt = load_receipt(path)
     with open_ledger(run, create=False) as ledger:
         agreed = next(
             one.contract for one in contracts(ledger) if one.contract.owner == receipt.owner
@@ -128,12 +128,12 @@ def test_the_receipt_of_a_stranger_is_no_ones_word(
     forged = Receipt.of(stranger, agreed, "settled", type(receipt.noted)(999, "9" * 64), 5)
     path.write_text(json.dumps(forged.to_dict()))
     played(made, run)
-    assert read_receipt(path) == receipt
+    assert load_receipt(path) == receipt
 
 
 def receipts_of(run: Path) -> Iterator[tuple[Path, Receipt]]:
     for path in sorted(run.glob("owners/*/*-receipt.json")):
-        yield path, read_receipt(path)
+        yield path, load_receipt(path)
 
 
 def test_both_sides_have_receipts_with_both_signatures(run: Path) -> None:
@@ -250,7 +250,7 @@ def test_a_receipt_that_is_none_is_refused_in_one_sentence(
 
 def test_a_curator_that_pays_other_than_it_signed_is_found(run: Path, tmp_path: Path) -> None:
     """The receipt is of this ledger's head, but says something else than the ledger does."""
-    receipt = read_receipt(next(run.glob("owners/*/settlement-receipt.json")))
+    receipt = load_receipt(next(run.glob("owners/*/settlement-receipt.json")))
     with open_ledger(run, create=False) as ledger:
         agreed = next(
             one.contract for one in contracts(ledger) if one.contract.owner == receipt.owner

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.market.common import here, job_name, played, scenario
+from tests.privacy.whole_standing import standing_of
 
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
@@ -20,7 +21,6 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.begun_rounds import begun_rounds
 from noisemarket.owner.own_standing import directions_in, own_standing, sent_in
-from noisemarket.privacy.usefulness_rule import standing_of
 from noisemarket.scenario import Scenario
 from noisemarket.training.serial_engine import SerialEngine
 

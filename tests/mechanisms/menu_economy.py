@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.surface import SURFACES
-from noisemarket.mechanisms.menu import Menu, grid_menu
+from noisemarket.mechanisms.menu import Menu, MenuProblem
 
 LEVELS = Levels()
 PAYMENT_VALUE, PRIVACY_WEIGHT, PRICE_WEIGHT = 0.08, 2.5, (1 - 0.6) * 0.13
@@ -46,6 +47,13 @@ def random_population(seed: int, count: int) -> tuple[FloatArray, FloatArray]:
     return np.sort(rng.uniform(0.3, 4.8, count)), rng.dirichlet(np.full(count, 1.5)) * 0.9 + (
         0.1 / count
     )
+
+
+def grid_menu(types: ArrayLike, probabilities: ArrayLike, savings: ArrayLike, values: ArrayLike,
+              payments: ArrayLike, **economy: float) -> Menu:  # fmt: skip
+    """The best menu on a grid that may be given as lists."""
+    given = (np.asarray(one, float) for one in (types, probabilities, savings, values, payments))
+    return MenuProblem(*given, **economy).solve()  # type: ignore[arg-type]
 
 
 def default_grid_menu(types: FloatArray, probabilities: FloatArray) -> Menu:

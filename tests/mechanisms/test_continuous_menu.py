@@ -17,6 +17,7 @@ from tests.mechanisms.menu_economy import (
     UNCAPPED,
     assert_no_type_regrets,
     default_grid_menu,
+    grid_menu,
     parabola,
     random_population,
     slope,
@@ -25,7 +26,6 @@ from tests.mechanisms.menu_economy import (
 )
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.menu import grid_menu
 
 
 def full_problem(

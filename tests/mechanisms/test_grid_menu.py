@@ -22,6 +22,7 @@ from tests.mechanisms.menu_economy import (
     RATE,
     assert_no_type_regrets,
     default_grid_menu,
+    grid_menu,
     random_population,
     slope,
     taken_savings,
@@ -30,7 +31,7 @@ from tests.mechanisms.menu_economy import (
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.menu import Menu, grid_menu, types_from_sample
+from noisemarket.mechanisms.menu import Menu, types_from_sample
 
 
 def free_choice_gain(

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.mechanisms.conformance import negotiated
 
 from noisemarket.errors import BadInput
 from noisemarket.game.exploitability import exploitability
@@ -23,6 +22,7 @@ from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.tally import tally
 from noisemarket.negotiation import Negotiation, negotiate, run_options
 from noisemarket.scenario import Scenario
+from noisemarket.testing.mechanism_suite import negotiated
 
 LEARNED = [name for name, one in MECHANISMS.items() if isinstance(one, Learned)]
 

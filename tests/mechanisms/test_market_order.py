@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.mechanisms.conformance import negotiated
 
 from noisemarket.errors import BadInput
 from noisemarket.learning.greedy import Greedy
@@ -15,6 +14,7 @@ from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
+from noisemarket.testing.mechanism_suite import negotiated
 
 LEARNED = [name for name, one in MECHANISMS.items() if isinstance(one, Learned)]
 

@@ -4,14 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.mechanisms.conformance import (
-    SCENARIOS,
-    SIGNED,
-    MechanismConformance,
-    VoluntaryConformance,
-    curator_gains,
-    negotiated,
-)
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
@@ -27,6 +19,14 @@ from noisemarket.mechanisms.mechanism import (
 )
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario
+from noisemarket.testing.mechanism_suite import (
+    SCENARIOS,
+    SIGNED,
+    MechanismConformance,
+    VoluntaryConformance,
+    curator_gains,
+    negotiated,
+)
 
 IMPOSED = {"no_dp"}
 JOINT = [name for name, one in MECHANISMS.items() if one.joint]

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from noisemarket.cli.privacy import Question, answer, run
+from noisemarket.cli.privacy import Question, privacy_answer, run
 from noisemarket.errors import BadInput
 
 PLAIN = Question(
@@ -26,7 +26,7 @@ PLAIN = Question(
 
 
 def test_table_over_sigma() -> None:
-    document = answer(PLAIN)
+    document = privacy_answer(PLAIN)
     found = {row["sigma"]: row["epsilon"] for row in document["table"]}
     assert [found[sigma] for sigma in (0.05, 0.1, 0.2, 0.3, 0.6)] == pytest.approx(
         [19.81, 8.27, 3.66, 2.31, 1.07], abs=0.005
@@ -37,40 +37,40 @@ def test_table_over_sigma() -> None:
 
 
 def test_both_ways() -> None:
-    document = answer(replace(PLAIN, sigma=0.3, epsilon=2.0, shards=50))
+    document = privacy_answer(replace(PLAIN, sigma=0.3, epsilon=2.0, shards=50))
     assert document["at_sigma"]["rho_per_round"] == pytest.approx(2 / (50 * 0.3) ** 2)
     assert document["at_sigma"]["rho_total"] == pytest.approx(60 / (50 * 0.3) ** 2)
     needed = document["for_epsilon"]
     assert needed["epsilon"] == pytest.approx(2.0)
-    back = answer(replace(PLAIN, sigma=needed["sigma"], shards=50))
+    back = privacy_answer(replace(PLAIN, sigma=needed["sigma"], shards=50))
     assert back["at_sigma"] == needed
 
 
 def test_dp_sgd() -> None:
     question = replace(PLAIN, protection="dp_sgd", sigma=0.1, clip=2.0, steps=5, batch=32)
-    row = answer(replace(question, learning_rate=0.2))["at_sigma"]
+    row = privacy_answer(replace(question, learning_rate=0.2))["at_sigma"]
     assert row["rho_per_round"] == pytest.approx(2 * 5 * 0.2**2 * 2**2 / (32**2 * 0.1**2))
 
 
 def test_neighbours_are_named() -> None:
-    zero = answer(replace(PLAIN, sigma=0.3, neighbours="zero_out"))
-    one = answer(replace(PLAIN, sigma=0.3))
+    zero = privacy_answer(replace(PLAIN, sigma=0.3, neighbours="zero_out"))
+    one = privacy_answer(replace(PLAIN, sigma=0.3))
     assert zero["at_sigma"]["rho_total"] == pytest.approx(one["at_sigma"]["rho_total"] / 4)
     assert zero["neighbours"] == "zero_out"
     assert "its shard" in zero["protects"]
-    whole = answer(replace(PLAIN, shards=1, sigma=0.3))
+    whole = privacy_answer(replace(PLAIN, shards=1, sigma=0.3))
     assert whole["protects"] == "the owner's whole data, replaced by any other"
     assert whole["at_sigma"]["epsilon"] > 100
 
 
 def test_the_noise_grid_is_charged_on_request() -> None:
-    plain, charged = answer(PLAIN), answer(replace(PLAIN, parameters=80_202))
+    plain, charged = privacy_answer(PLAIN), privacy_answer(replace(PLAIN, parameters=80_202))
     assert 1.0 < charged["sensitivity"] / plain["sensitivity"] < 1.0006
 
 
 def test_paper_guarantees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     question = replace(PLAIN, protection="paper", sigma=0.3)
-    document = answer(question)
+    document = privacy_answer(question)
     assert not document["guaranteed"]
     assert document["at_sigma"]["epsilon"] is document["protects"] is None
     run(question, as_json=False)
@@ -80,8 +80,10 @@ def test_paper_guarantees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     for question in (PLAIN, replace(PLAIN, sigma=0.0), replace(PLAIN, protection="paper")):
         run(question, as_json=True)
-        assert json.loads(capsys.readouterr().out) == json.loads(json.dumps(answer(question)))
-    assert not answer(replace(PLAIN, sigma=0.0))["guaranteed"]
+        assert json.loads(capsys.readouterr().out) == json.loads(
+            json.dumps(privacy_answer(question))
+        )
+    assert not privacy_answer(replace(PLAIN, sigma=0.0))["guaranteed"]
 
 
 def test_words(capsys: pytest.CaptureFixture[str]) -> None:
@@ -98,7 +100,7 @@ def test_words(capsys: pytest.CaptureFixture[str]) -> None:
 def test_without_a_finite_epsilon_nothing_is_guaranteed(
     sigma: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    document = answer(replace(PLAIN, sigma=sigma))
+    document = privacy_answer(replace(PLAIN, sigma=sigma))
     assert document["at_sigma"]["epsilon"] is None
     assert document["guaranteed"] is False
     assert document["protects"] is None
@@ -155,4 +157,4 @@ def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_bad_input(changes: dict[str, object], field: str) -> None:
     with pytest.raises(BadInput, match=field):
-        answer(replace(PLAIN, **changes))  # type: ignore[arg-type]
+        privacy_answer(replace(PLAIN, **changes))  # type: ignore[arg-type]

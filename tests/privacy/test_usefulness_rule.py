@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from scipy.stats import norm
+from tests.privacy.whole_standing import standing_of
 
 from noisemarket.errors import BadInput
 from noisemarket.privacy.usefulness_rule import (
     UsefulnessRule,
     UsefulStanding,
-    standing_of,
     standings,
 )
 

@@ -5,7 +5,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from moons_app import task
-from noisemarket.flower.curator_place import place_of
+from noisemarket.flower.curator_paths import curator_path
 from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
@@ -17,7 +17,7 @@ app = ServerApp()
 def main(grid: Grid, context: Context) -> None:
     """Train under the contracts on the ledger, check what comes, and pay."""
     config = context.run_config
-    folder = place_of("folder", str(config["folder"]))
+    folder = curator_path("folder", str(config["folder"]))
     curator, note = KeyPair.load(folder / "curator"), folder / "curator" / "head.json"
     with open_ledger(folder / "ledger.sqlite", create=False, curator=curator, note=note) as ledger:
         strategy = ContractedFedAvg(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noisemarket.audit.attack import AuditSettings, Target, audit, controls, prepare
+from noisemarket.audit.attack import AuditSettings, Target, audit, controls, prepare_audit
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
 from noisemarket.audit.findings import AuditResult
 
@@ -15,5 +15,5 @@ __all__ = [
     "audit",
     "bugs_of",
     "controls",
-    "prepare",
+    "prepare_audit",
 ]

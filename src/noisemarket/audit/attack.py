@@ -159,7 +159,7 @@ class Prepared:
         )
 
 
-def prepare(protection: Protection, settings: AuditSettings) -> Prepared:
+def prepare_audit(protection: Protection, settings: AuditSettings) -> Prepared:
     """Make the canaries of an audit.
 
     Raises:
@@ -216,7 +216,7 @@ def audit(
             from noisemarket.audit import audit
             assert audit(nm.Sharded(shards=4), trials=200).passed
     """
-    return prepare(protection, AuditSettings(**settings)).run(noise, watch)
+    return prepare_audit(protection, AuditSettings(**settings)).run(noise, watch)
 
 
 def controls(
@@ -230,7 +230,7 @@ def controls(
     All canaries are made by the call; the audits run one by one as they are asked for.
     """
     ready = {
-        name: prepare(protection if name is None else Buggy(protection, name), settings)
+        name: prepare_audit(protection if name is None else Buggy(protection, name), settings)
         for name in (None, *bugs_of(protection))
     }
     return (

@@ -392,9 +392,9 @@ def scenario(
     ] = False,
 ) -> None:
     """Print a scenario with all its settings, ready to be edited and run."""
-    from noisemarket.cli.scenario import explain_keys, show
+    from noisemarket.cli.scenario import explain_keys, print_scenario
 
     if explain:
         explain_keys(file, preset, settings)
     else:
-        show(file, preset, settings)
+        print_scenario(file, preset, settings)

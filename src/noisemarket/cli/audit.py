@@ -7,7 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from noisemarket.audit import AuditResult, AuditSettings, Buggy, Target, bugs_of, controls, prepare
+from noisemarket.audit import (
+    AuditResult,
+    AuditSettings,
+    Buggy,
+    Target,
+    bugs_of,
+    controls,
+    prepare_audit,
+)
 from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
 from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress
@@ -45,7 +53,7 @@ def run(request: Request, options: AuditOptions) -> int:
     right, settings = protection_of(scenario), _settings(scenario, options)
     if options.controls:
         return _controls(request, scenario, right, settings)
-    prepared = prepare(right if options.bug is None else Buggy(right, options.bug), settings)
+    prepared = prepare_audit(right if options.bug is None else Buggy(right, options.bug), settings)
     with _folder(request, scenario) as folder:
         keep_scenario(folder, scenario)
         with _watched(uploads(settings.trials)) as watch:

@@ -59,11 +59,11 @@ class Request:
         for name, value in (("budget", self.budget), ("target_accuracy", self.target)):
             if value is not None:
                 settings.append(f"market.{name}={value}")
-        made = load_scenario(self.file, preset=self.preset, settings=settings)
-        if self.target is not None and made.market.target_accuracy != "none":
+        scenario = load_scenario(self.file, preset=self.preset, settings=settings)
+        if self.target is not None and scenario.market.target_accuracy != "none":
             for ability in _WITHOUT:
-                self.only_with(ability, "--target-accuracy", self.target, made)
-        return made
+                self.only_with(ability, "--target-accuracy", self.target, scenario)
+        return scenario
 
     @staticmethod
     def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:

@@ -31,7 +31,7 @@ from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.machine import Effort
-from noisemarket.market import prepare
+from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import run_options
 from noisemarket.report.campaign_figures import draw_campaign
@@ -138,17 +138,16 @@ def _check(scenario: Scenario, plan: Plan) -> None:
         raise BadInput(what, "", "compare trains owners that keep their contracts: leave it out.")
     for section in scenario.compared:
         find_mechanism(section.mechanism)
-    for name in plan.mechanisms:
-        mechanism = find_mechanism(name)
+    mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
+    common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
+    for name, mechanism in mechanisms.items():
         own = as_compared(scenario, name)
         try:
-            mechanism.check(own.environment(), run_options(own))
-            if mechanism.joint:
-                prepare(own.model_copy(update={"mechanism": name}))
+            check_weighting(mechanism, own.model_copy(update={"mechanism": name}))
+            mechanism.check(common if own is scenario else own.environment(), run_options(own))
         except BadInput as bad:
             remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
             raise BadInput(bad.field, bad.value, remedy) from None
-    prepare(scenario.model_copy(update={"mechanism": "uniform"}))
 
 
 def _reopen(request: Request, options: CompareOptions) -> tuple[RunFolder, Scenario, Plan]:
@@ -248,9 +247,3 @@ def _write_csv(folder: RunFolder, rows: list[Row]) -> None:
     cells = [["" if (one := getattr(row, name)) is None else one for name in columns]
              for row in rows]  # fmt: skip
     folder.write_text("comparison.csv", csv_text(columns, cells))
-
-
-def stored(path: Path) -> dict[str, Any]:
-    """The results of an earlier comparison."""
-    found: dict[str, Any] = json.loads((path / RESULTS).read_text(encoding="utf-8"))
-    return found

@@ -92,12 +92,12 @@ def verify_command(
     from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.reading import reading
-    from noisemarket.ledger.receipts import read_receipt
+    from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.verification import verify, verify_receipt
 
     if head is not None and receipt is not None:
         raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
-    held = None if receipt is None else read_receipt(receipt)
+    held = None if receipt is None else load_receipt(receipt)
     with reading(where) as ledger, progress("entries") as bar:
         task = bar.add_task("Verifying", total=None)
 
@@ -144,13 +144,13 @@ def export(
     ] = None,
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
-    from noisemarket.cli.ledger_export import write_csv, write_json
+    from noisemarket.cli.ledger_export import write_chain, write_contracts
     from noisemarket.ledger.reading import reading
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
     with reading(where) as ledger:
-        for file, write in ((csv, write_csv), (json_file, write_json)):
+        for file, write in ((csv, write_contracts), (json_file, write_chain)):
             if file is not None:
                 write(ledger, file)
 

@@ -22,7 +22,7 @@ COLUMNS = (
 )
 
 
-def write_csv(ledger: Ledger, file: str) -> None:
+def write_contracts(ledger: Ledger, file: str) -> None:
     """The contracts, one a row: what was agreed, delivered and paid."""
     with _whole(file) as out:
         writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
@@ -34,7 +34,7 @@ def write_csv(ledger: Ledger, file: str) -> None:
             writer.writerow({name: cell_of(value) for name, value in row.items()})
 
 
-def write_json(ledger: Ledger, file: str) -> None:
+def write_chain(ledger: Ledger, file: str) -> None:
     """The chain, as one object: its head and every entry, as recorded."""
     head = ledger.head()
     with _whole(file) as out:

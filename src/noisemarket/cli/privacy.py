@@ -61,14 +61,14 @@ class Question:
 
 def run(question: Question, as_json: bool) -> None:
     """Answer, as a table or as JSON."""
-    document = answer(question)
+    document = privacy_answer(question)
     if as_json:
         print(json.dumps(document, allow_nan=False))
     else:
         _print(document)
 
 
-def answer(question: Question) -> dict[str, Any]:
+def privacy_answer(question: Question) -> dict[str, Any]:
     """The answer as plain values; infinity is null."""
     kind = PROTECTIONS.find(question.protection, "--protection")
     options, neighbours = question.options(kind), Neighbours.named(question.neighbours)

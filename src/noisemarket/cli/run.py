@@ -41,7 +41,7 @@ from noisemarket.market.baselines import (
 )
 from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
-from noisemarket.market.summary import Compared, contracts_csv, summary
+from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
 from noisemarket.report.alternatives_report import alternatives_table, head_of
 from noisemarket.report.market_report import draw_market, market_table, sellers_table
@@ -286,7 +286,7 @@ def _finish(
     result: dict[str, Any],
 ) -> list[Path]:
     folder.write_json("summary.json", result)
-    folder.write_text(CONTRACTS, contracts_csv(outcome))
+    folder.write_text(CONTRACTS, owners_csv(outcome))
     write_policies(folder, outcome.negotiation.agreement)
     figures = draw_market(folder, outcome, compared, others)
     folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])

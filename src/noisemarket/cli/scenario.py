@@ -22,7 +22,7 @@ LISTED: dict[str, type[BaseModel]] = {
 """Tables that a scenario may have any number of times."""
 
 
-def show(file: str | None, preset: str | None, settings: list[str] | None) -> None:
+def print_scenario(file: str | None, preset: str | None, settings: list[str] | None) -> None:
     """Print the resolved scenario as TOML."""
     print(dump_scenario(load_scenario(file, preset=preset, settings=settings or [])), end="")
 

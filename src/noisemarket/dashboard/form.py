@@ -73,7 +73,7 @@ def form(preset: str) -> dict[str, Any]:
     }
 
 
-def checked(preset: str, settings: Mapping[str, Any]) -> list[str]:
+def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
     """Settings as words for ``--set``, refused as the command line refuses them.
 
     Raises:

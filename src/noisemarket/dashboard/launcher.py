@@ -142,7 +142,7 @@ class Launcher:
                     self._reap()
                 if code == 0:
                     return
-                raise BadInput("run", run, said(self._store.root / LOGS / f"{run}.log"))
+                raise BadInput("run", run, reason_in(self._store.root / LOGS / f"{run}.log"))
             time.sleep(0.05)
         raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
 
@@ -166,7 +166,7 @@ def works_in(folder: Path, process: object) -> psutil.Process | None:
     return found if same and folder / LOCK in held else None
 
 
-def said(log: Path) -> str:
+def reason_in(log: Path) -> str:
     """Why a command gave up: its own sentence."""
     with contextlib.suppress(OSError):
         for line in reversed(log.read_text(encoding="utf-8", errors="replace").splitlines()):

@@ -32,7 +32,7 @@ ELSEWHERE = (
 )
 
 
-class LedgerDesk:
+class LedgerReader:
     """Reads ledgers of runs. A ledger file that has not changed is not verified again.
 
     Args:

@@ -24,7 +24,7 @@ from noisemarket.dashboard import form as forms
 from noisemarket.dashboard import run_data, whatif
 from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.dashboard.live import LiveHub, TooManyViewers
-from noisemarket.dashboard.owner_page import LedgerDesk
+from noisemarket.dashboard.owner_page import LedgerReader
 from noisemarket.dashboard.run_ledger import is_elsewhere, ledger_of
 from noisemarket.dashboard.run_store import RunStore, UnknownRun
 from noisemarket.dashboard.security import AccessControl, AsgiApp
@@ -117,7 +117,7 @@ def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) ->
 
 def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     """The application without its access control, for its OpenAPI schema."""
-    hub, desk, launcher = LiveHub(store), LedgerDesk(store), Launcher(store, most_runs)
+    hub, ledgers, launcher = LiveHub(store), LedgerReader(store), Launcher(store, most_runs)
     thinking = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
@@ -158,7 +158,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.post("/api/runs", status_code=201, responses=_CHANGES)
     def start(order: Annotated[RunOrder, Body()]) -> Started:
         """Start a run: an ordinary command in a process of its own."""
-        words = forms.checked(order.preset, order.settings)
+        words = forms.checked_settings(order.preset, order.settings)
         given = ["--preset", order.preset, *(w for word in words for w in ("--set", word))]
         if order.command == "run":
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
@@ -198,7 +198,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         """How the negotiation went, with the exact equilibrium where a game is played."""
         return run_data.curves(store, run)
 
-    _contracts(app, store, desk)
+    _contracts(app, store, ledgers)
 
     @app.get("/api/compare", responses=_REFUSED)
     def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
@@ -220,7 +220,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     async def what_if(question: Annotated[ChangedMarket, Body()]) -> dict[str, Any]:
         """The clock, the equilibrium and the frontier of a changed market."""
         async with thinking:
-            return await asyncio.to_thread(whatif.answer, question.preset, question.settings)
+            return await asyncio.to_thread(whatif.answer_of, question.preset, question.settings)
 
     @app.get("/", include_in_schema=False)
     def page() -> FileResponse:
@@ -230,7 +230,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     return app
 
 
-def _contracts(app: FastAPI, store: RunStore, desk: LedgerDesk) -> None:
+def _contracts(app: FastAPI, store: RunStore, ledgers: LedgerReader) -> None:
     @app.get("/api/runs/{run}/contracts", responses=_REFUSED)
     def contracts(
         run: RunName,
@@ -264,12 +264,12 @@ def _contracts(app: FastAPI, store: RunStore, desk: LedgerDesk) -> None:
     @app.get("/api/runs/{run}/owner", responses=_REFUSED)
     def owner(run: RunName, name: Annotated[str, Query(max_length=300)]) -> dict[str, Any]:
         """All that is known of one owner."""
-        return desk.owner(run, name)
+        return ledgers.owner(run, name)
 
     @app.get("/api/runs/{run}/ledger", responses=_REFUSED)
     def ledger(run: RunName) -> dict[str, Any]:
         """Whether the ledger of a run is sound."""
-        return desk.verification(run)
+        return ledgers.verification(run)
 
 
 def _fresh_name(store: RunStore, order: RunOrder) -> str:

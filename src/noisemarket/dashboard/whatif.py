@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.dashboard.form import checked
+from noisemarket.dashboard.form import checked_settings
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
@@ -46,13 +46,13 @@ _QUICK = 1
 """States of the exact search: none, the frontier is by greedy choice and single changes."""
 
 
-def answer(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+def answer_of(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     """What the market of a preset would come to under these settings.
 
     Raises:
         BadInput: a setting cannot be used.
     """
-    return _answer(preset, tuple(checked(preset, settings)))
+    return _answer(preset, tuple(checked_settings(preset, settings)))
 
 
 @lru_cache(maxsize=256)

@@ -139,7 +139,19 @@ class Dataset:
     ) -> Dataset:
         """A dataset from any arrays, each checked; wider floats become ``float32``.
 
-        Unless ``scaling`` says otherwise, bytes are brought to -1..1 and floats stay as they are.
+        Args:
+            train_images: of shape (number, ...), ``uint8`` or floats.
+            train_labels: whole numbers from 0, one for each record.
+            test_images: of the same kind as ``train_images``.
+            test_labels: as ``train_labels``.
+            name: what reports call the data.
+            source: where it was found.
+            scaling: mean and deviation that inputs are scaled by; by default bytes are brought to
+                -1..1 and floats stay as they are.
+            channel: whether images without a channel get one.
+
+        Returns:
+            The dataset.
 
         Raises:
             BadInput: shapes, types or labels do not fit, or a value is not finite.

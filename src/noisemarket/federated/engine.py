@@ -127,8 +127,8 @@ class Engine(Closing):
     """Trains owners, from a global model to their uploads, and tests models.
 
     The same job gives the same bits from every engine and any number of workers, but for secure
-    noise, which never repeats. ``tests/federated/conformance.py`` is the suite that an engine has
-    to pass.
+    noise, which never repeats. ``noisemarket.testing.engine_suite`` is the suite that an engine
+    has to pass.
 
     Example:
         ::
@@ -164,7 +164,14 @@ class Engine(Closing):
 
     @abstractmethod
     def score(self, weights: Weights) -> Score:
-        """Test a model."""
+        """Test a model on the job's test records.
+
+        Args:
+            weights: the model, flat.
+
+        Returns:
+            Its accuracy and loss.
+        """
 
     @abstractmethod
     def close(self) -> None:

@@ -117,16 +117,6 @@ def dirichlet_partition(
     return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
 
 
-def skewed_shares(owners: int, spread: float, rng: np.random.Generator) -> FloatArray:
-    """Uneven data sizes: log-normal shares, ``spread`` the standard deviation of the logarithm.
-
-    0 is equal, 1 gives the largest of 100 owners about ten times the median.
-    """
-    if not 0 <= spread <= 10:
-        raise BadInput("spread", spread, "give a number from 0 (equal sizes) to 10.")
-    return np.exp(spread * rng.standard_normal(_whole("owners", owners)))
-
-
 def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
     """Whole numbers in proportion to the shares, none below the minimum, that add up to all images.
 

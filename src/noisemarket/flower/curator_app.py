@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.curator_place import place_of
+from noisemarket.flower.curator_paths import curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.flower.simulated_node import NODES
@@ -50,7 +50,7 @@ def market_over_flower(
 
     Args:
         grid: Flower's, of the ServerApp.
-        config: names in the curator's folder (``curator_place``): ``scenario`` is a file,
+        config: names in the curator's folder (``curator_paths``): ``scenario`` is a file,
             ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
             has one for all its jobs, ``houses`` a list of SuperNodes with several owners.
             ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure`` are those of
@@ -71,7 +71,7 @@ def market_over_flower(
     for name in ("scenario", "folder"):
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
-    scenario = load_scenario(place_of("scenario", str(config["scenario"])))
+    scenario = load_scenario(curator_path("scenario", str(config["scenario"])))
     if scenario.training.model == "cnn":
         import_module("torch")  # first and here, so that nothing imports it from two threads
     given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
@@ -79,10 +79,10 @@ def market_over_flower(
     simulated = NODES in os.environ
     bounds = Bounds(**given, insecure=insecure, at_once=at_once, simulated=simulated)
     key = str(config.get("curator-folder", ""))
-    own = place_of("curator-folder", key) if key else None
-    folder = place_of("folder", str(config["folder"]))
+    own = curator_path("curator-folder", key) if key else None
+    folder = curator_path("folder", str(config["folder"]))
     houses = str(config.get("houses", ""))
-    listed = place_of("houses", houses) if houses else None
+    listed = curator_path("houses", houses) if houses else None
     return hold_market(grid, scenario, folder, show, bounds, own, listed)
 
 

@@ -128,9 +128,9 @@ class Line:
             if name in self.known:
                 homes.setdefault(self.known[name], []).append(name)
         asked = {
-            number: together({name: wire.marked(contents[name]) for name in names})
+            number: together({name: wire.with_protocol(contents[name]) for name in names})
             if number in self._houses
-            else wire.marked(contents[names[0]])
+            else wire.with_protocol(contents[names[0]])
             for number, names in homes.items()
         }
         longest = self.bounds.timeout if timeout is None else timeout
@@ -246,7 +246,7 @@ class Line:
             strangers = {}
         said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
-            name = wire.text_of(said.get(number), "owner") or ""
+            name = wire.message_text(said.get(number), "owner") or ""
             house = wire.config_of(said.get(number)).get("owners")
             several = house if isinstance(house, list) else []
             if name in self.names and self.known.get(name) not in online:

@@ -6,19 +6,20 @@ be reached, or whose answers cannot be used, has left the clock and the job.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
-from noisemarket.files import write_json
+from noisemarket.files import digest, write_json
 from noisemarket.flower import wire
 from noisemarket.flower.asking import Asking
 from noisemarket.game.environment import Environment
+from noisemarket.ledger.canonical import canonical
 from noisemarket.mechanisms.clock import ClockAuction
 from noisemarket.mechanisms.mechanism import Agreement, Demand, Progress, same_for_all
 from noisemarket.owner.clock_record import ClockInvitation
@@ -115,7 +116,8 @@ class _Lots:
 def _name_of(environment: Environment, demand: Demand, names: list[str]) -> str:
     """All that decides how a clock goes on after the same answers."""
     now, population = environment.phases[-1], environment.population
-    parts = [environment.levels, environment.surface, demand, names]
-    parts += [now.quality_weight, now.quality_value, now.payment_cost]
-    data = population.data_size.tobytes() + now.beta.tobytes() + population.key.tobytes()
-    return hashlib.sha256(repr(parts).encode() + data).hexdigest()
+    public = [asdict(one) for one in (environment.levels, environment.surface, demand)]
+    weights = [now.quality_weight, now.quality_value, now.payment_cost]
+    arrays = population.data_size, now.beta, population.key
+    text = canonical([*public, names, weights])
+    return digest(text.encode(), *(one.tobytes() for one in arrays)).hex()

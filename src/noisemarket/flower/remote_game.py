@@ -6,7 +6,6 @@ and an owner that is asked again gives the answer that it gave.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
-from noisemarket.files import save_arrays
+from noisemarket.files import digest, save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.asking import Asking
 from noisemarket.game.environment import Environment
@@ -158,7 +157,7 @@ class _Replies:
     ) -> None:
         self._path = path
         game = json.dumps([table.to_dict(), list(names)], sort_keys=True)
-        self._game = hashlib.sha256(game.encode() + payoffs.tobytes()).hexdigest()
+        self._game = digest(game.encode(), payoffs.tobytes()).hex()
         self._length, self._iterations = table.interactions_per_message, table.iterations
         self._replies: dict[str, Any] = {}
         if not path.exists():

@@ -6,7 +6,6 @@ comes after.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.engine import Engine
+from noisemarket.files import digest
 from noisemarket.flower import wire
 from noisemarket.flower.asking import Asking
 from noisemarket.flower.flower_engine import FlowerEngine
@@ -135,8 +135,8 @@ class RemoteOwners(Owners):
             clock = RemoteClock(environment, demand, asking, self._folder.curator)
             agreement = clock.run(terms, curator_key, watch, stop)
         else:
-            rule, place = str(mechanism.rule), self._folder.curator
-            game = RemoteGame(self._scenario, environment, rule, asking, place)
+            rule, folder = str(mechanism.rule), self._folder.curator
+            game = RemoteGame(self._scenario, environment, rule, asking, folder)
             agreement = game.play(terms, curator_key, watch, stop)
         return Negotiation(self._scenario, environment, agreement)
 
@@ -147,7 +147,7 @@ class RemoteOwners(Owners):
             return order
         # Asked again from the same model, owners send the same bits. The curator knows nothing of
         # their noise, but when it is the same: this key gives releases names for its own account.
-        names = hashlib.sha256(f"names of releases\0{self._job}".encode()).digest()
+        names = digest(b"names of releases", self._job.encode())
         return replace(order, job=replace(order.job, noise_key=names))
 
     def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
@@ -156,7 +156,7 @@ class RemoteOwners(Owners):
             return dict(json.loads((folder.path / KEYS).read_text(encoding="utf-8")))
 
         def take(index: int, reply: Any) -> bool:
-            key = wire.text_of(reply, "key") or ""
+            key = wire.message_text(reply, "key") or ""
             if not is_key(key):
                 return False
             found[index] = key
@@ -172,7 +172,7 @@ class RemoteOwners(Owners):
         model, found = order.job.model.settings(), dict[int, str]()
 
         def take(index: int, reply: Any) -> bool:
-            signature = wire.text_of(reply, "signature") or ""
+            signature = wire.message_text(reply, "signature") or ""
             if not holds(OWNER, contracts[index], signature):
                 return False
             found[index] = signature
@@ -189,7 +189,7 @@ class RemoteOwners(Owners):
         self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
         """An owner that does not get it trains nothing, and says so when it is asked to."""
-        asked = {index: wire.signed(one, receipts[index]) for index, one in signed.items()}
+        asked = {index: wire.signed_by_both(one, receipts[index]) for index, one in signed.items()}
         found: dict[int, Receipt] = {}
 
         def kept(index: int, reply: Any) -> bool:

@@ -7,7 +7,6 @@ ones averaged, every round recorded, and at the end each contract is verified an
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import PROTECTIONS, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
+from noisemarket.files import digest
 from noisemarket.flower.api import (
     Array,
     ArrayRecord,
@@ -87,10 +87,9 @@ class ContractedFedAvg(Strategy):
         self._names = [contract.owner for contract in found]
         self._shares = _shares(shares, self._names)
         self._arrays, self._insecure = arrays, insecure
-        named = "\n".join([job, *(contract.id for contract in found)])
         folder = Path(folder)
         folder.mkdir(parents=True, exist_ok=True)
-        fingerprint = hashlib.sha256(named.encode()).hexdigest()
+        fingerprint = digest(job.encode(), *(contract.id.encode() for contract in found)).hex()
         self._checkpoint = Checkpoint(folder / CHECKPOINT, fingerprint)
         self._running: _Running | None = None
 

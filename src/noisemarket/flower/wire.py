@@ -56,7 +56,7 @@ def config_of(message: Said | None) -> Mapping[str, Any]:
     return config if isinstance(config, ConfigRecord) else {}
 
 
-def marked(content: RecordDict) -> RecordDict:
+def with_protocol(content: RecordDict) -> RecordDict:
     """A content that says of which protocol it is."""
     if isinstance(config := content.get("config"), ConfigRecord):
         config["protocol"] = PROTOCOL
@@ -111,10 +111,10 @@ def read_offers(message: Said | None) -> OfferBatch | None:
     if message is None:
         return None
     first = config_of(message).get("first")
-    made, both = _read(message, "offers", 1), _read(message, "signed", 1)
-    if type(first) is not int or made is None or both is None or made.shape != both.shape:
+    savings, both = _read(message, "offers", 1), _read(message, "signed", 1)
+    if type(first) is not int or savings is None or both is None or savings.shape != both.shape:
         return None
-    return OfferBatch(first, made, both.astype(bool))
+    return OfferBatch(first, savings, both.astype(bool))
 
 
 def price(invitation: ClockInvitation, payment: int) -> RecordDict:
@@ -160,7 +160,7 @@ def read_contract(message: Said) -> tuple[Contract, Assignment]:
     return _contract(message), assignment
 
 
-def signed(both: SignedContract, of: Receipt) -> RecordDict:
+def signed_by_both(both: SignedContract, of: Receipt) -> RecordDict:
     """A contract with both signatures, and the curator's receipt."""
     return with_config(
         contract=both.contract.bytes(), owner=both.owner_signature, curator=both.curator_signature,
@@ -190,7 +190,7 @@ def settlement(of: Receipt, claim: Mapping[str, Any]) -> RecordDict:
 def read_claim(message: Said) -> dict[str, Any]:
     """Where the curator says that the owner stands; empty if it says nothing of use."""
     try:
-        claim = json.loads(text_of(message, "usefulness") or "{}")
+        claim = json.loads(message_text(message, "usefulness") or "{}")
         rounds = [int(number) for number in claim["rounds"]][:_LARGEST]
         figures = {name: float(claim[name]) for name in ("best", "against")}
     except (ValueError, TypeError, KeyError, RecursionError):
@@ -226,12 +226,12 @@ def read_receipt(message: Said) -> Receipt:
 def receipt_of(message: Said | None) -> Receipt | None:
     """A receipt out of a message; None if there is none."""
     try:
-        return Receipt.from_json(text_of(message, "receipt") or "")
+        return Receipt.from_json(message_text(message, "receipt") or "")
     except BadInput:
         return None
 
 
-def text_of(message: Said | None, name: str) -> str | None:
+def message_text(message: Said | None, name: str) -> str | None:
     """A text out of a message; None if there is none."""
     value = config_of(message).get(name)
     return value if isinstance(value, str) else None

@@ -69,7 +69,15 @@ class Rule(ABC):
 
     @abstractmethod
     def act(self, state: int, uniform: float) -> int:
-        """Choose an action, given a uniform random number in [0, 1)."""
+        """Choose an action.
+
+        Args:
+            state: the level that the other side played last.
+            uniform: a random number in [0, 1), the only randomness of this choice.
+
+        Returns:
+            A level number.
+        """
 
     def act_everywhere(self, uniforms: FloatArray) -> NDArray[np.int64]:
         """What ``act`` would choose for every uniform number (a row each) in every state.
@@ -81,7 +89,15 @@ class Rule(ABC):
 
     @abstractmethod
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        """Learn from iteration ``t``: the reward of ``action`` in ``state``, and the next state."""
+        """Learn from an iteration.
+
+        Args:
+            state: where the player was.
+            action: what it played there.
+            reward: what it got.
+            next_state: where it is now.
+            t: the iteration.
+        """
 
     @abstractmethod
     def policy(self) -> FloatArray:

@@ -47,6 +47,12 @@ class LedgerBackend(ABC):
     ``Backend(where, create=True)`` starts an empty ledger, with head ``Head(0, FIRST)``, if there
     is none; with ``create=False`` it changes nothing.
 
+    Example:
+        ``tests/ledger/lines_backend.py`` keeps a ledger in a text file. Such a class is used by
+        the scheme of its URLs once an entry point names it::
+
+            nm.Scenario.from_preset("market", ledger="redis://host")
+
     Raises:
         BadInput: ``where`` cannot be used.
         NoLedger: it holds no ledger, and ``create`` is false.
@@ -84,6 +90,9 @@ class LedgerBackend(ABC):
             kinds: only those of these kinds.
             after: only those with a larger number.
             until: only those with a number up to this one.
+
+        Returns:
+            The entries that all of these leave.
         """
 
     @abstractmethod

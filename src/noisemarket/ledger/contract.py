@@ -15,7 +15,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical, parse
-from noisemarket.ledger.money import checked
+from noisemarket.ledger.money import checked_amount
 from noisemarket.plain import finite, infinite
 
 VERSION = 1
@@ -129,7 +129,7 @@ class Contract:
             object.__setattr__(self, "clip", _number("clip", self.clip))
         if self.shards is not None:
             _whole("shards", self.shards, 2**53 - 1)
-        checked(self.payment, "payment")
+        checked_amount(self.payment, "payment")
         _whole("rounds", self.rounds, MOST_ROUNDS)
         for name in ("whole_owner", "simulated"):
             if not isinstance(getattr(self, name), bool):

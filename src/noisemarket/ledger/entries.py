@@ -13,7 +13,7 @@ from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import LedgerError
-from noisemarket.ledger.money import checked
+from noisemarket.ledger.money import checked_amount
 from noisemarket.plain import finite
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
@@ -119,7 +119,7 @@ def opened(
     Without ``owner_keys`` a contract may name any key as its owner's. ``about`` is kept as given.
     """
     body = {
-        "budget": checked(budget, "budget"),
+        "budget": checked_amount(budget, "budget"),
         "curator_key": curator_key,
         "owner_keys": None if owner_keys is None else dict(owner_keys),
         "about": about,
@@ -194,7 +194,7 @@ def broken(contract: Contract, evidence: Mapping[str, Any] | None = None) -> New
 def settled(job: str, total: int, contracts_paid: int, contracts_broken: int) -> NewEntry:
     """The job is over. Nothing follows."""
     body = {
-        "total": checked(total, "total"),
+        "total": checked_amount(total, "total"),
         "contracts_paid": contracts_paid,
         "contracts_broken": contracts_broken,
     }

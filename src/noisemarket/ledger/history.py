@@ -38,7 +38,7 @@ from noisemarket.ledger.entries import (
 )
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
-from noisemarket.ledger.money import checked
+from noisemarket.ledger.money import checked_amount
 from noisemarket.ledger.seals import seal_holds
 from noisemarket.plain import infinite
 
@@ -178,7 +178,7 @@ class JobHistory:
             raise InvalidEntry("has owner keys that are not a table.")
         if not is_key(content["curator_key"]):
             raise InvalidEntry("has a curator's key that is not a public key.")
-        self.budget = checked(content["budget"], "budget")
+        self.budget = checked_amount(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
 
@@ -253,7 +253,7 @@ class JobHistory:
         amount = 0
         if kind == PAID:
             _keys(content, {"amount"})
-            amount = checked(content["amount"], "amount")
+            amount = checked_amount(content["amount"], "amount")
             if not held.kept:
                 raise InvalidEntry("pays for a contract that was found broken.")
             if amount != (due := owed(*held.terms, delivered=held.delivered)):

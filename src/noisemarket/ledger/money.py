@@ -42,10 +42,10 @@ def to_micro(value: str | int | float | Decimal, field: str = "amount") -> int:
         raise _too_large(field, value)
     if len(exact.as_tuple().digits) > _DIGITS:
         raise BadInput(field, value, f"give at most {_DIGITS} digits.")
-    return checked(int(_EXACT.to_integral_value(_EXACT.multiply(exact, MICRO))), field)
+    return checked_amount(int(_EXACT.to_integral_value(_EXACT.multiply(exact, MICRO))), field)
 
 
-def checked(amount: object, field: str = "amount") -> int:
+def checked_amount(amount: object, field: str = "amount") -> int:
     """The amount in micro-units itself, if it is a whole number from 0 to ``MOST``."""
     if isinstance(amount, bool) or not isinstance(amount, int):
         raise BadInput(field, amount, "give a whole number of micro-units.")

@@ -204,15 +204,6 @@ def account(ledger: Ledger, contract: str) -> Account:
     return Account(contract=document, rounds=tuple(rounds), **about)
 
 
-def balances(ledger: Ledger, job: str | None = None) -> dict[str, int]:
-    """What each owner was paid in all, in micro-units; owners in the order of their first offer."""
-    sums: dict[str, int] = {}
-    for standing in contracts(ledger, job):
-        owner = standing.contract.owner
-        sums[owner] = sums.get(owner, 0) + (standing.paid or 0)
-    return sums
-
-
 def row(standing: Standing) -> dict[str, Any]:
     """A contract as a row of plain values: what was agreed, delivered and paid."""
     contract = standing.contract

@@ -136,7 +136,7 @@ class Receipt:
         return cls.from_dict(values)
 
 
-def read_receipt(path: str | Path) -> Receipt:
+def load_receipt(path: str | Path) -> Receipt:
     """The receipt in a file.
 
     Raises:

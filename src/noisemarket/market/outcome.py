@@ -30,6 +30,12 @@ class MarketOutcome:
         left_out: the owners that did not sign, and why.
         head: pins the ledger as it is now.
         seconds: what each step took.
+
+    Example:
+        ::
+
+            outcome = nm.run_market(scenario, "runs/mine").finish()
+            print(outcome.results[-1].accuracy, outcome.payments)
     """
 
     negotiation: Negotiation
@@ -64,7 +70,19 @@ Steps = Generator[Event, None, MarketOutcome]
 
 
 class MarketRun(Iterator[Event]):
-    """A market as it runs: iterate over its events, then read its ``outcome``."""
+    """A market as it runs: iterate over its events, then read its ``outcome``.
+
+    Args:
+        steps: gives the events, and returns the outcome.
+
+    Example:
+        ::
+
+            market = nm.run_market(scenario, "runs/mine")
+            for event in market:
+                print(event)
+            print(market.outcome.payments)
+    """
 
     def __init__(self, steps: Steps) -> None:
         self._steps = steps

@@ -10,6 +10,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.market.deals import Deals
 from noisemarket.mechanisms import find_mechanism
+from noisemarket.mechanisms.mechanism import Mechanism
 from noisemarket.negotiation import run_options
 from noisemarket.owner.terms import privacy_cap
 from noisemarket.scenario import Scenario
@@ -30,10 +31,10 @@ class PreparedMarket:
     def under(self, deals: Deals) -> Order:
         """The job under these deals; no contract allows more than its rounds cost."""
         sigma = np.array([deal.sigma for deal in deals.deals])
-        made = order(self.scenario, self.environment, sigma, like=self.order)
-        rounds = made.plan.rounds
-        budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in made.budgets)
-        return replace(made, budgets=budgets)
+        agreed = order(self.scenario, self.environment, sigma, like=self.order)
+        rounds = agreed.plan.rounds
+        budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in agreed.budgets)
+        return replace(agreed, budgets=budgets)
 
 
 def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
@@ -48,9 +49,7 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
         BadInput: it cannot be run: unknown names, too little data, a cap that allows no round.
     """
     mechanism = find_mechanism(scenario.mechanism)
-    if mechanism.joint and scenario.training.weighting != "noise":
-        remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
-        raise BadInput("training.weighting", scenario.training.weighting, remedy)
+    check_weighting(mechanism, scenario)
     needs = {"market.pay": "useful", "market.aggregate": "screened"}
     for name, value in needs.items():
         given = getattr(scenario.market, name.removeprefix("market."))
@@ -64,3 +63,14 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
             raise BadInput("faults.owner", fault.owner, "is not an owner of this scenario.")
     full = np.full(len(environment), scenario.game.sigma_max)
     return PreparedMarket(scenario, environment, order(scenario, environment, full))
+
+
+def check_weighting(mechanism: Mechanism, scenario: Scenario) -> None:
+    """Refuse a mechanism that values owners together where updates are not weighted by noise.
+
+    Raises:
+        BadInput: it counts on weights by noise.
+    """
+    if mechanism.joint and scenario.training.weighting != "noise":
+        remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
+        raise BadInput("training.weighting", scenario.training.weighting, remedy)

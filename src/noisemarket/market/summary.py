@@ -15,7 +15,7 @@ from noisemarket.ledger.money import MICRO
 from noisemarket.market.alternatives import Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.plain import finite
+from noisemarket.plain import finite, least_median_most
 
 Compared = dict[str, list[Sequence[RoundResult]]]
 """What the market is compared with: for each baseline the rounds of each draw of the noise."""
@@ -72,11 +72,11 @@ def summary(
         "reference_records": 0 if order.reference is None else len(order.reference),
         "total_paid": sum(paid) / MICRO,
         "total_paid_micro": sum(paid),
-        "paid": spread(np.array(paid) / MICRO),
+        "paid": least_median_most([one / MICRO for one in paid]),
         "sigma_max": scenario.game.sigma_max,
-        "sigma": spread(np.array([deal.sigma for deal in deals.deals])),
-        "rho": spread(np.array([one.rho_total for one in outcome.statements])),
-        "epsilon": spread(np.array([one.epsilon for one in outcome.statements])),
+        "sigma": least_median_most([deal.sigma for deal in deals.deals]),
+        "rho": least_median_most([one.rho_total for one in outcome.statements]),
+        "epsilon": least_median_most([one.epsilon for one in outcome.statements]),
         "delta": first.delta,
         "neighbours": str(first.neighbours),
         "guaranteed": all(one.guaranteed for one in outcome.statements),
@@ -142,14 +142,8 @@ def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
     ]
 
 
-def contracts_csv(outcome: MarketOutcome) -> str:
+def owners_csv(outcome: MarketOutcome) -> str:
     """``owner_rows`` as CSV."""
     rows = owner_rows(outcome)
     shown = (row | {"kept": str(row["kept"]).lower()} for row in rows)
     return csv_text(rows[0], (row.values() for row in shown))
-
-
-def spread(values: np.ndarray) -> dict[str, float | None]:
-    """Least, middle and greatest; None for what is infinite."""
-    shown = {"min": values.min(), "median": np.median(values), "max": values.max()}
-    return {name: float(v) if math.isfinite(v) else None for name, v in shown.items()}

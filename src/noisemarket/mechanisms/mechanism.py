@@ -167,6 +167,10 @@ class Mechanism(ABC):
     def check(self, environment: Environment, options: RunOptions) -> None:
         """Refuse, before anything is written, an environment that the mechanism cannot serve.
 
+        Args:
+            environment: the game.
+            options: how it would be run.
+
         Raises:
             BadInput: says what to change.
         """
@@ -177,8 +181,13 @@ class Mechanism(ABC):
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         """Make a contract (perhaps none) for every owner.
 
-        Call ``options.watch`` when owners are finished. Once ``options.stop`` returns True, return
-        with the owners finished so far.
+        Args:
+            environment: the game.
+            options: how to run. Call ``options.watch`` when owners are finished; once
+                ``options.stop`` returns True, return with the owners finished so far.
+
+        Returns:
+            The contracts, and which owners are finished.
         """
 
     def gained_by_lying(

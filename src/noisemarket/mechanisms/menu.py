@@ -5,7 +5,7 @@ Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) wit
 theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
 menu of (saving, payment) items and lets every owner pick, in the style of Pain-FL.
 
-``grid_menu`` finds the best menu on the levels of the game, exactly, for a value of any shape.
+``MenuProblem`` finds the best menu on the levels of the game, exactly, for a value of any shape.
 """
 
 from __future__ import annotations
@@ -129,7 +129,18 @@ class MenuProblem:
             object.__setattr__(self, name, checked)
 
     def solve(self) -> Menu:
-        """The best menu, as ``grid_menu`` says."""
+        """The best of all menus whose items lie on the grid of savings and payments.
+
+        Rounding the best continuous menu to the grid would make some types prefer another item;
+        here every type takes its own, as ``Menu.choose`` decides it, and no other set of grid
+        contracts earns more from these types.
+
+        Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k``
+        more steps of payment is taken by the types up to a break-even cost that depends on (i, k)
+        only. So each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and
+        there it is a shift of the table over (saving, payment). Beyond type M stands one that takes
+        nothing.
+        """
         theta, q = self.types, self.probabilities
         saving_step, payment_step = _step(self.savings), _step(self.payments)
         gains = (self.values - self.values[0])[:, None] - self.price_weight * self.payments
@@ -168,40 +179,6 @@ class MenuProblem:
             self.privacy_weight,
             curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
         )
-
-
-def grid_menu(
-    types: ArrayLike,
-    probabilities: ArrayLike,
-    savings: ArrayLike,
-    values: ArrayLike,
-    payments: ArrayLike,
-    *,
-    payment_value: float,
-    privacy_weight: float,
-    price_weight: float,
-) -> Menu:
-    """The best of all menus whose items lie on evenly spaced ``savings`` and ``payments`` from 0.
-
-    ``values`` is the curator's value at each saving, of any shape. Rounding the best continuous
-    menu to the grid would make some types prefer another item; here every type takes its own, as
-    ``Menu.choose`` decides it, and no other set of grid contracts earns more from these types.
-
-    Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k`` more
-    steps of payment is taken by the types up to a break-even cost that depends on (i, k) only. So
-    each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and there it is a
-    shift of the table over (saving, payment). Beyond type M stands one that takes nothing.
-    """
-    return MenuProblem(
-        np.asarray(types, dtype=float),
-        np.asarray(probabilities, dtype=float),
-        np.asarray(savings, dtype=float),
-        np.asarray(values, dtype=float),
-        np.asarray(payments, dtype=float),
-        payment_value,
-        privacy_weight,
-        price_weight,
-    ).solve()
 
 
 def _population(types: ArrayLike, probabilities: ArrayLike) -> tuple[FloatArray, FloatArray]:

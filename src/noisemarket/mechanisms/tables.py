@@ -26,6 +26,12 @@ class AgreedContract:
         sigma: noise that the owner still adds.
         payment: what the curator pays.
         signed: whether the owner agreed to a trade (``no_dp`` imposes a saving without it).
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=2)
+        >>> [one.sigma for one in nm.negotiate(small, mechanism="uniform").contracts]
+        [0.6, 0.6]
     """
 
     owner: str

@@ -30,7 +30,7 @@ from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
-from noisemarket.owner.contract_terms import differences
+from noisemarket.owner.contract_terms import differing_fields
 from noisemarket.owner.countersign import countersigned
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.record import GameRecord, Invitation
@@ -191,7 +191,7 @@ class OwnerAgent:
         Raises:
             Declined: a field differs from what was agreed, or the contract has expired.
         """
-        other = min((differences(contract, one) for one in expected), key=len)
+        other = min((differing_fields(contract, one) for one in expected), key=len)
         if other:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):

@@ -10,7 +10,7 @@ from noisemarket.ledger.contract import Contract
 _CLOSE = 1e-9  # relative: two machines may round the last bit of a cost differently
 
 
-def differences(contract: Contract, expected: Contract) -> list[str]:
+def differing_fields(contract: Contract, expected: Contract) -> list[str]:
     """The fields in which two contracts differ. Numbers may differ in their last bits."""
     ours, theirs = expected.to_dict(), contract.to_dict()
     return [name for name, value in theirs.items() if not _same(value, ours[name])]

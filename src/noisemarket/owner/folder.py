@@ -42,7 +42,7 @@ from noisemarket.files import exclusive, is_open, private_folder, save_arrays, w
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
-from noisemarket.ledger.receipts import Receipt, read_receipt
+from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.statement import PrivacyStatement
 
@@ -200,7 +200,7 @@ class OwnerFolder:
     def receipts(self, job: str) -> list[Receipt]:
         """The receipts of a job, of signing and of settlement, as far as there are any."""
         paths = [self._job(job) / name for name in RECEIPTS.values()]
-        return [read_receipt(path) for path in paths if path.exists()]
+        return [load_receipt(path) for path in paths if path.exists()]
 
     def keep_receipt(self, receipt: Receipt) -> None:
         """Keep a receipt, in the place of an older one of its stage."""

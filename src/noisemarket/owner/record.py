@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.files import save_arrays
+from noisemarket.files import digest, save_arrays
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import GameRules
 from noisemarket.ledger.contract import is_key
@@ -138,6 +137,5 @@ class GameRecord:
 
 
 def _digest(quotes: QuoteBatch) -> str:
-    parts = [quotes.quotes.astype(np.int64), quotes.signs.astype(np.int64)]
-    content = np.concatenate(parts, axis=1)
-    return hashlib.sha256(b"%d,%d," % (quotes.first, len(quotes)) + content.tobytes()).hexdigest()
+    moves = quotes.quotes.astype(np.int64), quotes.signs.astype(np.int64)
+    return digest(b"%d,%d" % (quotes.first, len(quotes)), *(one.tobytes() for one in moves)).hex()

@@ -62,11 +62,11 @@ class SharedArrays:
     @classmethod
     def attach(cls, handle: Any, size: int, layout: Layout) -> SharedArrays:
         """What another process has made; for ``multiprocessing``."""
-        made = cls.__new__(cls)
-        made._handle = handle.detach() if sys.platform != "win32" else handle
-        made._map(_mapped(made._handle, size), layout)
-        made._forget()
-        return made
+        shared = cls.__new__(cls)
+        shared._handle = handle.detach() if sys.platform != "win32" else handle
+        shared._map(_mapped(shared._handle, size), layout)
+        shared._forget()
+        return shared
 
     def __reduce__(self) -> tuple[Any, ...]:
         handle: Any = self._handle

@@ -67,7 +67,7 @@ def work(pipe: connection.Connection, shared: SharedArrays) -> None:
                     answer = _set_up(_config(pickled), shared)
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
-                reply = (said(problem), None)
+                reply = (error_line(problem), None)
             pipe.send(reply)
     except (EOFError, OSError):
         return
@@ -91,7 +91,7 @@ def _config(pickled: bytes) -> WorkerConfig:
     return config
 
 
-def said(problem: Exception) -> str:
+def error_line(problem: Exception) -> str:
     """An error in one line."""
     kind = "" if isinstance(problem, NoisemarketError) else f"{type(problem).__name__}: "
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
@@ -113,11 +113,11 @@ def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, i
             return kept[owner]
         own = config.indices[owner]
         inputs = view("train_images")[own]
-        made = model.records(inputs, view("train_labels")[own])
+        own_records = model.records(inputs, view("train_labels")[own])
         if inputs.nbytes <= room:
-            kept[owner] = made
+            kept[owner] = own_records
             room -= inputs.nbytes
-        return made
+        return own_records
 
     def answer(kind: str, first: int, second: int) -> Any:
         weights = view("weights")

@@ -153,24 +153,3 @@ def standings(
     spread = np.sqrt(np.maximum(2.0 + 2.0 * rho, 1e-6))
     farther = (-z[:, :, None] - z[:, None, :]) / spread
     return z.max(axis=1), farther.max(axis=1).min(axis=1)
-
-
-def standing_of(uploads: NDArray[Any], directions: NDArray[Any], sigma: float) -> UsefulStanding:
-    """An owner's standing from its own uploads and the published directions of these rounds.
-
-    Args:
-        uploads: one row for each round that counts.
-        directions: of the same rounds, (rounds, directions, weights).
-        sigma: the contracted noise.
-
-    Example:
-        >>> rows = np.zeros((2, 3, 4)); rows[:, 0, 0] = 1.0
-        >>> standing_of(np.full((2, 4), 0.5), rows, sigma=0.1).best > 7
-        True
-    """
-    precise = np.asarray(directions, dtype=np.float64)
-    scaled = np.asarray(uploads, dtype=np.float64) / max(sigma, LEAST_SIGMA)
-    along = np.einsum("rkd,rd->k", precise, scaled)[None]
-    gram = np.einsum("rkd,rld->kl", precise, precise)[None]
-    best, against = standings(along, gram)
-    return UsefulStanding(len(scaled), float(best[0]), float(against[0]))

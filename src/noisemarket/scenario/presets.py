@@ -42,5 +42,5 @@ SYMBOLS: dict[str, str] = {
 }
 """The paper's symbols, understood wherever a setting is named."""
 
-ALIASES: dict[str, str] = {"learner": "mechanism", "letter": "interactions_per_message"}
+ALIASES: dict[str, str] = {"learner": "mechanism"}
 """Earlier names of fields: still read, never written."""

@@ -13,10 +13,10 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from multiprocessing import connection, get_context, resource_tracker
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 from numpy.typing import NDArray
 
 from noisemarket.cores import available_cores
@@ -207,15 +207,11 @@ class LocalEngine(Engine):
 
 def _check_room(needed: int) -> None:
     """Refuse what would not fit, as far as the system says: processes would be killed for it."""
-    try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
-        free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
-    except (OSError, ValueError, StopIteration):
-        return
-    if needed > 1024 * free:
+    free = psutil.virtual_memory().available
+    if needed > free:
         raise NoisemarketError(
             f"Training needs {needed / 1e6:.0f} MB of memory for what the workers share, and "
-            f"{free / 1e3:.0f} MB are free: take fewer owners or a smaller model."
+            f"{free / 1e6:.0f} MB are free: take fewer owners or a smaller model."
         )
 
 

@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
-from noisemarket.owner.worker import end_with_parent, leave_unless_main, said
+from noisemarket.owner.worker import end_with_parent, error_line, leave_unless_main
 from noisemarket.training.local_engine import LOOK_EVERY, no_interrupts, one_thread
 
 Task = TypeVar("Task")
@@ -134,7 +134,7 @@ def _serve(pipe: connection.Connection) -> None:
                 work = work or pickle.loads(packed)
                 reply = "done", work(task, lambda note: pipe.send(("told", note)))
             except Exception as problem:
-                reply = "failed", said(problem)
+                reply = "failed", error_line(problem)
             pipe.send(reply)
     except (EOFError, OSError):
         return

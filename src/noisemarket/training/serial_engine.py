@@ -48,10 +48,10 @@ class SerialEngine(Engine):
         if owner in self._kept:
             return self._kept[owner]
         held = self._job.partition.indices[owner]
-        made = self._model.records(self._train[held], self._job.data.train_labels[held])
+        records = self._model.records(self._train[held], self._job.data.train_labels[held])
         if self._keeps:
-            self._kept[owner] = made
-        return made
+            self._kept[owner] = records
+        return records
 
     def score(self, weights: Weights) -> Score:
         return score_of(self._model, weights, self._job.data)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput, Interrupted
@@ -25,7 +24,7 @@ from noisemarket.federated.rounds import (
 from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.federated.weighting import Weighting
 from noisemarket.owner.worker import leave_unless_main
-from noisemarket.plain import finite
+from noisemarket.plain import finite, least_median_most
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
@@ -129,8 +128,8 @@ class Training:
             "neighbours": str(first.neighbours),
             "rho_cap": finite(first.rho_cap),
             "owners_at_cap": self.owners_at_cap,
-            "rho": _spread([one.rho_total for one in self.statements]),
-            "epsilon": _spread([one.epsilon for one in self.statements]),
+            "rho": least_median_most([one.rho_total for one in self.statements]),
+            "epsilon": least_median_most([one.epsilon for one in self.statements]),
         }
 
 
@@ -197,19 +196,21 @@ def train(
         scenario = scenario.model_copy(update={"population": people})
     environment = scenario.environment()
     noise = given_sigma(sigma, environment)
-    made = order(
+    job_order = order(
         scenario, environment, noise, data=data, model=model, partition=partition,
         protection=protection, weighting=weighting,
     )  # fmt: skip
-    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), made.fingerprint)
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), job_order.fingerprint)
     if journal is None:
-        return carry_out(made, Accountant(made.budgets), workers=workers, watch=watch, stop=stop)
-    with JournalledAccountant(journal, made.budgets) as accountant:
-        return carry_out(made, accountant, kept, workers=workers, watch=watch, stop=stop)
+        return carry_out(
+            job_order, Accountant(job_order.budgets), workers=workers, watch=watch, stop=stop
+        )
+    with JournalledAccountant(journal, job_order.budgets) as accountant:
+        return carry_out(job_order, accountant, kept, workers=workers, watch=watch, stop=stop)
 
 
 def carry_out(
-    made: Order,
+    job_order: Order,
     accountant: Accountant,
     checkpoint: Checkpoint | None = None,
     state: State | None = None,
@@ -225,12 +226,14 @@ def carry_out(
     """
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     if state is None:
-        state = made.resumed(checkpoint)
+        state = job_order.resumed(checkpoint)
     check_charges(accountant, state)
-    complete = state.rounds_done >= made.plan.rounds
+    complete = state.rounds_done >= job_order.plan.rounds
     if not complete:  # a job that is done needs no workers
-        with engine(made.job) as running:
-            rounds = rounds_of(running, made.job, accountant, made.plan, state, checkpoint)
+        with engine(job_order.job) as running:
+            rounds = rounds_of(
+                running, job_order.job, accountant, job_order.plan, state, checkpoint
+            )
             try:
                 while not complete and not (stop is not None and stop()):
                     result = next(rounds, None)
@@ -240,16 +243,11 @@ def carry_out(
             except Interrupted:
                 pass  # the round under way is lost; its charge stands
     return Training(
-        order=made,
+        order=job_order,
         rounds=tuple(state.results),
         weights=state.weights,
         averaged=state.averaged,
-        statements=made.statements(accountant),
-        complete=complete or state.rounds_done >= made.plan.rounds,
-        owners_at_cap=sum(not accountant.may_start(budget.owner) for budget in made.budgets),
+        statements=job_order.statements(accountant),
+        complete=complete or state.rounds_done >= job_order.plan.rounds,
+        owners_at_cap=sum(not accountant.may_start(budget.owner) for budget in job_order.budgets),
     )
-
-
-def _spread(values: list[float]) -> dict[str, float | None]:
-    shown = {"min": min(values), "median": float(np.median(values)), "max": max(values)}
-    return {name: finite(value) for name, value in shown.items()}

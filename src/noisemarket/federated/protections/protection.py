@@ -103,6 +103,9 @@ class Protection(ABC):
     def upload(self, task: UploadTask) -> Upload:
         """Train on an owner's records and protect the result.
 
+        Args:
+            task: the model, the owner's records, and the noise.
+
         Returns:
             The protected update to ``task.start``, as ``float32``.
 
@@ -121,7 +124,14 @@ class Protection(ABC):
 
     @abstractmethod
     def passes(self, records: int) -> float:
-        """How often a round goes over the owner's data, for comparing costs."""
+        """How often a round goes over the owner's data, for comparing costs.
+
+        Args:
+            records: how many records the owner has.
+
+        Returns:
+            Passes; less than 1 where a round sees a part of the data.
+        """
 
     # What it costs
 
@@ -159,7 +169,21 @@ class Protection(ABC):
         rho_cap: float = math.inf,
         simulated: bool = False,
     ) -> PrivacyBudget:
-        """The privacy budget of an owner under this protection."""
+        """The privacy budget of an owner under this protection.
+
+        Args:
+            owner: whose it is.
+            sigma: the contracted noise.
+            dimension: the model's number of parameters.
+            records: how many records the owner has.
+            neighbours: what a record is replaced by.
+            delta: at which epsilon is stated.
+            rho_cap: the most zCDP that the owner gives up in the job.
+            simulated: whether the noise is reproducible, which guarantees nothing.
+
+        Returns:
+            The budget, with the sensitivity of this protection.
+        """
         return PrivacyBudget(
             owner=owner,
             protection=self.name,
@@ -228,6 +252,13 @@ class Protection(ABC):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
         """The protection with these settings; others keep their defaults.
+
+        Args:
+            settings: values by name.
+            field: what errors call the table that they are from.
+
+        Returns:
+            The protection.
 
         Raises:
             BadInput: a name is not a setting, or one that is needed is missing.

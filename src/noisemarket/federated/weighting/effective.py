@@ -15,6 +15,9 @@ def effective_noise(sigma: ArrayLike, weights: ArrayLike) -> float:
         sigma: each owner's noise.
         weights: each owner's weight; only their ratios count.
 
+    Returns:
+        The noise, in the units of ``sigma``.
+
     Example:
         >>> effective_noise([0.3, 0.3, 0.3, 0.3], [1.0, 1.0, 1.0, 1.0])
         0.3
@@ -29,6 +32,9 @@ def effective_share(weights: ArrayLike) -> float:
 
     Args:
         weights: each owner's weight; only their ratios count.
+
+    Returns:
+        A number from 1/N to 1.
 
     Example:
         >>> effective_share([1.0, 1.0, 0.0, 0.0])

@@ -39,7 +39,7 @@ def main() -> None:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def marked(token: str) -> list[psutil.Process]:
+def marked_processes(token: str) -> list[psutil.Process]:
     """The processes that carry a deployment's mark, but for this one."""
     found = psutil.process_iter(["environ"])  # None where another user's may not be read
     return [
@@ -52,7 +52,7 @@ def marked(token: str) -> list[psutil.Process]:
 def end_marked(token: str) -> None:
     """Kill every process with this mark, and those they may still have started meanwhile."""
     end = time.monotonic() + _PATIENCE
-    while (left := marked(token)) and time.monotonic() < end:
+    while (left := marked_processes(token)) and time.monotonic() < end:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()

@@ -27,7 +27,7 @@ import tomli_w
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import Closing, private_folder, write_atomic
-from noisemarket.flower.curator_place import CURATOR
+from noisemarket.flower.curator_paths import CURATOR
 from noisemarket.flower.deploy.certificates import Certificates, make_certificates
 from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports
 
@@ -212,7 +212,7 @@ class SuperLink(Closing):
                 process.kill()
                 raise
         if not run_id:
-            raise NoisemarketError(f"flwr run failed: {plain(' '.join(said))}")
+            raise NoisemarketError(f"flwr run failed: {one_line(' '.join(said))}")
         return RunEnd(run_id, self.status(run_id))
 
     def status(self, run_id: int) -> str:
@@ -266,7 +266,7 @@ class SuperLink(Closing):
             late = f"flwr {words[0]} has not answered within {self.patience:g} seconds."
             raise NoisemarketError(late) from None
         if done.returncode != 0:
-            said = plain(done.stdout + done.stderr)
+            said = one_line(done.stdout + done.stderr)
             raise NoisemarketError(f"flwr {words[0]} failed: {said}")
         start = done.stdout.find("{")
         return done.stdout[start:] if start >= 0 else done.stdout
@@ -291,10 +291,10 @@ def readable(command: str, answer: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, KeyError, TypeError):
-        raise NoisemarketError(f"flwr {command} cannot be understood: {plain(answer)}") from None
+        raise NoisemarketError(f"flwr {command} cannot be understood: {one_line(answer)}") from None
 
 
-def plain(text: str) -> str:
+def one_line(text: str) -> str:
     """What a command said, without its frames, in one line."""
     return " ".join(re.sub(r"[\u2500-\u257f]|\x1b\[[0-9;]*m", " ", text).split())[-300:]
 

@@ -59,11 +59,13 @@ class Held:
 
 
 def some_records(count: int = RECORDS, seed: int = 0) -> Held:
+    """Random records of all classes."""
     rng = np.random.default_rng(seed)
     return Held(rng.normal(size=(count, WIDTH)).astype("f4"), rng.integers(0, CLASSES, count))
 
 
 def black(count: int = RECORDS) -> Held:
+    """Records without gradient, so that an upload is its noise alone."""
     return Held(np.zeros((count, WIDTH), "f4"), np.zeros(count, np.int64))
 
 
@@ -75,12 +77,14 @@ def replaced(old: Held, index: int, values: np.ndarray, label: int) -> Held:
 
 
 def one_pixel(value: float) -> np.ndarray:
+    """An image that is black but for one pixel."""
     values = all_pixels(0.0)
     values[0] = value
     return values
 
 
 def all_pixels(value: float) -> np.ndarray:
+    """An image of one colour."""
     return np.full(WIDTH, value, "f4")
 
 

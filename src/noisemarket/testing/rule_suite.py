@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -121,8 +122,8 @@ def games_with_ties(protocol: Protocol, pairs: int, shape: tuple[int, int]) -> G
     agreed[:, 0, 0] = True
     if protocol == "simultaneous":
         agreed[:] = True
-    real = [np.where(agreed, table, 0.0) for table in (owner, curator)]
-    return Games(*real, owner, curator, agreed, sees_offer=protocol == "signed")
+    paid, kept = (np.where(agreed, table, 0.0) for table in (owner, curator))
+    return Games(paid, kept, owner, curator, agreed, sees_offer=protocol == "signed")
 
 
 def reversal(protocol: Protocol, pairs: int, shape: tuple[int, int], at: int) -> Table:
@@ -156,7 +157,7 @@ KINDS = [
 ]
 
 
-def play(rule: AnyRule, table: Table, iterations: int, **changes: object) -> Batch:
+def play(rule: AnyRule, table: Table, iterations: int, **changes: Any) -> Batch:
     """Play a table; ``changes`` override the configuration."""
     given = PlayConfig(table.settings, iterations, seed=11, trace_every=1, window=200)
     return play_batch(rule, replace(given, **changes), table.phases, table.starts, table.keys)
@@ -185,7 +186,7 @@ def assert_same_agreement(one: Agreement, other: Agreement) -> None:
 def rolls_dice(rule: AnyRule, settings: Settings) -> bool:
     """Whether what a fresh player does depends on its random number at all."""
     kind = find_rule(rule)
-    player = kind(kind.first_values(np.zeros((1, 5)), 1.0), settings)
+    player = kind(kind.first_values(np.zeros((1, 5)), np.array(1.0)), settings)
     return len({player.act(0, uniform) for uniform in np.linspace(0.0, 0.999, 200)}) > 1
 
 
@@ -358,7 +359,7 @@ class MessageConformance:
     def test_acting_everywhere_is_acting_in_each_state(self, rule: AnyRule) -> None:
         owner, curator = players(rule)
         exchange(owner, curator, 50, 200)
-        player = curator._rule
+        player: Rule = vars(curator)["_rule"]
         uniforms = np.random.default_rng(3).random(40)
         expected = [[player.act(s, float(u)) for s in range(len(player.values))] for u in uniforms]
         assert np.array_equal(player.act_everywhere(uniforms), expected)

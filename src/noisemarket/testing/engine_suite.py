@@ -73,6 +73,7 @@ Uploads = dict[int, Upload | None]
 
 @cache
 def data(model: str) -> Dataset:
+    """Small data for a model, always the same."""
     rng = np.random.default_rng(2)
     shape = (16, 16) if model == "cnn" else (256,)
     images = rng.integers(0, 256, (140, *shape), dtype=np.uint8)
@@ -170,7 +171,7 @@ def troubled(engine: Engine, order: Order, state: State, account: Accountant, **
     def present(number: int) -> list[int]:
         return [3, 2, 1] if number == 1 else EVERYBODY  # in no order
 
-    def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+    def inspect(number: int, weights: Weights, _: Mapping[int, Upload]) -> dict[int, str]:
         assert weights.shape == (engine.dimension,)
         return {2: "disliked"} if number == 2 else {}
 
@@ -182,6 +183,7 @@ def troubled(engine: Engine, order: Order, state: State, account: Accountant, **
 
 @cache
 def troubled_here() -> tuple[list[RoundResult], Weights]:
+    """What the troubled job gives in this process."""
     order = make_order("sharded")
     with SerialEngine(order.job) as engine:
         state = State.first(engine.first_weights())
@@ -190,15 +192,18 @@ def troubled_here() -> tuple[list[RoundResult], Weights]:
 
 
 def timeless(results: list[RoundResult]) -> list[dict[str, Any]]:
+    """Results without the time that they took."""
     return [asdict(replace(result, seconds=0.0)) for result in results]
 
 
 def same(ours: Uploads, theirs: Uploads) -> bool:
+    """Whether all uploads are alike to the bit."""
     assert set(ours) == set(theirs)
     return all(np.array_equal(_there(ours[owner]), _there(theirs[owner])) for owner in ours)
 
 
 def differ(ours: Upload | None, theirs: Upload | None) -> bool:
+    """Whether two uploads differ nearly everywhere."""
     return bool((_there(ours) != _there(theirs)).mean() > 0.9)
 
 

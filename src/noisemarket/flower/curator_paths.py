@@ -15,7 +15,7 @@ CURATOR = "NOISEMARKET_CURATOR"
 """The variable that names the curator's folder."""
 
 
-def place_of(setting: str, name: str) -> Path:
+def curator_path(setting: str, name: str) -> Path:
     """The path that a name in a run's settings stands for.
 
     Args:
