@@ -319,6 +319,7 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
     assert "iterations to recover from the change at 2,000" in single.stdout
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
     done = call_here("compare", *SMALL[2:], "--game-only", "--out", "r", "--json", cwd=tmp_path)
     names = {row["mechanism"] for row in json.loads(done.stdout)["mechanisms"]}
