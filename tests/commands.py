@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,20 @@ def call_here(*words: str, cwd: Path) -> Done:
             code = end.code
     assert isinstance(code, int)
     return subprocess.CompletedProcess(words, code, out.getvalue(), said.getvalue())
+
+
+@contextlib.contextmanager
+def one_core() -> Iterator[None]:
+    """What is started here has one core, and so starts one worker for what trains by itself."""
+    if not hasattr(os, "sched_setaffinity"):
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(before)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
 
 
 def wait_until(

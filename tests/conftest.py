@@ -35,10 +35,13 @@ LONGEST = (
     "dashboard/test_server.py",
     "flower/test_deployment.py",
     "market/test_crashes.py",
+    "test_examples.py",
     "cli/test_train.py",
     "cli/test_run.py",
+    "test_docs.py",
+    "test_own_parts.py",
 )
-"""Files that take minutes. They start first, or one core would wait for them at the end."""
+"""Files that take longest. They start first, or one core would wait for them at the end."""
 
 
 def _cache_of_sources() -> Path:
@@ -82,11 +85,11 @@ settings.load_profile("ci" if IN_CI else "local")
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """One more worker than cores, but for the quick tests: the longest files mostly wait for
-    Flower, a browser or a process that is killed, and another file uses the core meanwhile."""
+    """Two more workers than cores, but for the quick tests: the longest files mostly wait for
+    Flower, a browser or a process that is killed, and other files use the cores meanwhile."""
     from noisemarket.cores import available_cores
 
-    return available_cores() + (0 if config.getoption("--quick") else 1)
+    return available_cores() + (0 if config.getoption("--quick") else 2)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 from nbclient import NotebookClient
-from tests.commands import call
+from tests.commands import call, one_core
 
 from noisemarket.federated.data_files import load_data
 
@@ -20,10 +20,11 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 def run(name: str, *words: str, cwd: Path) -> str:
     """What an example prints."""
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name), *words], cwd=cwd, capture_output=True, text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
-    )  # fmt: skip
+    with one_core():
+        done = subprocess.run(
+            [sys.executable, str(EXAMPLES / name), *words], cwd=cwd, capture_output=True,
+            text=True, env={**os.environ, "OMP_NUM_THREADS": "1"}, timeout=300, check=False,
+        )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     return done.stdout
@@ -52,7 +53,7 @@ def test_own_features(tmp_path: Path) -> None:
     assert data.train_inputs().shape == (12_000, 256)
     command = said.splitlines()[-1].split()
     assert command[:4] == ["noisemarket", "run", "--set", "data=mine"]
-    short = "--no-baselines", "--set", "rounds=1", "--set", "iterations=10"
+    short = "--no-baselines", "--set", "rounds=1", "--set", "iterations=10", "--workers", "1"
     done = call(*command[1:], *short, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
@@ -61,7 +62,9 @@ def test_own_features(tmp_path: Path) -> None:
 def test_the_tour_runs_from_top_to_bottom(tmp_path: Path) -> None:
     notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells)  # kept without results
-    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}).execute()
+    with one_core():
+        place = {"metadata": {"path": str(tmp_path)}}
+        NotebookClient(notebook, timeout=300, resources=place).execute()
     outputs = [one for cell in notebook.cells for one in cell.get("outputs", ())]
     said = "\n".join(str(one.get("text", "")) for one in outputs)
     without, under = map(float, re.findall(r"([\d.]+) % (?:without|under)", said))

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.commands import PATIENCE, assert_sentence
 from tests.tiny_images import write_images
 
 PACKAGE = """
@@ -101,19 +102,38 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def call(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+CALLS = """
+import contextlib, io, json, sys
+from noisemarket.cli import main
+
+done = []
+for sys.argv[1:] in json.load(sys.stdin):
+    out, said = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(said):
+        try:
+            main()
+        except SystemExit as end:
+            done.append([sys.argv[1:], end.code, out.getvalue(), said.getvalue()])
+json.dump(done, sys.stdout)
+"""
+
+
+def call_all(site: Path, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
+    """Commands where the package is installed, one after the other in one process."""
     paths = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
-    return subprocess.run(
-        [sys.executable, "-m", "noisemarket", *words],
-        cwd=site, capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": paths},
+    done = subprocess.run(
+        [sys.executable, "-c", CALLS], input=json.dumps(commands), cwd=site, capture_output=True,
+        text=True, timeout=PATIENCE, env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    return [subprocess.CompletedProcess(*one) for one in json.loads(done.stdout)]
 
 
 @pytest.mark.process
 def test_the_command_line_knows_them(site: Path) -> None:
     words = ["--set", "owners=4", "--set", "iterations=60", "--json"]
-    done = call(site, "compare", "--game-only", "--mechanisms", "half,lowest,uniform", *words)
+    names = ["--mechanisms", "half,lowest,uniform"]
+    (done,) = call_all(site, ["compare", "--game-only", *names, *words])
     assert done.returncode == 0, done.stderr
     half, lowest, uniform = json.loads(done.stdout)["mechanisms"]
     assert (half["mechanism"], half["knows"]) == ("half", "nothing")
@@ -122,22 +142,24 @@ def test_the_command_line_knows_them(site: Path) -> None:
     assert lowest["mean_saving"] == uniform["mean_saving"] == 0.0
 
 
+REFUSED = {
+    "text": "mechanism = text: cannot be loaded from own_parts:__name__ (TypeError",
+    "unfinished": "rule = unfinished: cannot be loaded from own_parts:Unfinished (TypeError",
+    "nobody": "first_best, half, text, lowest, unfinished.",
+}
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("text", "mechanism = text: cannot be loaded from own_parts:__name__ (TypeError"),
-        ("unfinished", "rule = unfinished: cannot be loaded from own_parts:Unfinished (TypeError"),
-        ("nobody", "first_best, half, text, lowest, unfinished."),
-    ],
-)
-def test_what_cannot_be_used_is_refused_in_one_sentence(
-    site: Path, name: str, message: str
-) -> None:
-    done = call(site, "negotiate", "--mechanism", name)
+def test_what_cannot_be_used_is_refused_in_one_sentence(site: Path) -> None:
+    found = call_all(site, *(["negotiate", "--mechanism", name] for name in REFUSED))
+    for done, message in zip(found, REFUSED.values(), strict=True):
+        assert_refused(done, message)
+
+
+def assert_refused(done: subprocess.CompletedProcess[str], message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    assert_sentence(done.stderr)
 
 
 def small(site: Path, *settings: str) -> list[str]:
@@ -154,37 +176,37 @@ def small(site: Path, *settings: str) -> list[str]:
 def test_a_market_runs_under_them(site: Path) -> None:
     own = ["protection=one_step", "privacy.settings.strength=40", "clip=0.5",
            "weighting=first_owner"]  # fmt: skip
-    done = call(site, "run", *small(site, *own), "--no-baselines", "--json", "--out", "market")
+    done, shown, verified, again = call_all(
+        site,
+        ["run", *small(site, *own), "--no-baselines", "--json", "--out", "market"],
+        ["ledger", "export", "market", "--json", "chain.json"],
+        ["ledger", "verify", "market"],
+        ["privacy", "--protection", "one_step", "--sigma", "0.3", "--json"],
+    )
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["broken"] == {}, "honest owners were accused"
-    shown = call(site, "ledger", "export", "market", "--json", "chain.json")
     assert shown.returncode == 0, shown.stderr
     chain = (site / "chain.json").read_text(encoding="utf-8")
     assert "one_step" in chain
     assert "strength" in chain
-    assert call(site, "ledger", "verify", "market").returncode == 0
-    again = call(site, "privacy", "--protection", "one_step", "--sigma", "0.3", "--json")
+    assert verified.returncode == 0
     assert json.loads(again.stdout)["sensitivity"] == 2 / 50
 
 
+UNFIT = {
+    "protection=two_steps": "choose one of: paper, sharded, dp_sgd, clipped, one_step.",
+    "weighting=last": "choose one of: noise, data_size, equal, first_owner.",
+    "protection=one_step settings.other=1":
+        "privacy.settings.other = 1: is not a setting of one_step, which has clip, strength.",
+    "protection=one_step settings.clip=1": "give it as privacy.clip instead.",
+}  # fmt: skip
+
+
 @pytest.mark.process
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (["protection=two_steps"], "choose one of: paper, sharded, dp_sgd, clipped, one_step."),
-        (["weighting=last"], "choose one of: noise, data_size, equal, first_owner."),
-        (["protection=one_step", "settings.other=1"],
-         "privacy.settings.other = 1: is not a setting of one_step, which has clip, strength."),
-        (["protection=one_step", "settings.clip=1"], "give it as privacy.clip instead."),
-    ],
-)  # fmt: skip
-def test_settings_that_do_not_fit_are_refused(
-    site: Path, settings: list[str], message: str
-) -> None:
-    done = call(site, "train", "--sigma", "0.3", *small(site, *settings))
-    assert done.returncode == 2
-    assert message in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+def test_settings_that_do_not_fit_are_refused(site: Path) -> None:
+    given = (["train", "--sigma", "0.3", *small(site, *words.split())] for words in UNFIT)
+    for done, message in zip(call_all(site, *given), UNFIT.values(), strict=True):
+        assert_refused(done, message)
 
 
 @pytest.mark.process

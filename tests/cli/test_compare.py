@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shutil
 import signal
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import PATIENCE, call, command, has_lines, wait_until
+from tests.commands import PATIENCE, call, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -101,10 +102,11 @@ def test_growth_is_timed_for_each_mechanism(done: Done) -> None:
     assert all(one["seconds"] > 0 for one in done[1]["growth"])
 
 
-def test_a_finished_comparison_trains_nothing_again(done: Done) -> None:
-    folder = done[0]
+@pytest.mark.usefixtures("undrawn")
+def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) -> None:
+    folder = shutil.copytree(done[0], tmp_path / "r")
     before = (folder / "trainings.jsonl").stat().st_mtime_ns
-    again = call("compare", "--resume", str(folder), "--workers", "1", cwd=folder.parent)
+    again = call_here("compare", "--resume", "r", "--workers", "1", cwd=tmp_path)
     assert again.returncode == 0, again.stderr
     assert (folder / "trainings.jsonl").stat().st_mtime_ns == before
     for words in ("Mechanisms on the same owners and data, means of 3 seeds", "no limit",

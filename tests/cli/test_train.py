@@ -208,6 +208,7 @@ def test_what_cannot_be_resumed_stays_as_it_was(
     assert contents(tmp_path) == before
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> None:
     cost = 2 / (64 * 0.1) ** 2
     run = [
@@ -225,6 +226,7 @@ def test_budgets_spent_before_a_round_was_done(images: Path, tmp_path: Path) -> 
     assert json.loads(again.stdout)["accuracy"] is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_loss_that_is_not_finite_is_null(images: Path, tmp_path: Path) -> None:
     settings = ("server_rate=1e30", "averaging=0.5", "normalise=false")
     run = [*train_words(images, *settings, rounds=2), "--preset", "paper", "--sigma", "0.1"]
@@ -348,15 +350,11 @@ def test_a_cap_ends_training_and_is_shown(images: Path, tmp_path: Path) -> None:
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "complete"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_paper_guarantees_nothing(images: Path, tmp_path: Path) -> None:
     (tmp_path / "c.csv").write_text("owner,sigma,more\n0,0.1,x\n1,0.2,x\n2,0,x\n3,0.6,x\n")
-    run = [
-        *train_words(images, "noise=secure", rounds=1),
-        "--preset",
-        "paper",
-        "--contracts",
-        "c.csv",
-    ]
+    given = train_words(images, "noise=secure", "model=features", rounds=1)
+    run = [*given, "--preset", "paper", "--contracts", "c.csv"]
     done = call_here(*run, "--workers", "1", "--out", "r", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "test accuracy" in done.stdout

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from tests.commands import PATIENCE, assert_sentence, call, command
 from tests.dashboard.served import Served, bearer, process_of
+from tests.market.common import words, write_images
 
 from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.dashboard.run_store import RunStore
@@ -152,10 +153,10 @@ def test_nobody_elses_process_is_stopped(tmp_path: Path) -> None:
     process.stdout.close()
 
 
-def test_a_run_of_the_command_line_is_watched(served: Served) -> None:
-    words = ["run", "--no-baselines", "--set", "owners=3", "--set", "rounds=8"]
+def test_a_run_of_the_command_line_is_watched(served: Served, tmp_path: Path) -> None:
+    given = words(write_images(tmp_path), rounds=8)
     run = subprocess.Popen(
-        command(*words, "--out", str(served.root / "by-hand")),
+        command(*given, "--workers", "1", "--out", str(served.root / "by-hand")),
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
     )  # fmt: skip
     end = time.monotonic() + PATIENCE

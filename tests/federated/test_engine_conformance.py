@@ -6,7 +6,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from noisemarket.testing.engine_suite import EMBEDDED, AcrossProcesses, EngineConformance, Open
+from noisemarket.testing.engine_suite import (
+    EMBEDDED,
+    PROTECTIONS,
+    AcrossProcesses,
+    EngineConformance,
+    Open,
+)
 from noisemarket.training.serial_engine import SerialEngine
 
 
@@ -16,11 +22,21 @@ def _nothing_left() -> Iterator[None]:
     EMBEDDED.close()
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-class TestEmbedded(AcrossProcesses):
+class TestOneWorker(AcrossProcesses):
     @pytest.fixture
-    def open_engine(self, workers: int) -> Open:
-        return lambda order: EMBEDDED.open(order, workers)
+    def open_engine(self) -> Open:
+        return lambda order: EMBEDDED.open(order, 1)
+
+
+class TestTwoWorkers(EngineConformance):
+    @pytest.fixture
+    def open_engine(self) -> Open:
+        return lambda order: EMBEDDED.open(order, 2)
+
+    @pytest.mark.parametrize("protection", PROTECTIONS)
+    def test_the_same_bits_whatever_the_engine(self, open_engine: Open, protection: str) -> None:
+        """How owners are spread over workers shows with any model: these need not load torch."""
+        super().test_the_same_bits_whatever_the_engine(open_engine, "linear", protection)
 
 
 class TestSerial(EngineConformance):

@@ -10,6 +10,7 @@ from tests.flower.job_ends import charged, same_model, told
 from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.deploy import deployment
 from noisemarket.flower.deploy.single_machine import run_on_flower
 from noisemarket.flower.line import Bounds
 from noisemarket.market import prepare, run_market
@@ -26,7 +27,9 @@ class Stopped(Exception):
     pass
 
 
-def test_a_job_goes_on_where_all_is_new_but_its_folders(tmp_path: Path) -> None:
+def test_a_job_goes_on_where_all_is_new_but_its_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SuperLink, SuperNodes, their keys and numbers; what came before was played in this process,
     over Flower's own objects."""
     here, folder = tmp_path / "here", tmp_path / "run"
@@ -40,6 +43,7 @@ def test_a_job_goes_on_where_all_is_new_but_its_folders(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         hold_market(grid_of(scenario, folder), scenario, folder, show, Bounds(5.0, wait=1.0))
 
+    monkeypatch.setattr(deployment, "poll_interval", lambda nodes, cores: 0.5)
     market = run_on_flower(prepare(scenario), folder)
     assert isinstance(list(market)[-1], Settled)
     assert told(folder) == told(here)

@@ -4,11 +4,13 @@ One job: a node with two owners (a house) is killed in the game and comes back, 
 killed after the first round, the SuperLink after the second, the house for good after the third. It
 ends as in one process that nobody disturbed.
 
-Slow only because Flower lets a killed node in again only after a minute.
+Slow only because Flower lets a killed node in again only when it has missed its heartbeats, here
+after half a minute. Processes look for work twice a second: looking is what a wait costs.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -30,6 +32,7 @@ from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
+SHORT_HEARTBEATS = Path(__file__).with_name("short_heartbeats")
 ALONE, HOUSE = "0", "south"
 NODES = [ALONE, HOUSE]
 ROUNDS = 4
@@ -82,7 +85,10 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
     house = NodeSetup(HOUSE, {"house": str(file)})
     nodes = [setups[0], house, NodeSetup("mallory", dict(setups[0].config))]
     place = folder.parent / "deployment"
-    with Deployment(nodes, place, register=NODES, curator=folder) as deployment:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(SHORT_HEARTBEATS), prepend=os.pathsep)
+        made = Deployment(nodes, place, register=NODES, curator=folder, poll=0.5)
+    with made as deployment:
         token = deployment.processes.token
         yield Setting(deployment, folder)
     assert marked_processes(token) == []

@@ -40,7 +40,7 @@ def assert_told(one: dict[str, Any]) -> None:
 
 
 def came_to(folder: Path) -> tuple[Any, ...]:
-    """What depends neither on the key of the noise nor on the model's width."""
+    """What does not depend on the key of the noise."""
     whole = state(folder)
     agreed = {owner: (terms[:3], found[:3]) for owner, (terms, found) in whole["owners"].items()}
     return whole["kinds"], agreed, [charge[:2] for charge in whole["charges"]]
@@ -53,7 +53,7 @@ def test_a_full_disk(images: Path, tmp_path: Path) -> None:
             assert (one["code"], one["said"]) == (0, []), one
         else:
             assert_told(one)
-            assert f"{FEW[int(one['name'])][0]} cannot be written" in one["said"][0]
+            assert f"{FEW[int(one['name'])]} cannot be written" in one["said"][0]
     assert [one["name"] for one in told].count("room") == len(FEW)
     assert len(told) == 3 * len(FEW)  # begun and resumed in vain, then there was room
     for few in FEW:
