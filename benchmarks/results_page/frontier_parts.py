@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import fields
 
 from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Mean, Row, accuracies_of, means
-from noisemarket.comparison.significance import Difference, differences
+from noisemarket.comparison.results import Mean, Row, means, paired_differences
+from noisemarket.comparison.significance import Difference
 from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism
 from noisemarket.report.style import name_of
 from results_page.common import Document, made_by, not_measured, stored, table
@@ -34,7 +34,7 @@ def frontier_part() -> list[str]:
     rows = rows_of(found)
     shown = means(rows)
     nothing = next(one for one in shown if one.mechanism == NO_TRADE)
-    tested = differences(accuracies_of(rows))
+    tested = paired_differences(rows)
     return [
         title,
         FIGURE.format("results-frontier"),
