@@ -134,13 +134,13 @@ bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on
 bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost it
 	$(BIN)/python benchmarks/dashboard.py $(ARGS)
 
-bench-frontier: $(VENV)/.installed ## measure what a unit of money buys: the clock auction against DyPP
+bench-frontier: $(VENV)/.installed ## measure what money buys on the CNN, and store the results (hours)
 	$(BIN)/python benchmarks/frontier.py $(ARGS)
 
 campaign: $(VENV)/.installed ## compare eight mechanisms, each at its best, and store the results (half an hour on two cores)
 	$(BIN)/python benchmarks/campaign.py $(ARGS)
 
-results: $(VENV)/.installed ## write docs/explanation/results.md and its figures from the stored results
+results: $(VENV)/.installed ## write results.md, dypp.md, the sentence of the README and all their figures from the stored results
 	$(BIN)/python benchmarks/report.py
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (15 minutes)

@@ -15,8 +15,12 @@ import argparse
 import json
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+from noisemarket.comparison.results import Row
+from noisemarket.report.campaign_figures import round_means
 
 FOLDERS = {True: Path("runs/campaign"), False: Path("runs/campaign-no-floor")}
 RESULTS = Path(__file__).parent / "results"
@@ -35,7 +39,7 @@ ASKED = [
     *("examples/campaign.toml", "--mechanisms", ",".join(MECHANISMS)),
     *("--seeds", "10", "--budgets", "30,100,300"),
 ]
-LEFT_OUT = ("means", "differences")
+LEFT_OUT = ("means", "differences", "same_contracts")
 """They follow from the rows."""
 
 DIGITS = 6
@@ -48,28 +52,46 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=None)
     given = parser.parse_args()
     floored = not given.no_floor
-    folder = FOLDERS[floored]
+    asked = [*ASKED, *(FLOOR if floored else [])]
+    run_and_store(asked, FOLDERS[floored], STORED[floored], given.workers)
+
+
+def run_and_store(asked: list[str], folder: Path, stored: Path, workers: int | None) -> None:
+    """Compare as asked, or go on where that was stopped; then keep what results are made from."""
     if (folder / "plan.json").exists():
-        asked = ["--resume", str(folder)]
+        words = ["--resume", str(folder)]
     else:
-        asked = [*ASKED, *(FLOOR if floored else []), "--out", str(folder)]
-    if given.workers:
-        asked += ["--workers", str(given.workers)]
-    subprocess.run([sys.executable, "-m", "noisemarket", "compare", *asked], check=True)
+        words = [*asked, "--out", str(folder)]
+    if workers:
+        words += ["--workers", str(workers)]
+    subprocess.run([sys.executable, "-m", "noisemarket", "compare", *words], check=True)
     document = json.loads((folder / "comparison.json").read_text(encoding="utf-8"))
-    STORED[floored].write_text(compact(document), encoding="utf-8")
-    print(f"Stored: {STORED[floored]}")
+    stored.parent.mkdir(parents=True, exist_ok=True)
+    stored.write_text(compact(document), encoding="utf-8")
+    print(f"Stored: {stored}")
 
 
 def compact(document: dict[str, Any]) -> str:
     """The document with a line for each case, without what follows from the rest."""
     kept = {key: value for key, value in document.items() if key not in (*LEFT_OUT, "rows")}
+    rounds = [json.dumps(_short(one)) for one in rounds_of(document["rows"])]
     lines = [json.dumps(_short(row)) for row in document["rows"]]
-    return json.dumps(_short(kept))[:-1] + ',\n"rows": [\n' + ",\n".join(lines) + "\n]}\n"
+    return (
+        json.dumps(_short(kept))[:-1]
+        + ',\n"per_round": [\n' + ",\n".join(rounds)
+        + '\n],\n"rows": [\n' + ",\n".join(lines) + "\n]}\n"
+    )  # fmt: skip
+
+
+def rounds_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Accuracy after each round: means over the seeds of each mechanism under each budget."""
+    names = {field.name for field in fields(Row)}
+    cases = [Row(**{key: row[key] for key in names}) for row in rows]
+    return [vars(one) for one in round_means(cases)]
 
 
 def _short(value: Any) -> Any:
-    """Numbers to some digits; accuracies after each round are left out."""
+    """Numbers to some digits; of accuracies after each round the means are kept, not all."""
     if isinstance(value, float):
         return float(f"{value:.{DIGITS}g}")
     if isinstance(value, list):

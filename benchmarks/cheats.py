@@ -47,7 +47,7 @@ from noisemarket.training.serial_engine import SerialEngine
 KINDS = [kind for kind in CHEATS if kind not in ("zeros", "nan", "huge", "short")]
 SIGMAS = 0.1, 0.3, 0.6
 KEPT_SIGMA = 0.6
-STORED = Path(__file__).parent / "results" / "poison.json"
+STORED = Path(__file__).parent / "results" / "cheats.json"
 OFFERED = "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00"
 
 
@@ -211,14 +211,19 @@ def poison(jobs: Jobs, owners: int) -> list[dict[str, Any]]:
             sellers = max(2, owners // 10)
             chosen = [*range(min(sellers, bad // 2)), *range(sellers, sellers + bad - bad // 2)]
             faults = [Fault(owner, kind) for owner in chosen]
-            row: dict[str, Any] = {"share": share, "cheat": kind, "accuracies": [], "unpaid": []}
+            row: dict[str, Any] = {"share": share, "cheat": kind, "cheats": len(chosen)}
+            row |= {"sellers": sum(owner < sellers for owner in chosen)}
+            row |= {name: [] for name in ("accuracies", "found", "unpaid", "unpaid_sellers")}
             for inspected, more in DEFENCES.values():
                 scenario = jobs.scenario(1.0, 1, **more)
                 made = jobs.order(scenario, 0.1, sellers)
                 seen = play(made, scenario, faults, inspected=inspected)
                 row["accuracies"].append(seen.accuracy)
-                row["unpaid"].append(sum(not seen.paid[owner] for owner in chosen))
-            rows.append({**row, "cheats": len(chosen)})
+                row["found"].append(sum(owner in seen.found for owner in chosen))
+                unpaid = [owner for owner in chosen if not seen.paid[owner]]
+                row["unpaid"].append(len(unpaid))
+                row["unpaid_sellers"].append(sum(owner < sellers for owner in unpaid))
+            rows.append(row)
             print(rows[-1], flush=True)
     return rows
 
@@ -232,11 +237,19 @@ def poison_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def store(rows: Sequence[Mapping[str, Any]], owners: int, rounds: int, effort: Effort) -> None:
+def store(
+    rows: Sequence[Mapping[str, Any]], owners: int, rounds: int, effort: Effort, out: Path
+) -> None:
     """Keep what ``poison`` gave for docs/explanation/results.md."""
     command = f"python benchmarks/cheats.py --poison --owners {owners} --rounds {rounds}"
-    document = {"command": command, **effort.as_dict(), "defences": list(DEFENCES), "rows": rows}
-    STORED.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    document = {
+        "command": command, **effort.as_dict(), "owners": owners, "rounds": rounds,
+        "defences": list(DEFENCES),
+    }  # fmt: skip
+    lines = ",\n".join(json.dumps(row) for row in rows)
+    text = json.dumps(document)[:-1] + ',\n"rows": [\n' + lines + "\n]}\n"
+    out.write_text(text, encoding="utf-8")
+    print(f"Stored: {out}")
 
 
 def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> Table:
@@ -279,6 +292,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--poison", action="store_true")
     parser.add_argument("--cost", action="store_true", help="what the tests of noise take")
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--out", type=Path, help="where --poison stores its results")
     given = parser.parse_args(arguments)
     owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
     jobs = Jobs(owners, rounds, given.records, given.protection)
@@ -290,8 +304,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     elif given.poison:
         effort, rows = Effort(), poison(jobs, owners)
         table = poison_table(rows)
-        if not given.quick:
-            store(rows, owners, rounds, effort)
+        if given.out or not given.quick:
+            store(rows, owners, rounds, effort, given.out or STORED)
     else:
         table = campaign(jobs, owners, given.kind or KINDS)
     Console(width=160 if not sys.stdout.isatty() else None).print(table)

@@ -1,141 +1,45 @@
-"""What a unit of money buys: the clock auction for at most 120 against DyPP for about 300.
+"""What money buys on the CNN, in the paper's setting: 100 owners, 30 rounds.
 
-    python benchmarks/frontier.py [--model cnn] [--seeds 10] [--out FILE]
+    python benchmarks/frontier.py [--model cnn] [--seeds 2] [--workers 2]
 
-Owners, data and noise are the same for both, over several seeds. On the surface of the features
-DyPP finds no trade that pays and spends nothing; so it plays on the surface of the CNN, on which it
-would spend more than 300, and the model is trained under what it bought. DyPP plays by default,
-with the best settings of the sweep (docs/explanation/learning.md), and with these where all owners
-keep the noise that the sellers of the clock keep.
-
-Trainings are kept in ``runs/frontier-MODEL.jsonl`` and not done again.
+The clock auction, DyPP and bisection at their best, and the best portfolio, for three budgets. All
+mechanisms decide by the CNN's own loss surface, and every owner keeps noise 0.1, whoever buys: the
+same privacy for all. It runs ``noisemarket compare`` in ``runs/frontier-MODEL``, goes on where an
+earlier run was stopped, and stores every case in ``benchmarks/results/frontier-MODEL.json``.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Any
 
-import numpy as np
+from campaign import FLOOR, RESULTS, run_and_store
 
-from noisemarket.comparison.campaign import Campaign, Plan
-from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Row, means
-from noisemarket.comparison.significance import half_width, paired_p
-from noisemarket.comparison.trainings import line_of, read_trained
-from noisemarket.machine import Effort
-from noisemarket.scenario import Scenario
-
-CLOCK, PAPERS = "clock", "dypp"
-BUDGET = {"features": 120.0, "cnn": 100.0}
-"""What the clock auction may spend at most."""
-
-PAPERS_BUDGET = 300.0
-"""What DyPP may spend: of its deals those with most gain per money are struck, as a run does."""
-
-PAPERS_BEST = {"learning_rate": 0.8, "iterations": 80_000}
-"""The settings with which DyPP's contracts bring most in the sweep."""
-
-RESULTS = Path(__file__).parent / "results"
-
-FLOOR = 0.05
-"""Noise that sellers keep in the second run of the clock auction."""
+SCENARIO = "examples/frontier-cnn.toml"
+MECHANISMS = "clock,bisection,dypp,best_portfolio"
+BUDGETS = "30,100,300"
+MODELS = ("cnn", "features")
 
 
 def main() -> None:
+    """Run or resume the comparison, then store it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", choices=tuple(BUDGET), default="features")
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--model", choices=MODELS, default="cnn")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--mechanisms", default=MECHANISMS, help="with commas between them")
+    parser.add_argument("--budgets", default=BUDGETS, help="with commas between them")
     parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--set", action="append", default=[], help="a smaller trial: owners=10")
+    parser.add_argument("--folder", type=Path, default=None)
     parser.add_argument("--out", type=Path, default=None)
     given = parser.parse_args()
-    out = given.out or RESULTS / f"frontier-{given.model}.json"
-    kept = Path(f"runs/frontier-{given.model}.jsonl")
-    seeds, budget = tuple(range(1, given.seeds + 1)), BUDGET[given.model]
-    for file in (out, kept):
-        file.parent.mkdir(parents=True, exist_ok=True)
-    market = Scenario.from_preset("market", model=given.model)
-    lower = Scenario.from_preset("market", model=given.model, floor=FLOOR)
-
-    def papers(**settings: Any) -> Scenario:
-        return Scenario.from_preset(
-            "market", model=given.model, surface="sharded-mnist", **settings
-        )
-
-    papers_plan = Plan((PAPERS,), (PAPERS_BUDGET,), seeds)
-    runs = {
-        "no trade": (market, Plan((NO_TRADE,), (None,), seeds)),
-        f"clock, at most {budget:g}": (market, Plan((CLOCK,), (budget,), seeds)),
-        f"clock, at most {budget:g}, floor {FLOOR:g}": (lower, Plan((CLOCK,), (budget,), seeds)),
-        f"DyPP by default, at most {PAPERS_BUDGET:g}": (papers(), papers_plan),
-        f"DyPP at its best, at most {PAPERS_BUDGET:g}": (papers(**PAPERS_BEST), papers_plan),
-        f"DyPP at its best, at most {PAPERS_BUDGET:g}, floor {FLOOR:g}": (
-            papers(**PAPERS_BEST, population={"floor": FLOOR}),
-            papers_plan,
-        ),
-        f"full knowledge, at most {budget:g}": (
-            market,
-            Plan(("best_portfolio",), (budget,), seeds),
-        ),
-    }
-    rows: dict[str, list[Row]] = {}
-    effort = Effort()
-    for name, (scenario, plan) in runs.items():
-        rows[name] = measured(scenario, plan, kept, given.workers)
-        print(name, [round(row.accuracy, 2) for row in rows[name]], flush=True)
-    document = {
-        "what": __doc__.splitlines()[0] if __doc__ else "",
-        "command": f"benchmarks/frontier.py --model {given.model} --seeds {given.seeds}",
-        "dypp": PAPERS_BEST,
-        **effort.as_dict(),
-        "training_cpu_seconds": round(sum(one.cpu_seconds for one in read_trained(kept).values())),
-        "rows": [line(name, some, rows["no trade"]) for name, some in rows.items()],
-    }
-    out.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-    print(markdown(document))
-
-
-def measured(scenario: Scenario, plan: Plan, kept: Path, workers: int | None) -> list[Row]:
-    """The rows of the one mechanism of a plan, in the order of the seeds."""
-    with kept.open("a", encoding="utf-8") as file:
-        campaign = Campaign(
-            scenario, plan, read_trained(kept), lambda one: (file.write(line_of(one)), file.flush())
-        )
-        campaign.decide()
-        campaign.train(workers=workers)
-    return [row for row in campaign.rows() if row.mechanism == plan.mechanisms[0]]
-
-
-def line(name: str, rows: list[Row], nothing: list[Row]) -> dict[str, Any]:
-    """Means over the seeds, with half of the 95 % interval; gains are paired with no trade."""
-    (mean,) = means(rows)
-    gains = [one.accuracy - other.accuracy for one, other in zip(rows, nothing, strict=True)]
-    return {
-        "name": name,
-        "seeds": len(rows),
-        "paid": mean.mean["paid"],
-        "paid_most": max(row.paid for row in rows),
-        "sellers": mean.mean["sellers"],
-        "accuracy": mean.mean["accuracy"],
-        "accuracies": [row.accuracy for row in rows],
-        "gain": float(np.mean(gains)),
-        "gain_half_width": half_width(gains),
-        "gain_p": paired_p(np.array(gains)),
-    }
-
-
-def markdown(document: dict[str, Any]) -> str:
-    """The table of a document."""
-    out = ["| | paid | sellers | accuracy | gain over no trade |", "|---|---|---|---|---|"]
-    for row in document["rows"]:
-        gain = f"{row['gain']:+.2f} ± {row['gain_half_width']:.2f}" if row["gain"] else ""
-        out.append(
-            f"| {row['name']} | {row['paid']:.1f} | {row['sellers']:.1f} | {row['accuracy']:.2f} % "
-            f"| {gain} |"
-        )
-    return "\n".join(out)
+    asked = [SCENARIO, "--mechanisms", given.mechanisms, "--seeds", str(given.seeds)]
+    asked += ["--budgets", given.budgets, *FLOOR]
+    for setting in [*([] if given.model == "cnn" else [f"model={given.model}"]), *given.set]:
+        asked += ["--set", setting]
+    name = f"frontier-{given.model}"
+    folder, out = given.folder or Path("runs") / name, given.out or RESULTS / f"{name}.json"
+    run_and_store(asked, folder, out, given.workers)
 
 
 if __name__ == "__main__":

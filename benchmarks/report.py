@@ -1,63 +1,89 @@
-"""docs/explanation/results.md, its figures and tables of the README, from benchmarks/results.
+"""The pages that stand on stored results, and their figures, from benchmarks/results.
 
     python benchmarks/report.py
 
-No number on that page is typed: ``tests/test_docs.py`` makes the text again and compares. What has
-no stored result is said to be not measured, with the command that would.
+writes docs/explanation/results.md, docs/explanation/dypp.md, the marked sentence of README.md, and
+all of their figures. No number there is typed: ``tests/test_results_pages.py`` makes the text again
+and compares, also what each figure was drawn from. What has no stored result is said to be not
+measured, with the command that would.
 """
 
 from __future__ import annotations
 
+import re
+from textwrap import fill
+
 from results_page.accuracy import accuracy_part
 from results_page.common import ROOT, filled
 from results_page.demo_part import demo_part
+from results_page.dypp_page import claims, dypp_page, readme_sentence
 from results_page.figures import draw
 from results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
+from results_page.gain_part import gain_part
 from results_page.study_parts import (
     adaptation_part,
+    cheats_part,
     epsilon_part,
     fashion_part,
-    poison_part,
+    lying_part,
     scale_part,
     sensitivity_part,
 )
 
 PAGE = ROOT / "docs" / "explanation" / "results.md"
+DYPP = ROOT / "docs" / "explanation" / "dypp.md"
 README = ROOT / "README.md"
+MARKED = re.compile(r"(?<=<!-- frontier -->).*?(?=<!-- /frontier -->)", re.DOTALL)
 
 
 def main() -> None:
-    """Write the page, its figures and the README's tables."""
-    PAGE.write_text(page(), encoding="utf-8")
-    README.write_text(readme(), encoding="utf-8")
+    """Write the pages and draw their figures."""
     draw()
-    print(f"Written: {PAGE}, {README}")
+    PAGE.write_text(page(), encoding="utf-8")
+    print(f"Written: {PAGE}")
+    if (text := dypp_page()) is not None:
+        DYPP.write_text(text, encoding="utf-8")
+        print(f"Written: {DYPP}")
+        for claim, holds in claims().items():
+            if not holds:
+                print(f"No longer true, and said in fixed words by dypp_page.py: {claim}")
+    README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 
-def readme() -> str:
-    """The README with what is stored now."""
-    return filled(README.read_text(encoding="utf-8"), "demo", demo_part())
+def readme(text: str) -> str:
+    """The README with its table of a run and its sentence on what money buys as they are stored."""
+    if (run := demo_part()) is not None:
+        text = filled(text, "demo", run)
+    words = readme_sentence()
+    if words is None:
+        return text
+    before = "-" * len("trains what each buys. ")  # stands before it in its first line
+    wrapped = fill(before + words, 122, break_long_words=False, break_on_hyphens=False)
+    return MARKED.sub(lambda _: " " + wrapped.removeprefix(before), text)
 
 
 def page() -> str:
-    """The whole page."""
+    """The whole page of results."""
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
         "Everything below is made by `python benchmarks/report.py` from stored results. Each part "
-        "names the command that measured it, the date and the machine; seconds are processor "
-        "seconds, so that what else the machine did does not count. ± is half of the 95 % interval "
-        "over the seeds. [What holds of DyPP](dypp.md) draws the conclusions.",
+        "names the command that measured it, the date and, where it was recorded, the machine; "
+        "seconds are processor seconds unless said otherwise, so that what else the machine did "
+        "does not count. ± is half of the 95 % interval over the seeds. [What holds of "
+        "DyPP](dypp.md) draws the conclusions.",
         *accuracy_part(),
         *frontier_part(),
         *no_floor_part(),
+        *lying_part(),
+        *gain_part(),
         *cnn_part(),
         *sensitivity_part(),
         *adaptation_part(),
         *scale_part(),
         *fashion_part(),
         *epsilon_part(),
-        *poison_part(),
+        *cheats_part(),
     ]
     return "\n\n".join(parts) + "\n"
 

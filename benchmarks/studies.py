@@ -4,6 +4,7 @@
     python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
     python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
     python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
+    python benchmarks/studies.py lying         # what owners gain by lying, without a budget
 
 docs/explanation/results.md is made from what they store. What was trained is kept in
 ``runs/study-STUDY.jsonl`` and not done again.
@@ -32,6 +33,9 @@ from noisemarket.comparison.trainings import (
 )
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
+from noisemarket.mechanisms import MECHANISMS
+from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
+from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.training.many_trainings import in_processes
 
@@ -165,6 +169,30 @@ def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "rows": rows, "by_sigma": by_sigma}
 
 
+def lying(seeds: int, _workers: int | None) -> dict[str, Any]:
+    """What owners gain by lying to each mechanism without a budget, beside what honesty brings."""
+    rows: Rows = []
+    for model in ("cnn", "features"):
+        given = Scenario.from_preset("market", model=model)
+        for name in (name for name in MECHANISMS if name not in ("uniform", "no_dp")):
+            row: dict[str, Any] = {"surface": given.surface_name(), "mechanism": name}
+            for seed in range(1, seeds + 1):
+                scenario = given.model_copy(update={"seed": seed, "mechanism": name})
+                environment, options = scenario.environment(), run_options(scenario)
+                made = MECHANISMS[name].run(environment, options)
+                gained = most_gained_by_lying(environment, MECHANISMS[name], options, made)
+                mean, most = mean_and_most(gained)
+                side, contracts = environment.owner_side(), made.contracts
+                honest = side.surplus(contracts.saving, contracts.payment)
+                row.setdefault("mean", []).append(mean)
+                row.setdefault("most", []).append(most)
+                row.setdefault("honest", []).append(float(honest.mean()))
+                row.setdefault("sellers", []).append(int((contracts.saving > 0).sum()))
+            rows.append(row)
+            print(row, flush=True)
+    return {"seeds": seeds, "rows": rows}
+
+
 def kept_file(name: str) -> Path:
     """Where a study keeps what it trained."""
     path = Path(f"runs/study-{name}.jsonl")
@@ -217,6 +245,7 @@ STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "adaptation": (adaptation, 10),
     "epsilon": (epsilon, 3),
     "fashion": (fashion, 3),
+    "lying": (lying, 10),
 }
 """Each study and over how many seeds."""
 

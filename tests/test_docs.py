@@ -5,7 +5,6 @@ import importlib.util
 import json
 import re
 import runpy
-import shutil
 import subprocess
 import sys
 import tomllib
@@ -350,41 +349,6 @@ def test_the_page_has_the_stored_figures_of_bisection() -> None:
     assert f"DyPP has {min(papers):.0f} to {max(papers):.0f} after 4,000" in page
 
 
-@pytest.fixture
-def results_page(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """What writes docs/explanation/results.md."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    yield import_module("report")
-    for name in [
-        name for name in sys.modules if name.partition(".")[0] in ("report", "results_page")
-    ]:
-        del sys.modules[name]
-
-
-def test_the_results_page_is_what_was_stored(results_page: ModuleType) -> None:
-    page = read(DOCS / "explanation" / "results.md")
-    assert results_page.page() == page, "run: python benchmarks/report.py"
-    for image in re.findall(r"\.\./images/([\w-]+\.png)", page):
-        assert (DOCS / "images" / image).exists()
-
-
-def test_the_readme_shows_the_stored_run(results_page: ModuleType) -> None:
-    assert results_page.readme() == read(ROOT / "README.md")
-
-
-def test_another_result_makes_another_page(
-    results_page: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    before = results_page.page()
-    shutil.copytree(ROOT / "benchmarks" / "results", tmp_path / "results")
-    stored = tmp_path / "results" / "sensitivity.json"
-    document = json.loads(stored.read_text(encoding="utf-8"))
-    document["rows"][1]["dypp"][0] += 0.5
-    stored.write_text(json.dumps(document), encoding="utf-8")
-    monkeypatch.setattr(sys.modules["results_page.common"], "RESULTS", tmp_path / "results")
-    assert results_page.page() != before
-
-
 def test_stored_results_say_how_when_and_where() -> None:
     """Results that are added to, run after run, say it in each of their rows."""
     for file in (ROOT / "benchmarks" / "results").glob("*.json"):
@@ -392,37 +356,6 @@ def test_stored_results_say_how_when_and_where() -> None:
         for made in [document] if "command" in document else document["rows"]:
             assert {"command", "date", "machine"} <= made.keys(), file.name
             assert re.search(r"\d+ cores, .*Python 3", made["machine"]), file.name
-
-
-def test_the_readme_says_what_money_bought() -> None:
-    stored = ROOT / "benchmarks" / "results" / "campaign-no-floor.json"
-    rows = json.loads(stored.read_text(encoding="utf-8"))["rows"]
-    paid, accuracy = (
-        {
-            name: np.mean(
-                [row[figure] for row in rows if (row["mechanism"], row["budget"]) == case]
-            )
-            for name, case in {"clock": ("clock", 100.0), "dypp": ("dypp", 300.0)}.items()
-        }
-        for figure in ("paid", "accuracy")
-    )
-    words = " ".join(read(ROOT / "README.md").split())
-    assert (
-        f"buys for {paid['clock']:.0f} what DyPP at its best buys for {paid['dypp']:.0f}" in words
-    )
-    assert accuracy["clock"] > accuracy["dypp"] - 0.05
-
-
-def test_the_page_on_dypp_quotes_what_was_measured() -> None:
-    """Every figure with an interval or a count of seeds stands in the page that it is from."""
-    page = " ".join(read(DOCS / "explanation" / "dypp.md").split())
-    names = ("reproduction", "results", "learning")
-    sources = " ".join(
-        " ".join(read(DOCS / "explanation" / f"{name}.md").split()) for name in names
-    )
-    quoted = re.findall(r"[+\d][\d.]* ± [\d.]+|\d+ of \d+ seeds recover|\d+ %", page)
-    assert len(quoted) > 12
-    assert [one for one in quoted if one not in sources] == []
 
 
 def test_the_page_has_the_stored_cost_of_an_owner_on_flower(

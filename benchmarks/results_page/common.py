@@ -36,8 +36,13 @@ def made_by(found: Document) -> str:
     """How, when and where a result was measured."""
     command = str(found["command"])
     command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
-    spent = found.get("training_cpu_seconds") or found.get("cpu_seconds")
+    trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
     took = f"; {spent:,.0f} processor seconds" if spent else ""
+    if trained:
+        clock = (
+            f", {found['seconds']:,.0f} s by the clock in one go" if found.get("seconds") else ""
+        )
+        took = f"; trainings took {trained:,.0f} processor seconds{clock}"
     return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
 
 

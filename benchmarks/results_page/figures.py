@@ -1,51 +1,117 @@
-"""The figures of the page."""
+"""The figures of the pages, each with a digest of the stored results that it was drawn from."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
 from functools import partial
+from importlib.resources import files
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
+from noisemarket.comparison.significance import half_width
 from noisemarket.game.surface import surface
-from noisemarket.report.campaign_figures import draw_costs, draw_frontier, draw_growth
-from noisemarket.report.style import figure, label
+from noisemarket.report.campaign_figures import draw_growth, draw_rounds
+from noisemarket.report.cost_figure import draw_costs
+from noisemarket.report.frontier_figure import draw_frontier
+from noisemarket.report.style import figure, label, save
+from results_page import common
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
-from results_page.common import ROOT, stored
-from results_page.frontier_parts import rows_of
+from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
+from results_page.common import ROOT
+from results_page.dypp_figures import draw_adaptation, draw_sensitivity
 from results_page.study_parts import decision_times
 
 IMAGES = ROOT / "docs" / "images"
 COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
+SOURCE = "Source"
+"""What a PNG calls the digest of what it was drawn from."""
+
+Drawn = Callable[[Path], list[Path]]
+
+SOURCES: dict[str, Sequence[str]] = {
+    "results-accuracy": tuple(SURFACES),
+    "frontier": (FLOORED,),
+    "results-costs": (FLOORED,),
+    "results-rounds": (FLOORED,),
+    "results-no-floor": (NO_FLOOR,),
+    "results-cnn": (CNN,),
+    "results-scale": (FLOORED, NO_FLOOR, "mechanisms", "bisection-million"),
+    "dypp-adaptation": ("adaptation",),
+    "dypp-sensitivity": ("sensitivity",),
+}
+"""Figure to the stored results (or shipped surfaces) that it shows."""
 
 
-def draw() -> None:
-    """Draw what there are results for."""
-    draw_accuracy()
+def digest_of(name: str) -> str:
+    """Of all that a figure is drawn from."""
+    found = hashlib.sha256()
+    for source in SOURCES[name]:
+        stored = common.RESULTS / f"{source}.json"
+        shipped = files("noisemarket.scenario") / "surfaces" / f"{source}.toml"
+        found.update(source.encode())
+        if stored.exists():
+            found.update(stored.read_bytes())
+        elif shipped.is_file():
+            found.update(shipped.read_bytes())
+    return found.hexdigest()
+
+
+def drawings() -> dict[str, Drawn]:
+    """Figure to what draws it, of those that there are results for."""
+    out: dict[str, Drawn] = {"results-accuracy": draw_accuracy}
     for name, image in (
-        ("campaign-no-floor", "frontier"),
-        ("campaign-features", "results-frontier"),
+        (FLOORED, "frontier"),
+        (NO_FLOOR, "results-no-floor"),
+        (CNN, "results-cnn"),
     ):
-        if (found := stored(name)) is not None:
-            keep_png(partial(draw_frontier, rows=rows_of(found)), image)
-    if found is not None:
-        keep_png(partial(draw_costs, rows=rows_of(found)), "results-costs")
-    times, _ = decision_times()
-    if times:
-        keep_png(partial(draw_growth, times=times), "results-scale")
+        if (found := campaign(name)) is not None:
+            out[image] = partial(draw_frontier, rows=found.rows)
+    if (found := campaign(FLOORED)) is not None:
+        out["results-costs"] = partial(draw_costs, rows=found.rows)
+        if shown := found.rounds():
+            out["results-rounds"] = partial(draw_rounds, shown=shown)
+    if times := decision_times()[0]:
+        out["results-scale"] = partial(draw_growth, times=times)
+    for study, drawn in (("adaptation", draw_adaptation), ("sensitivity", draw_sensitivity)):
+        if (document := common.stored(study)) is not None:
+            out[f"dypp-{study}"] = partial(drawn, found=document)
+    return out
 
 
-def keep_png(drawn: Callable[[Path], list[Path]], name: str) -> None:
-    """Keep the PNG of a figure under this name."""
+def draw(images: Path = IMAGES) -> None:
+    """Draw what there are results for; remove what there are none for any more."""
+    made = drawings()
+    for name in SOURCES:
+        path = images / f"{name}.png"
+        if name in made:
+            keep_png(made[name], path, digest_of(name))
+        else:
+            path.unlink(missing_ok=True)
+
+
+def keep_png(drawn: Drawn, path: Path, digest: str) -> None:
+    """Keep the PNG of a figure, with the digest of what it was drawn from."""
+    note = PngInfo()
+    note.add_text("Software", "noisemarket")
+    note.add_text(SOURCE, digest)
     with TemporaryDirectory() as folder:
-        for path in drawn(Path(folder)):
-            if path.suffix == ".png":
-                (IMAGES / f"{name}.png").write_bytes(path.read_bytes())
+        (png,) = (one for one in drawn(Path(folder)) if one.suffix == ".png")
+        with Image.open(png) as image:
+            image.save(path, pnginfo=note, optimize=True, dpi=image.info.get("dpi", (150, 150)))
 
 
-def draw_accuracy() -> None:
+def drawn_from(path: Path) -> str:
+    """The digest of what a PNG was drawn from."""
+    with Image.open(path) as image:
+        return str(image.info.get(SOURCE, ""))
+
+
+def draw_accuracy(folder: Path) -> list[Path]:
     """Accuracy over sigma: a panel for each model and protection, the paper's curve in each."""
     canvas, axes = figure(3, size=(4.2, 3.9))
     fine, printed = np.linspace(0.0, 0.6, 61), surface("printed")
@@ -54,13 +120,17 @@ def draw_accuracy() -> None:
         at, side = (0.5, "right") if name == "features-mnist" else (0.4, "left")
         height = float(printed.quality(at, 1.0)) + (-2.0 if side == "right" else 1.5)
         axis.text(at, height, "the paper's curve", color="#6a6a6a", ha=side)
-        ends = []
-        for beta in BETAS:
+        ends, most = [], 0
+        for beta, mark in zip(BETAS, "sov", strict=True):
             sigmas = sorted({one[0] for one in points_of(name) if one[1] == beta})
             if sigmas:
-                middle = [float(np.mean(accuracy_of(name, sigma, beta))) for sigma in sigmas]
-                axis.plot(sigmas, middle, marker="o", markersize=4, color=COLOURS[beta])
+                some = [accuracy_of(name, sigma, beta) for sigma in sigmas]
+                middle = [float(np.mean(one)) for one in some]
+                widths = [half_width(one) for one in some]
+                axis.errorbar(sigmas, middle, widths if any(widths) else None, marker=mark,
+                              markersize=4, color=COLOURS[beta], capsize=2)  # fmt: skip
                 ends.append((middle[-1], beta))
+                most = max(most, *map(len, some))
         heights = [one for one, _ in sorted(ends)]
         for at in range(1, len(heights)):
             heights[at] = max(heights[at], heights[at - 1] + 2.6)
@@ -70,8 +140,7 @@ def draw_accuracy() -> None:
         axis.set_xticks([0.0, 0.2, 0.4, 0.6])
         axis.set_ylim(50.0, 100.0)
         end = float(np.mean(accuracy_of(name, 0.6, 1.0)))
-        words = words.replace("`", "")
-        label(
-            axis, f"{words}:\n{end:.0f} % at full noise", "sigma of all owners", "test accuracy, %"
-        )
-    canvas.savefig(IMAGES / "results-accuracy.png", dpi=150, metadata={"Software": "noisemarket"})
+        seeds = "one seed" if most == 1 else f"{most} seeds, 95 % intervals"
+        words = f"{words.replace('`', '')}:\n{end:.0f} % at full noise ({seeds})"
+        label(axis, words, "sigma of all owners", "test accuracy, %")
+    return save(canvas, folder, "accuracy")

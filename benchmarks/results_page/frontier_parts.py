@@ -1,97 +1,52 @@
-"""What money buys: the campaign of eight mechanisms, and the clock auction against DyPP."""
+"""What money buys: the campaign of eight mechanisms, without a floor, and on the CNN."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import fields
-
-from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Mean, Row, accuracies_of, means
-from noisemarket.comparison.significance import Difference, differences
+from noisemarket.comparison.results import Mean
 from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism
 from noisemarket.report.style import name_of
-from results_page.common import Document, made_by, not_measured, stored, table
-
-
-def rows_of(found: Document) -> list[Row]:
-    """The cases of a stored comparison."""
-    names = {field.name for field in fields(Row)}
-    empty = {"accuracy_per_round": []}
-    return [
-        Row(**{**empty, **{k: v for k, v in row.items() if k in names}}) for row in found["rows"]
-    ]
-
+from results_page.campaigns import (
+    CNN,
+    FLOORED,
+    NO_FLOOR,
+    Stored,
+    accuracy_in_words,
+    campaign,
+    marked,
+)
+from results_page.common import Document, made_by, not_measured, table
 
 FIGURE = "![Accuracy over money paid, a curve for each mechanism](../images/{}.png)"
+RUN = "python benchmarks/campaign.py"
 
 
 def frontier_part() -> list[str]:
     """Eight mechanisms and three budgets on the features, every owner keeping the same floor."""
-    title = "## What money buys: eight mechanisms"
-    found = stored("campaign-features")
+    title, found = "## What money buys: eight mechanisms", campaign(FLOORED)
     if found is None:
-        return [title, not_measured("python benchmarks/campaign.py")]
-    rows = rows_of(found)
-    shown = means(rows)
-    nothing = next(one for one in shown if one.mechanism == NO_TRADE)
-    tested = differences(accuracies_of(rows))
-    return [
-        title,
-        FIGURE.format("results-frontier"),
-        f"{found['owners']} owners, {found['rounds']} rounds, features, {nothing.seeds} seeds; "
-        "each mechanism on the same owners, data and noise, and at its best settings "
-        f"({settings_of(found)}). Every owner keeps noise 0.1 at least, whoever buys: the same "
-        f"privacy for all. No trade: {nothing.mean['accuracy']:.2f} ± "
-        f"{nothing.half_width['accuracy']:.2f} %. **Bold**: the most accurate of those who know "
-        "nothing private; * differs from it, or from no trade, by more than chance (paired t-test "
-        f"over the seeds, Holm's correction for all {len(tested)} pairs, 5 %). Lying: the most "
-        "that an owner gains by it, first seed.",
-        frontier_table(shown, nothing, tested),
-        frontier_findings(shown, tested, found["budgets"]),
-        "![Who sells: epsilon and surplus by fifths of the privacy cost]"
-        "(../images/results-costs.png)",
-        made_by(found),
-    ]
-
-
-def no_floor_part() -> list[str]:
-    """The same where owners sell all their noise if that is paid."""
-    title = "### If owners sell all their noise"
-    found = stored("campaign-no-floor")
-    if found is None:
-        return [title, not_measured("python benchmarks/campaign.py --no-floor")]
-    shown = means(rows_of(found))
-    nothing = next(one for one in shown if one.mechanism == NO_TRADE)
-    lines = []
-    for one in shown:
-        if one.mechanism in SHORT:
-            rows = [row for row in rows_of(found)
-                    if (row.mechanism, row.budget) == (one.mechanism, one.budget)]  # fmt: skip
-            bounded = sum(row.epsilon_sold is not None for row in rows)
-            gain = (one.mean["accuracy"] or 0.0) - (nothing.mean["accuracy"] or 0.0)
-            lines.append(
-                [
-                    budget_in_words(one.budget), head_of_mechanism(one.mechanism),
-                    f"{one.mean['paid']:.0f}",
-                    f"{one.mean['accuracy']:.2f} ± {one.half_width['accuracy']:.2f}",
-                    f"{gain:+.2f}", f"{len(rows) - bounded} of {len(rows)} seeds",
-                ]
-            )  # fmt: skip
-    heads = ["budget", "mechanism", "paid", "accuracy, %", "over no trade", "epsilon without bound"]
+        return [title, not_measured(RUN)]
     return [
         title,
         FIGURE.format("frontier"),
-        "What buys owner by owner then buys all the noise of a few owners, who are left without "
-        "any bound on epsilon, and the model rests on their bare data. That is worth more than "
-        "what the clock auction buys, whose sellers still keep noise 0.1. Same setting otherwise, "
-        f"{nothing.seeds} seeds.",
-        table(heads, lines),
-        made_by(found),
+        f"{about(found)} Every owner keeps noise 0.1 at least, whoever buys: the same privacy for "
+        f"all. No trade: {accuracy_in_words(found.nothing)} %.",
+        *money_tables(found),
+        frontier_findings(found),
+        *rounds_figure(found),
+        "![Who sells: epsilon and surplus by fifths of the privacy cost]"
+        "(../images/results-costs.png)",
+        made_by(found.document),
     ]
 
 
-SHORT = ("clock", "pain_fl", "bisection", "dypp", "q_learning", "best_portfolio")
-"""Mechanisms of the short table."""
+def about(found: Stored) -> str:
+    """What was compared, and with which settings."""
+    document, own = found.document, settings_of(found.document)
+    best = f", and at its best settings ({own})" if own else ""
+    return (
+        f"{document['owners']} owners, {document['rounds']} rounds, model `{document['model']}`, "
+        f"{found.nothing.seeds} seeds; each mechanism on the same owners, data and noise{best}."
+    )
 
 
 def settings_of(found: Document) -> str:
@@ -102,105 +57,142 @@ def settings_of(found: Document) -> str:
     )
 
 
-def frontier_table(shown: Sequence[Mean], nothing: Mean, tested: Sequence[Difference]) -> str:
-    """All mechanisms under all budgets."""
-    heads = ["budget", "mechanism", "paid", "accuracy, %", "over no trade", "below the best"]
-    heads += ["curator's value", "owners' surplus", "epsilon sold", "worse off", "lying", "CPU s"]
-    lines = [
-        frontier_line(one, nothing, tested, best_of(shown, one.budget))
-        for one in shown
-        if one.mechanism != NO_TRADE
-    ]
-    return table(heads, lines)
-
-
-OPEN = ("clock", "csra_auction", "bisection", "dypp", "q_learning")
-"""Mechanisms of the campaign that know nothing private."""
-
-
-def best_of(shown: Sequence[Mean], budget: float | None) -> str:
-    """The most accurate of those who know nothing private."""
-    some = [one for one in shown if one.budget == budget and one.mechanism in OPEN]
-    return max(some, key=lambda one: one.mean["accuracy"] or 0.0).mechanism
-
-
-def between(
-    tested: Sequence[Difference], budget: float | None, first: str, second: str
-) -> tuple[float, bool]:
-    """First less second in points, and whether that is more than chance."""
-    for one in tested:
-        if one.budget == budget and {one.first, one.second} == {first, second}:
-            return (one.points if one.first == first else -one.points), one.significant
-    return 0.0, False
-
-
-def marked(points: tuple[float, bool]) -> str:
-    """A difference in points, with a star where it is more than chance."""
-    return f"{points[0]:+.2f}{'*' if points[1] else ''}"
-
-
-def frontier_line(one: Mean, nothing: Mean, tested: Sequence[Difference], best: str) -> list[str]:
-    """A row of the frontier's table."""
-    mean = one.mean
-    words = f"**{head_of_mechanism(one.mechanism)}**" if one.mechanism == best else None
-    below = (
-        "" if one.mechanism == best else marked(between(tested, one.budget, one.mechanism, best))
-    )
-    lying = mean["lying_gain"]
+def money_tables(found: Stored) -> list[str]:
+    """Money and accuracy; then who gains and what it asks of owners."""
+    best = {budget: found.best(budget) for budget in found.budgets}
+    money = [money_line(one, found, best[one.budget or 0.0]) for one in found.means]
     return [
-        budget_in_words(one.budget),
-        words or head_of_mechanism(one.mechanism),
-        f"{mean['paid']:.0f}",
-        f"{mean['accuracy']:.2f} ± {one.half_width['accuracy']:.2f}",
-        marked(between(tested, one.budget, one.mechanism, nothing.mechanism)),
-        below,
-        f"{mean['curator_value']:.1f}",
-        f"{mean['owners_surplus']:.1f}",
-        "-" if mean["epsilon_sold"] is None else f"{mean['epsilon_sold']:.0f}",
-        f"{mean['worse_off']:g}",
-        "-" if lying is None else f"{lying:.2f}",
-        f"{mean['seconds']:.2g}",
+        "**Bold**: the most accurate of those who know nothing private; * differs from it, or from "
+        "no trade, by more than chance (paired t-test over the seeds, Holm's correction for all "
+        f"{len(found.tested)} pairs, 5 %).{_same(found)}",
+        table(MONEY, money),
+        "Who gains, over no trade. Welfare: both sides in money, each by what money is worth to "
+        "it. Messages: questions that an owner answers on average (- where nobody asks). Lying: "
+        "the most that an owner gains by it, first seed; - where a budget cuts deals that were "
+        "made owner by owner ([without a budget](#what-lying-brings)).",
+        table(GAINS, [gains_line(one) for one in found.means]),
     ]
 
 
-def frontier_findings(
-    shown: Sequence[Mean], tested: Sequence[Difference], budgets: Sequence[float]
-) -> str:
+MONEY = ["budget", "mechanism", "paid", "accuracy, %", "over no trade", "below the best", "CPU s"]
+GAINS = [
+    *("budget", "mechanism", "curator's value", "owners' surplus", "welfare", "epsilon sold"),
+    *("worse off", "lying", "messages"),
+]
+
+
+def _same(found: Stored) -> str:
+    if not found.same:
+        return ""
+    return (
+        f" {len(found.same)} pairs signed the same contracts in every seed: they are no "
+        "comparison, and do not count (=)."
+    )
+
+
+def money_line(one: Mean, found: Stored, best: str) -> list[str]:
+    """A row of the first table."""
+    words, budget = head_of_mechanism(one.mechanism), one.budget
+    below = marked(found.between(budget, one.mechanism, best))
+    if one.mechanism == best:
+        words, below = f"**{words}**", ""
+    elif found.bought_the_same(budget, one.mechanism, best):
+        below = "="
+    over = marked(found.between(budget, one.mechanism, found.nothing.mechanism))
+    if found.bought_the_same(budget, one.mechanism, found.nothing.mechanism):
+        over = "="
+    return [
+        budget_in_words(budget), words, f"{one.mean['paid']:.0f}", accuracy_in_words(one), over,
+        below, f"{one.mean['seconds']:.2g}",
+    ]  # fmt: skip
+
+
+def gains_line(one: Mean) -> list[str]:
+    """A row of the second table."""
+    mean = one.mean
+
+    def cell(name: str, form: str) -> str:
+        value = mean[name]
+        return "-" if value is None else format(value, form)
+
+    return [
+        budget_in_words(one.budget), head_of_mechanism(one.mechanism),
+        cell("curator_value", ".1f"), cell("owners_surplus", ".1f"),
+        cell("social_welfare", ",.0f"), cell("epsilon_sold", ".0f"), cell("worse_off", "g"),
+        cell("lying_gain", ".2f"), cell("messages", ",.1f"),
+    ]  # fmt: skip
+
+
+def frontier_findings(found: Stored) -> str:
     """What the table says of the clock auction and DyPP, budget by budget."""
-    at = {(one.mechanism, one.budget): one for one in shown}
     words = []
-    for budget in budgets:
-        points, sure = between(tested, budget, "clock", "dypp")
-        clock, papers = at["clock", budget], at["dypp", budget]
+    for budget in found.budgets:
+        points, sure = found.between(budget, "clock", "dypp")
         how = "more" if points > 0 else "less"
         certain = "" if sure else " (which may be chance)"
+        clock, papers = (found.value(name, budget, "paid") for name in ("clock", "dypp"))
         words.append(
             f"With {budget:g} the clock auction brings {abs(points):.2f} points {how} than "
-            f"DyPP{certain}; it pays {clock.mean['paid']:.0f}, DyPP {papers.mean['paid']:.0f}."
+            f"DyPP{certain}; it pays {clock:.0f}, DyPP {papers:.0f}."
         )
     return " ".join(words)
 
 
-def cnn_part() -> list[str]:
-    """The clock auction against DyPP on the CNN, by benchmarks/frontier.py."""
-    out = ["## The same on the CNN"]
-    for model in ("features", "cnn"):
-        found = stored(f"frontier-{model}")
-        if found is None:
-            if model == "cnn":
-                out.append(not_measured("python benchmarks/frontier.py --model cnn --seeds 2"))
-            continue
-        lines = []
-        for row in found["rows"]:
-            gain = f"{row['gain']:+.2f} ± {row['gain_half_width']:.2f}" if row["gain"] else ""
+def rounds_figure(found: Stored) -> list[str]:
+    """Accuracy over the rounds, where the campaign kept it."""
+    if found.rounds():
+        return ["![Accuracy over the rounds](../images/results-rounds.png)"]
+    return [f"Accuracy over the rounds was not kept: `{RUN}` does, and its figure is drawn here."]
+
+
+def no_floor_part() -> list[str]:
+    """The same where owners sell all their noise if that is paid."""
+    title, found = "### If owners sell all their noise", campaign(NO_FLOOR)
+    if found is None:
+        return [title, not_measured(f"{RUN} --no-floor")]
+    lines = []
+    for one in found.means:
+        if one.mechanism in SHORT:
+            rows = [row for row in found.rows
+                    if (row.mechanism, row.budget) == (one.mechanism, one.budget)]  # fmt: skip
+            boundless = sum(row.epsilon_sold is None for row in rows)
+            gain = (one.mean["accuracy"] or 0.0) - (found.nothing.mean["accuracy"] or 0.0)
             lines.append(
-                [row["name"], f"{row['paid']:.1f}", f"{row['sellers']:.1f}",
-                 f"{row['accuracy']:.2f}", gain]
+                [
+                    budget_in_words(one.budget), head_of_mechanism(one.mechanism),
+                    f"{one.mean['paid']:.0f}", accuracy_in_words(one), f"{gain:+.2f}",
+                    f"{boundless} of {len(rows)} seeds",
+                ]
             )  # fmt: skip
-        seeds = found["rows"][0]["seeds"]
-        out += [
-            f"Model `{model}`, {seeds} seeds; gains are paired with no trade of the same seed.",
-            table(["", "paid", "sellers", "accuracy, %", "gain over no trade"], lines),
-            made_by(found),
-        ]
-    return out
+    heads = ["budget", "mechanism", "paid", "accuracy, %", "over no trade", "epsilon without bound"]
+    return [
+        title,
+        FIGURE.format("results-no-floor"),
+        "Nobody need keep any noise here. What buys owner by owner may then buy all the noise of a "
+        "few owners, who are left without any bound on epsilon, and the model rests on their bare "
+        f"data; sellers to the clock auction keep 0.1. Same setting otherwise, "
+        f"{found.nothing.seeds} seeds.",
+        table(heads, lines),
+        made_by(found.document),
+    ]
+
+
+SHORT = ("clock", "pain_fl", "bisection", "dypp", "q_learning", "best_portfolio")
+"""Mechanisms of the short table."""
+
+
+def cnn_part() -> list[str]:
+    """The frontier on the paper's model, by benchmarks/frontier.py."""
+    title, found = "## The same on the CNN", campaign(CNN)
+    if found is None:
+        return [title, not_measured("python benchmarks/frontier.py --model cnn --seeds 2")]
+    return [
+        title,
+        FIGURE.format("results-cnn"),
+        f"{about(found)} All decide by the loss surface of the CNN. Every owner keeps noise 0.1 at "
+        f"least. No trade: {accuracy_in_words(found.nothing)} %. With few seeds few differences "
+        "are more than chance.",
+        *money_tables(found),
+        frontier_findings(found),
+        made_by(found.document),
+    ]

@@ -9,7 +9,7 @@ import numpy as np
 from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.growth import Timing
 from noisemarket.comparison.significance import half_width
-from noisemarket.report.campaign_report import head_of_mechanism
+from noisemarket.report.campaign_report import head_of_mechanism, listed
 from noisemarket.report.style import name_of
 from results_page.common import Document, made_by, not_measured, pm, stored, table
 
@@ -84,6 +84,7 @@ def adaptation_part() -> list[str]:
     heads = ["costs", "", "interactions", "before", "after", "recovered", "after, median"]
     return [
         title,
+        "![Curator's gain before and after all costs change](../images/dypp-adaptation.png)",
         f"DyPP recovers in {count} of {of} runs. All privacy costs change half-way; the curator's "
         "gain as played, as a share of the equilibrium's of the time; recovered: back at 95 % of "
         "what it was. Printed surface, 100 owners.",
@@ -182,6 +183,53 @@ def compared_table(found: Document) -> str:
     return table(heads, lines)
 
 
+def lying_part() -> list[str]:
+    """What lying brings, mechanism by mechanism."""
+    title = "## What lying brings"
+    found = stored("lying")
+    if found is None:
+        return [title, not_measured("python benchmarks/studies.py lying")]
+    lines, truthful = [], []
+    for row in found["rows"]:
+        if not sum(row["sellers"]):
+            continue
+        unknown = None in row["mean"]
+        if not unknown and not any(row["most"]):
+            truthful.append(row["mechanism"])
+        lines.append(
+            [
+                SURFACE_WORDS.get(row["surface"], row["surface"]),
+                head_of_mechanism(row["mechanism"]),
+                "-" if unknown else pm(row["mean"], 4),
+                "-" if unknown else f"{max(row['most']):.3f}",
+                pm(row["honest"], 4),
+                f"{np.mean(row['sellers']):.0f}",
+            ]
+        )
+    idle = [
+        f"{head_of_mechanism(row['mechanism'])} ({SURFACE_WORDS.get(row['surface'])})"
+        for row in found["rows"]
+        if not sum(row["sellers"])
+    ]
+    names = [head_of_mechanism(name) for name in dict.fromkeys(truthful)]
+    who = f"No owner gains anything by lying to {listed(names)}. " if names else ""
+    rest = f" Without any trade, and so left out: {listed(idle)}." if idle else ""
+    heads = ["surface", "mechanism", "a lie, mean", "a lie, most", "honest surplus", "sellers"]
+    return [
+        title,
+        f"{who}What the best lie brings an owner over its honest answer, in its payoff, without a "
+        f"budget: mean over owners and {found['seeds']} seeds, and the most of any owner of any "
+        "seed; beside it what honest owners are left on average. Exact over all that an owner "
+        "could say; of learners, the best answer to the curator's final policy, per interaction; "
+        f"- where nobody is asked.{rest}",
+        table(heads, lines),
+        made_by(found),
+    ]
+
+
+SURFACE_WORDS = {"sharded-mnist": "CNN", "features-mnist": "features"}
+
+
 def fashion_part() -> list[str]:
     """Fashion-MNIST."""
     title = "## Fashion-MNIST"
@@ -215,25 +263,81 @@ def epsilon_part() -> list[str]:
     ]
 
 
-def poison_part() -> list[str]:
+def cheats_part() -> list[str]:
     """Poisoners and free riders."""
     title = "## Poisoners and free riders"
-    found = stored("poison")
+    found = stored("cheats")
     if found is None:
         return [title, not_measured("python benchmarks/cheats.py --poison")]
-    lines = []
-    for row in found["rows"]:
-        some = bool(row["cheats"])
-        shown = zip(row["accuracies"], row["unpaid"], strict=True)
-        cells = [f"{one:.1f} ({unpaid})" if some else f"{one:.1f}" for one, unpaid in shown]
-        who = f"{row['cheats']} of 100" if some else "none"
-        lines.append([who, f"`{row['cheat']}`" if some else "", *cells])
+    poisoners = [row for row in found["rows"] if row["cheat"] != RIDER]
+    riders = [row for row in found["rows"] if row["cheat"] == RIDER]
+    defences, owners = found["defences"], found["owners"]
     return [
         title,
-        "Test accuracy in per cent, and in brackets how many of the cheats are not paid. Features, "
-        "100 owners, 30 rounds, one seed; a tenth of the owners has sold down to noise 0.1, half "
-        "of the cheats among them; the curator has 300 records of its own. Free riders train "
-        "nothing and send the right noise.",
-        table(["cheats", "what they do", *found["defences"]], lines),
+        f"Features, {owners} owners, {found['rounds']} rounds, one seed. A tenth of the owners has "
+        "sold down to noise 0.1; half of the cheats are among them, as far as there are so many. "
+        "The curator has records of its own. [What is checked](market.md), [every "
+        "cheat](../how-to/cheating-owners.md).",
+        f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets how many of "
+        "the cheats are found, or else not paid:",
+        table(
+            ["poisoners", "what they send", *defences],
+            [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners],
+        ),
+        "Free riders train nothing and send the right noise. Of those that sold, and of those that "
+        "did not, how many are found, and how many are not paid:",
+        table(
+            ["free riders", "", *defences],
+            [line for row in riders for line in rider_lines(row, owners)],
+        ),
         made_by(found),
     ]
+
+
+RIDER = "free_rider"
+
+
+def _who(row: Document, owners: int) -> str:
+    return f"{row['cheats']} of {owners}" if row["cheats"] else "none"
+
+
+def _sent(row: Document) -> str:
+    return f"`{row['cheat']}`" if row["cheats"] else ""
+
+
+def _accuracies(row: Document) -> list[str]:
+    cells = zip(row["accuracies"], row["found"], row["unpaid"], strict=True)
+    if not row["cheats"]:
+        return [f"{one:.1f}" for one, _, _ in cells]
+    return [
+        f"{one:.1f} ({seen} found, {max(unpaid - seen, 0)} not paid)" for one, seen, unpaid in cells
+    ]
+
+
+def rider_lines(row: Document, owners: int) -> list[list[str]]:
+    """Accuracy, then those that sold and those that did not."""
+    sold, others = row["sellers"], row["cheats"] - row["sellers"]
+    of_sellers = [f"{one} of {sold} not paid" for one in row["unpaid_sellers"]]
+    rest = [
+        f"{every - one} of {others} not paid"
+        for one, every in zip(row["unpaid_sellers"], row["unpaid"], strict=True)
+    ]
+    return [
+        [_who(row, owners), "accuracy", *(f"{one:.1f}" for one in row["accuracies"])],
+        ["", "found", *(f"{one} of {row['cheats']}" for one in row["found"])],
+        ["", "those that sold", *of_sellers],
+        ["", "the others", *rest],
+    ]
+
+
+def cheats_finding(rows: list[Document], defences: list[str]) -> str:
+    """The worst that poisoners do under each defence."""
+    worst = [
+        min((row["accuracies"][at], row["cheat"]) for row in rows if row["cheats"])
+        for at in range(len(defences))
+    ]
+    words = [
+        f"{low:.1f} % by `{kind}` ({defence})"
+        for (low, kind), defence in zip(worst, defences, strict=True)
+    ]
+    return f"The worst that poisoners bring the model to: {listed(words)}."

@@ -69,7 +69,10 @@ def test_a_comparison_leaves_everything_in_its_folder(done: Done) -> None:
     assert f"trained {len(keys)} of {len(keys)}" in said
     assert len(document["rows"]) == 4 * 2 * 3
     assert len(document["means"]) == 4 * 2
-    assert len(document["differences"]) == 6 * 2
+    assert len(document["differences"]) + len(document["same_contracts"]) == 6 * 2
+    assert document["same_contracts"]
+    assert document["training_cpu_seconds"] > 0
+    assert not {"seconds", "cpu_seconds"} & document.keys(), "it was resumed"
     with (folder / "comparison.csv").open() as file:
         table = list(csv.DictReader(file))
     assert [float(row["accuracy"]) for row in table] == [

@@ -10,7 +10,7 @@ from tests.market.common import write_images
 
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.decisions import decisions
-from noisemarket.comparison.results import Row, means
+from noisemarket.comparison.results import Row, means, paired_differences, same_contracts
 from noisemarket.comparison.trainings import (
     NoiseOfAll,
     Trained,
@@ -137,6 +137,16 @@ def test_means_are_over_the_seeds(rows: list[Row]) -> None:
         assert mean.mean["accuracy"] == pytest.approx(np.mean([row.accuracy for row in some]))
         first = next(row for row in some if row.seed == 1)
         assert mean.mean["lying_gain"] == first.lying_gain, "examined for the first seed alone"
+
+
+def test_what_bought_the_same_in_every_seed_is_found(rows: list[Row]) -> None:
+    """Greedy buys nothing, as no trade does."""
+    same = same_contracts(rows)
+    assert {(budget, "greedy", "uniform") for budget in (20.0, None)} <= set(same)
+    assert not [pair for pair in same if pair[0] is None and "equilibrium" in pair[1:]]
+    tested = {(one.budget, *sorted((one.first, one.second))) for one in paired_differences(rows)}
+    assert not tested & set(same)
+    assert len(tested) + len(same) == 2 * 6
 
 
 def test_a_line_that_was_cut_off_is_trained_again(tmp_path: Path) -> None:

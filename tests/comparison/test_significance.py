@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from noisemarket.comparison.significance import differences, half_width, holm, paired_p
+from noisemarket.comparison.significance import differences, half_width, holm, pair_of, paired_p
 
 PROBABILITIES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
 
@@ -60,6 +60,17 @@ def test_differences_are_of_all_pairs_under_each_budget() -> None:
     assert by_pair[30.0, "a", "c"].points == pytest.approx(-4.1)
     assert by_pair[30.0, "a", "c"].significant
     assert by_pair[None, "a", "b"].points == pytest.approx(3.0)
+
+
+def test_pairs_that_decided_the_same_are_no_comparison() -> None:
+    accuracies = {30.0: {"a": [1.0, 2.0, 3.0], "b": [1.0, 2.0, 3.0], "c": [1.5, 2.1, 4.2]}}
+    all_of_them = {(one.first, one.second): one for one in differences(accuracies)}
+    some = {(one.first, one.second): one
+            for one in differences(accuracies, [pair_of(30.0, "b", "a")])}  # fmt: skip
+    assert all_of_them.keys() - some.keys() == {("a", "b")}
+    p = some["a", "c"].p
+    assert p is not None
+    assert some["a", "c"].p_corrected == pytest.approx(2 * p), "two comparisons, not three"
 
 
 def test_the_interval_of_a_mean() -> None:

@@ -25,8 +25,13 @@ from noisemarket.cli.common import (
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.growth import Timing, timings
 from noisemarket.comparison.own_settings import as_compared
-from noisemarket.comparison.results import AVERAGED, Row, accuracies_of, means
-from noisemarket.comparison.significance import differences
+from noisemarket.comparison.results import (
+    AVERAGED,
+    Row,
+    means,
+    paired_differences,
+    same_contracts,
+)
 from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
@@ -84,12 +89,10 @@ def run(request: Request, options: CompareOptions) -> None:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
                 raise Interrupted(f"{words}{folder.path}.") from None
-        spent = {"training_cpu_seconds": round(campaign.training_cpu_seconds, 1)}
         document = {
             **_document(scenario, plan, rows, times),
             "command": _kept_command(folder.path),
-            **effort.as_dict(),
-            **spent,
+            **_spent(effort, campaign, resumed=options.resume is not None),
         }
         folder.write_json(RESULTS, document)
         figures = draw_campaign(folder.path / "figures", rows, times)
@@ -217,13 +220,20 @@ def _document(
         **plan.as_dict(),
         "means": [one.as_dict() for one in means(rows)],
         "differences": [
-            {**vars(one), "significant": one.significant}
-            for one in differences(accuracies_of(rows))
+            {**vars(one), "significant": one.significant} for one in paired_differences(rows)
         ],
+        "same_contracts": [list(pair) for pair in same_contracts(rows)],
         "growth": [vars(one) for one in times],
         "rows": [row.as_dict() for row in rows],
         "settings": {one.mechanism: one.settings for one in scenario.compared},
     }
+
+
+def _spent(effort: Effort, campaign: Campaign, *, resumed: bool) -> dict[str, object]:
+    """Date, machine and what it took; of a resumed run, whose last part says little, no seconds."""
+    last = ("seconds", "cpu_seconds") if resumed else ()
+    spent = {key: value for key, value in effort.as_dict().items() if key not in last}
+    return {**spent, "training_cpu_seconds": round(campaign.training_cpu_seconds, 1)}
 
 
 def _command(request: Request, plan: Plan) -> str:

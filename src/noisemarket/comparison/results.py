@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from noisemarket.comparison.decisions import NO_TRADE, Decision
-from noisemarket.comparison.significance import half_width
+from noisemarket.comparison.significance import (
+    Difference,
+    Pair,
+    differences,
+    half_width,
+    pair_of,
+)
 from noisemarket.game.levels import FloatArray
 from noisemarket.plain import finite
 
@@ -164,6 +171,29 @@ def accuracies_of(rows: Iterable[Row]) -> dict[float | None, dict[str, list[floa
     for row in sorted(rows, key=lambda row: row.seed):
         out.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(row.accuracy)
     return out
+
+
+def same_contracts(rows: Iterable[Row]) -> list[Pair]:
+    """Pairs of mechanisms that signed the same contracts in every seed, under each budget.
+
+    Contracts that are paid the same, leave owners the same, sell as much epsilon, and train the
+    same model are taken to be the same.
+    """
+    bought: dict[float | None, dict[str, list[tuple[object, ...]]]] = {}
+    for row in sorted(rows, key=lambda row: row.seed):
+        what = row.paid, row.sellers, row.accuracy, row.owners_surplus, row.epsilon_sold
+        bought.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(what)
+    return [
+        pair_of(budget, first, second)
+        for budget, by_name in bought.items()
+        for first, second in combinations(by_name, 2)
+        if by_name[first] == by_name[second]
+    ]
+
+
+def paired_differences(rows: Sequence[Row]) -> list[Difference]:
+    """Every pair of mechanisms under each budget that did not buy the same, tested."""
+    return differences(accuracies_of(rows), same_contracts(rows))
 
 
 def with_no_trade(mechanisms: Sequence[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -11,6 +11,9 @@ import numpy as np
 
 LEVEL = 0.05
 """Chance, over all comparisons together, of calling a difference significant that is none."""
+
+Pair = tuple[float | None, str, str]
+"""A budget and two mechanisms under it, in alphabetical order."""
 
 
 @dataclass(frozen=True)
@@ -35,17 +38,27 @@ class Difference:
         return self.p_corrected is not None and self.p_corrected < LEVEL
 
 
+def pair_of(budget: float | None, first: str, second: str) -> Pair:
+    """Two mechanisms under a budget, whoever is named first."""
+    return (budget, *sorted((first, second)))  # type: ignore[return-value]
+
+
 def differences(
     accuracies: Mapping[float | None, Mapping[str, Sequence[float]]],
+    same: Collection[Pair] = (),
 ) -> list[Difference]:
     """All pairs of mechanisms under each budget, largest differences first.
 
     Args:
         accuracies: by budget and mechanism, over the same seeds in the same order.
+        same: pairs that decided the same in every seed. There is nothing to compare, so they are
+            left out, and do not count among the comparisons that are corrected for.
     """
     found = []
     for budget, by_name in accuracies.items():
         for first, second in combinations(by_name, 2):
+            if pair_of(budget, first, second) in same:
+                continue
             apart = np.subtract(by_name[first], by_name[second])
             found.append((first, second, budget, float(apart.mean()), paired_p(apart)))
     corrected = holm([one[-1] for one in found])

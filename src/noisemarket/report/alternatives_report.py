@@ -12,7 +12,8 @@ from noisemarket.market.alternatives import FULL_KNOWLEDGE, Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.summary import Compared, deployed
-from noisemarket.report.style import colour_of, direct_labels, label, name_of
+from noisemarket.report.curve_labels import direct_labels
+from noisemarket.report.style import colour_of, label, name_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -127,6 +127,7 @@ def _differences(found: Sequence[Mapping[str, Any]]) -> str:
     )
     return (
         "<h2>Which differences are more than chance</h2><p>Paired t-tests over the seeds, with "
-        "Holm's correction for all of them together, at 5 %.</p>"
+        "Holm's correction for all of them together, at 5 %. Pairs that signed the same "
+        "contracts in every seed are no comparison, and are left out.</p>"
         f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
     )

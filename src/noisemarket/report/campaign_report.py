@@ -8,8 +8,8 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
 from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Mean, Row, accuracies_of
-from noisemarket.comparison.significance import LEVEL, Difference, differences
+from noisemarket.comparison.results import Mean, Row, paired_differences, same_contracts
+from noisemarket.comparison.significance import LEVEL, Difference
 from noisemarket.mechanisms import MECHANISMS
 from noisemarket.report.style import name_of
 
@@ -33,6 +33,11 @@ COLUMNS: tuple[tuple[str, str, str], ...] = (
 def head_of_mechanism(name: str) -> str:
     """A mechanism in words; that nobody trades is called so."""
     return "no trade" if name == NO_TRADE else name_of(name)
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def budget_in_words(budget: float | None) -> str:
@@ -81,7 +86,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
     """How the clock auction (or the first mechanism) differs from every other, in sentences."""
     names = list(dict.fromkeys(row.mechanism for row in rows))
     own = OWN if OWN in names else next((name for name in names if name != NO_TRADE), NO_TRADE)
-    found = differences(accuracies_of(rows))
+    found = paired_differences(rows)
     out = []
     for budget in dict.fromkeys(row.budget for row in rows):
         some = [one for one in found if one.budget == budget and own in (one.first, one.second)]
@@ -90,9 +95,11 @@ def findings(rows: Sequence[Row]) -> list[str]:
             limit = "Without a budget" if budget is None else f"With a budget of {budget:,g}"
             out.append(f"{limit}, accuracy of the {head_of_mechanism(own)}: {'; '.join(words)}.")
     if any(one.p is not None for one in found):
+        same = len(same_contracts(rows))
+        left_out = f"; {same} pairs that bought the same are left out" if same else ""
         out.append(
             f"* differs by more than chance (paired t-test over the seeds, Holm's correction for "
-            f"{len(found)} comparisons, {100 * LEVEL:g} %)."
+            f"{len(found)} comparisons, {100 * LEVEL:g} %{left_out})."
         )
     return out
 

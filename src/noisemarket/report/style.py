@@ -14,19 +14,49 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 COLOURS = {
-    "dypp": "#1f5fa8",
-    "q_learning": "#c8641b",
-    "greedy": "#5b8f3a",
-    "phc": "#8a5aa8",
-    "bisection": "#3a7ca5",
-    "clock": "#0f8a80",
-    "pain_fl": "#b03a5b",
-    "pac_auction": "#2f7fb5",
-    "csra_auction": "#7a4f2a",
-    "posted_price": "#6b8e8b",
-    "equilibrium": "#222222",
-    "first_best": "#8a8a8a",
-    "best_portfolio": "#a98a2b",
+    "dypp": "#0064cb",
+    "q_learning": "#b74900",
+    "greedy": "#7e9639",
+    "phc": "#8872d3",
+    "bisection": "#672699",
+    "clock": "#1f825f",
+    "pain_fl": "#d35792",
+    "pac_auction": "#4899c9",
+    "csra_auction": "#56340d",
+    "posted_price": "#007775",
+    "equilibrium": "#121211",
+    "first_best": "#635155",
+    "best_portfolio": "#b38f00",
+}
+"""Searched so that any two stay apart for protans and deutans too: tests/report/test_colours.py."""
+
+MARKS = {
+    "dypp": "P",
+    "q_learning": "X",
+    "greedy": "<",
+    "phc": ">",
+    "bisection": "v",
+    "clock": "o",
+    "pain_fl": "^",
+    "pac_auction": "h",
+    "csra_auction": "s",
+    "posted_price": "D",
+    "equilibrium": "p",
+    "first_best": "d",
+    "best_portfolio": "*",
+}
+_SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (6, 1.4, 1.4, 1.4))
+DASHES: Mapping[str, Any] = {
+    "dypp": _DASHED,
+    "q_learning": _BOTH,
+    "phc": _DOTTED,
+    "csra_auction": _DASHED,
+    "posted_price": _DOTTED,
+    "pain_fl": _DOTTED,
+    "best_portfolio": _BOTH,
+    "equilibrium": _DASHED,
+    "pac_auction": _BOTH,
+    "first_best": _DOTTED,
 }
 NAMES = {
     "dypp": "DyPP (WoLF-PHC)",
@@ -46,9 +76,6 @@ NAMES = {
 }
 
 
-_APART = 0.055  # of the height of an axis, between two names
-
-
 def name_of(mechanism: str) -> str:
     """A mechanism in words."""
     return NAMES.get(mechanism, mechanism.replace("_", " "))
@@ -57,6 +84,22 @@ def name_of(mechanism: str) -> str:
 def colour_of(mechanism: str) -> str:
     """The colour of a mechanism in every figure."""
     return COLOURS.get(mechanism, "#444444")
+
+
+def mark_of(mechanism: str) -> str:
+    """The marker of a mechanism; one from outside has a cross."""
+    return MARKS.get(mechanism, "x")
+
+
+def look_of(mechanism: str) -> dict[str, Any]:
+    """Colour, marker and dashes of a mechanism's curve, as Matplotlib's ``plot`` takes them."""
+    return {
+        "color": colour_of(mechanism),
+        "marker": mark_of(mechanism),
+        "linestyle": DASHES.get(mechanism, _SOLID),
+        "markersize": 8 if mark_of(mechanism) == "*" else 5.5,
+        "linewidth": 1.6,
+    }
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:
@@ -77,33 +120,6 @@ def label(axis: Axes, title: str, x: str, y: str) -> None:
     axis.set_title(title, fontsize=11, loc="left")
     axis.set_xlabel(x)
     axis.set_ylabel(y)
-
-
-def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
-    """Write the name of each curve beside its end, in its colour, so that no two overlap.
-
-    Args:
-        axis: where the curves are; it gets room on the right. Call it after its limits are set.
-        ends: name to the last point of the curve and its colour.
-    """
-    if not ends:
-        return
-    to_axes = axis.transData + axis.transAxes.inverted()
-    order = sorted(ends, key=lambda name: ends[name][1])
-    heights = [float(to_axes.transform(ends[name][:2])[1]) for name in order]
-    for at in range(1, len(heights)):  # from below, each far enough above the one before
-        heights[at] = max(heights[at], heights[at - 1] + _APART)
-    over = max(0.0, heights[-1] - 1.0)
-    for name, height in zip(order, heights, strict=True):
-        x, y, colour = ends[name]
-        at_end = float(to_axes.transform((x, y))[0])
-        place = (1.015, height - over)
-        moved = abs(place[1] - float(to_axes.transform((x, y))[1])) > 0.02 or at_end < 0.93
-        line = {"arrowstyle": "-", "color": colour, "linewidth": 0.5, "alpha": 0.6}
-        axis.annotate(
-            name, (x, y), xytext=place, textcoords="axes fraction", color=colour, fontsize=8.5,
-            va="center", annotation_clip=False, arrowprops=line if moved else None,
-        )  # fmt: skip
 
 
 def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:

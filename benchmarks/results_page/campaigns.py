@@ -1,0 +1,114 @@
+"""A stored campaign: its cases, means and differences, as the pages speak of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from noisemarket.comparison.decisions import NO_TRADE
+from noisemarket.comparison.results import Mean, Row, means, paired_differences, same_contracts
+from noisemarket.comparison.significance import Difference, Pair, pair_of
+from noisemarket.report.campaign_figures import RoundMeans
+from noisemarket.report.campaign_report import head_of_mechanism, knows
+from noisemarket.report.frontier_figure import middle_budget
+from results_page.common import Document, stored
+
+FLOORED, NO_FLOOR, CNN = "campaign-features", "campaign-no-floor", "frontier-cnn"
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A campaign that was stored."""
+
+    document: Document
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """All cases."""
+        names, empty = {field.name for field in fields(Row)}, {"accuracy_per_round": []}
+        return [
+            Row(**{**empty, **{key: value for key, value in row.items() if key in names}})
+            for row in self.document["rows"]
+        ]
+
+    @cached_property
+    def means(self) -> list[Mean]:
+        """Of every mechanism under every budget, no trade left out."""
+        return [one for one in means(self.rows) if one.mechanism != NO_TRADE]
+
+    @cached_property
+    def nothing(self) -> Mean:
+        """No trade."""
+        return next(one for one in means(self.rows) if one.mechanism == NO_TRADE)
+
+    @cached_property
+    def tested(self) -> list[Difference]:
+        """Pairs that did not buy the same."""
+        return paired_differences(self.rows)
+
+    @cached_property
+    def same(self) -> list[Pair]:
+        """Pairs that did."""
+        return same_contracts(self.rows)
+
+    @property
+    def budgets(self) -> list[float]:
+        """Least first."""
+        return list(self.document["budgets"])
+
+    @property
+    def names(self) -> list[str]:
+        """Mechanisms, no trade left out."""
+        return list(dict.fromkeys(one.mechanism for one in self.means))
+
+    def at(self, mechanism: str, budget: float | None) -> Mean:
+        """One of the means."""
+        return next(one for one in self.means if (one.mechanism, one.budget) == (mechanism, budget))
+
+    def value(self, mechanism: str, budget: float | None, figure: str) -> float:
+        """A mean that is known."""
+        return self.at(mechanism, budget).mean[figure] or 0.0
+
+    def between(self, budget: float | None, first: str, second: str) -> tuple[float, bool]:
+        """First less second in points of accuracy, and whether that is more than chance."""
+        for one in self.tested:
+            if one.budget == budget and {one.first, one.second} == {first, second}:
+                return (one.points if one.first == first else -one.points), one.significant
+        return 0.0, False
+
+    def bought_the_same(self, budget: float | None, first: str, second: str) -> bool:
+        """Whether two signed the same contracts in every seed."""
+        return pair_of(budget, first, second) in self.same
+
+    def best(self, budget: float | None) -> str:
+        """The most accurate of those who know nothing private."""
+        some = [one for one in self.names if knows(one).startswith("nothing")]
+        return max(some, key=lambda name: self.value(name, budget, "accuracy"))
+
+    def rounds(self) -> list[RoundMeans]:
+        """Accuracy after each round under the middle budget, if it was kept."""
+        kept = [RoundMeans(**one) for one in self.document.get("per_round", [])]
+        budget = middle_budget(self.rows)
+        return [one for one in kept if one.budget == budget]
+
+
+def campaign(name: str) -> Stored | None:
+    """A campaign, if it is stored."""
+    found = stored(name)
+    return None if found is None else Stored(found)
+
+
+def accuracy_in_words(one: Mean) -> str:
+    """A mean with half of its interval."""
+    return f"{one.mean['accuracy']:.2f} ± {one.half_width['accuracy']:.2f}"
+
+
+def marked(points: tuple[float, bool]) -> str:
+    """A difference in points, with a star where it is more than chance."""
+    return f"{points[0]:+.2f}{'*' if points[1] else ''}"
+
+
+def heads(names: Sequence[str]) -> list[str]:
+    """Mechanisms in words."""
+    return [head_of_mechanism(name) for name in names]

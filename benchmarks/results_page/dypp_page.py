@@ -1,0 +1,344 @@
+"""docs/explanation/dypp.md and the README's sentence on what money buys, from stored results.
+
+Sentences whose truth depends on numbers are computed. What is said in fixed words all the same is
+listed in ``claims``: ``tests/test_results_pages.py`` fails when one of them becomes false.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from noisemarket.report.campaign_report import head_of_mechanism, listed
+from results_page.campaigns import FLOORED, NO_FLOOR, Stored, accuracy_in_words, campaign, marked
+from results_page.common import ROOT, Document, pm, stored, table
+
+REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
+OTHERS = ("clock", "bisection", "q_learning", "pain_fl")
+RIVALS = ("clock", "bisection", "q_learning")
+
+
+def needed() -> dict[str, Any]:
+    """All that the page rests on; it cannot be made without."""
+    return {
+        "floored": campaign(FLOORED),
+        "free": campaign(NO_FLOOR),
+        "adaptation": stored("adaptation"),
+        "sensitivity": stored("sensitivity"),
+        "lying": stored("lying"),
+        "claims": json.loads(REPRODUCED.read_text(encoding="utf-8")),
+    }
+
+
+def dypp_page() -> str | None:
+    """The whole page; None where a result that it needs is not stored."""
+    found = needed()
+    if None in found.values():
+        return None
+    floored, free = found["floored"], found["free"]
+    parts = [
+        "# What we found about DyPP",
+        "<!-- Written by benchmarks/report.py from benchmarks/results and "
+        "reproduction/claims.json. Do not edit. -->",
+        "[Trade Privacy for Utility](https://arxiv.org/abs/2301.08474) lets owners and curator "
+        "find a price for noise by learning, so that neither needs to know the other's secrets: "
+        "two-layer WoLF-PHC, called DyPP. Figures come from stored runs: over 20 seeds from "
+        f"[reproduction](reproduction.md), over {found['sensitivity']['seeds']} or "
+        f"{floored.nothing.seeds} from [results](results.md); ± is half of the 95 % interval.",
+        *money_section(floored),
+        *no_floor_section(free),
+        *claims_section(found["claims"]),
+        *change_section(found["adaptation"]),
+        *open_section(found["sensitivity"]),
+        *INSTEAD,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def points_in_words(
+    found: Stored, budget: float, first: str, second: str = "dypp", *, short: bool = False
+) -> str:
+    """How one stands to another, and whether that is more than chance."""
+    points, sure = found.between(budget, first, second)
+    words = f"{abs(points):.2f} points {'ahead of' if points > 0 else 'behind'}"
+    other = "it" if short else head_of_mechanism(second)
+    return f"{words} {other}{'' if sure else ' (within chance)'}"
+
+
+def money_section(found: Stored) -> list[str]:
+    """The main evidence: the same money, the same owners, the same privacy for all."""
+    lines = []
+    for budget in found.budgets:
+        cells = [f"{accuracy_in_words(found.at('dypp', budget))}"]
+        cells += [marked(found.between(budget, "dypp", name)) for name in OTHERS]
+        lines.append([f"{budget:g}", *cells])
+    heads = ["budget", "DyPP, %", *(f"less {head_of_mechanism(name)}" for name in OTHERS)]
+    return [
+        "## For the same money and the same privacy",
+        "![Accuracy over money paid; every owner keeps noise 0.1](../images/frontier.png)",
+        f"DyPP at its best settings beside others on the same owners, {found.nothing.seeds} seeds; "
+        "every owner keeps noise 0.1 at least, whoever buys. Accuracy of the trained model, and "
+        "points by which DyPP is ahead (* more than chance):",
+        table(heads, lines),
+        f"{ahead(found)} {clock_against(found)}",
+        "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
+        "own. But there is one model, and information adds up as 1/sigma², so it pays to [buy much "
+        "from the few who are cheap](clock.md). On the loss surface of the default model DyPP "
+        "finds no trade that pays, and buys nothing; here it plays on that of the CNN.",
+    ]
+
+
+def ahead(found: Stored) -> str:
+    """Where DyPP is ahead of whom by more than chance, and where it is behind."""
+    words = []
+    for sign, verb in ((1.0, "ahead of"), (-1.0, "behind")):
+        some = []
+        for name in OTHERS:
+            budgets = [
+                f"{budget:g}"
+                for budget in found.budgets
+                if found.between(budget, "dypp", name)[1]
+                and sign * found.between(budget, "dypp", name)[0] > 0
+            ]
+            if budgets:
+                some.append(f"{head_of_mechanism(name)} (budget {listed(budgets)})")
+        words.append(f"{verb} {listed(some)}" if some else f"{verb} none of them")
+    return f"By more than chance DyPP is {words[0]}, and {words[1]}."
+
+
+def clock_against(found: Stored) -> str:
+    """Where the clock auction, ours, stands to the others: also where it loses."""
+    words = []
+    for budget in found.budgets:
+        paid = f"{found.value('clock', budget, 'paid'):.0f}"
+        others = [
+            points_in_words(found, budget, "clock", name) for name in ("bisection", "q_learning")
+        ]
+        words.append(f"for {budget:g} (it pays {paid}) {listed(others)}")
+    return f"The clock auction is {'; '.join(words)}."
+
+
+def no_floor_section(found: Stored) -> list[str]:
+    """The campaign without a floor, named as such."""
+    budget = found.budgets[len(found.budgets) // 2]
+    shown = []
+    for name in ("dypp", "clock", "q_learning", "bisection"):
+        rows = [row for row in found.rows if (row.mechanism, row.budget) == (name, budget)]
+        boundless = sum(row.epsilon_sold is None for row in rows)
+        shown.append(
+            f"{head_of_mechanism(name)} {accuracy_in_words(found.at(name, budget))} % "
+            f"({boundless} of {len(rows)} seeds with a seller without bound)"
+        )
+    return [
+        "### Without a floor",
+        "If owners may sell all their noise, the order changes, because sellers give up what no "
+        f"epsilon bounds any more. For a budget of {budget:g}: {listed(shown)}. Nothing in the "
+        "paper's linear privacy loss says that the last noise is worth most. Set "
+        "[`population.floor`, or count epsilon](mechanisms.md#what-privacy-costs-an-owner), if "
+        "owners are to keep some; [results](results.md#if-owners-sell-all-their-noise) has the "
+        "figure.",
+    ]
+
+
+def numbers_of(claims: list[Mapping[str, str]], begins: str, preset: str) -> str:
+    """What was counted for a claim of the paper."""
+    return next(
+        one["numbers"]
+        for one in claims
+        if one["claim"].startswith(begins) and one["preset"] == preset
+    )
+
+
+def seen(claims: list[Mapping[str, str]], begins: str) -> str:
+    """Whether a claim was seen, under each preset that it was tried with."""
+    found = {one["preset"]: one["seen"] for one in claims if one["claim"].startswith(begins)}
+    if len(set(found.values())) == 1:
+        return next(iter(found.values()))
+    return "; ".join(f"`{preset}`: {words}" for preset, words in found.items())
+
+
+def cut(pattern: str, text: str) -> tuple[str, ...]:
+    """The groups of a pattern that must be in a text."""
+    found = re.search(pattern, text)
+    if found is None:
+        raise ValueError(f"{pattern!r} is not in {text!r}")
+    return found.groups()
+
+
+def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
+    """What holds of the paper's claims and what does not, claim by claim."""
+    speed = r"after 5,000: .*?WoLF-PHC ([\d,]+), Q-learning ([\d,]+)"
+    fast, slow = cut(speed, numbers_of(claims, "Q-learning needs", "paper"))
+    own, others = cut(speed, numbers_of(claims, "Q-learning needs", "market"))
+    (share,) = cut(
+        r"([\d.]+ ± [\d.]+ %) of the exact", numbers_of(claims, "WoLF-PHC conv", "market")
+    )
+    better = numbers_of(claims, "WoLF-PHC gives better", "market")
+    signed = cut(r"contracts ([\d.]+ ± [\d.]+) against ([\d.]+ ± [\d.]+)", better)
+    played = cut(r"as played ([\d.]+ ± [\d.]+) against ([\d.]+ ± [\d.]+)", better)
+    paid = cut(r"from ([\d.]+ ± [\d.]+) to ([\d.]+ ± [\d.]+)",
+               numbers_of(claims, "Payments keep", "market"))  # fmt: skip
+    lines = [
+        ["it is faster than Q-learning", seen(claims, "Q-learning needs"),
+         f"settled after {fast} interactions against {slow} of 5,000 where both move at once "
+         f"(`paper`); {own} against {others} in `market`",
+         "its policy becomes pure, and stops trying"],
+        ["it converges to the Nash equilibrium", seen(claims, "WoLF-PHC conv"),
+         f"{share} of the exact equilibrium's gain for the curator",
+         "it stops before the best deal was tried often enough"],
+        ["the model is better than with Q-learning", seen(claims, "WoLF-PHC gives better"),
+         f"quality {signed[0]} against {signed[1]} % by what is signed; savings {played[0]} "
+         f"against {played[1]} as played",
+         "a tenth of Q-learning's moves stay random; its contracts leave them out"],
+        ["payments fall, then settle", seen(claims, "Payments keep"),
+         f"from {paid[0]} to {paid[1]}",
+         "random offers mostly fail to be signed: savings and payments start near zero"],
+    ]  # fmt: skip
+    return [
+        "## The paper's claims",
+        "DyPP works without private information, as the paper says: each side sees its own rewards "
+        "and the other's moves, and every contract that is signed pays for both. Of its other "
+        "claims, numbers are those of `market`, where a deal needs two signatures, unless said "
+        "otherwise; [reproduction](reproduction.md) has them all:",
+        table(["claim", "seen?", "what we measured", "why, as we read it"], lines),
+    ]
+
+
+def adaptation_rows(found: Document, player: str) -> list[Document]:
+    """What became of a player at each change."""
+    return [row for row in found["rows"] if row["player"] == player]
+
+
+def recovered(rows: list[Document]) -> tuple[int, int]:
+    """In how many runs of how many a player is back."""
+    runs = [one for row in rows for one in row["recovered_after"]]
+    return sum(one is not None for one in runs), len(runs)
+
+
+def change_section(found: Document) -> list[str]:
+    """Preferences that change."""
+    best = adaptation_rows(found, "dypp at its best")
+    falls = [
+        f"from {pm(row['before'], 0, 100)} % to {pm(row['after'], 0, 100)} % when costs "
+        f"{'halve' if row['factor'] < 1 else 'double'}"
+        for row in best
+    ]
+    counts = {
+        name: recovered(adaptation_rows(found, name))
+        for name in ("q_learning at its best", "bisection", "dypp", "dypp at its best")
+    }
+    back = counts["dypp"][0] + counts["dypp at its best"][0]
+    of = counts["dypp"][1] + counts["dypp at its best"][1]
+    times = [one for row in adaptation_rows(found, "bisection") for one in row["recovered_after"]]
+    within = max((one for one in times if one is not None), default=0)
+    q, b = counts["q_learning at its best"], counts["bisection"]
+    return [
+        "## When costs change",
+        "![Curator's gain before and after all costs change](../images/dypp-adaptation.png)",
+        f"DyPP is back at 95 % of what it had in {back} of {of} runs: nothing tells a player that "
+        f"the game has changed. Patience does not help: at its best, with "
+        f"{best[0]['interactions'] // 2:,} interactions before and after, it moves "
+        f"{listed(falls)}. Q-learning at its best is back in {q[0]} of {q[1]}, "
+        f"[bisection](bisection.md) in {b[0]} of {b[1]}, within {within:,} interactions.",
+    ]
+
+
+def open_section(found: Document) -> list[str]:
+    """What the paper leaves open."""
+    shares = {
+        (row["setting"], row["value"]): [
+            a / b for a, b in zip(row["dypp"], row["equilibrium"], strict=True)
+        ]
+        for row in found["rows"]
+        if min(row["equilibrium"]) > 1e-9
+    }
+    spans = {
+        name: np.ptp([np.mean(own) for (one, _), own in shares.items() if one == name])
+        for name in dict.fromkeys(one for one, _ in shares)
+    }
+    most = max(spans, key=lambda name: spans[name])
+    low, high = (choose(shares, key=lambda one: np.mean(shares[one])) for choose in (min, max))
+    zero = shares["optimism", 0.0]
+    return [
+        "## What the paper leaves open",
+        "![Share of the equilibrium's gain under settings that the paper leaves open]"
+        "(../images/dypp-sensitivity.png)",
+        f"With first values of 0, DyPP's contracts bring {pm(zero, 0, 100)} % of the equilibrium's "
+        f"gain. One setting at a time, it is least with {_setting(*low)} "
+        f"({pm(shares[low], 0, 100)} %) and most with {_setting(*high)} "
+        f"({pm(shares[high], 0, 100)} %); the {most.replace('_', ' ')} moves it most.",
+    ]
+
+
+def _setting(name: str, value: object) -> str:
+    words = f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{name.replace('_', ' ')} {words}"
+
+
+INSTEAD = (
+    "## What to use instead",
+    table(
+        ["if you want", "use", "why"],
+        [
+            ["truthful answers from owners who keep some noise", "`clock`",
+             "at most 40 questions to an owner instead of 5,000 interactions, and [lying brings "
+             "nothing](results.md#what-lying-brings)"],
+            ["the most accuracy for little money, from owners who do not lie",
+             "[`bisection`](bisection.md)", "reaches the equilibrium of the paper's game in some "
+             "20 steps, but [lying pays](results.md#what-lying-brings)"],
+            ["to study learning", "`dypp`, `q_learning`, `phc`", "`noisemarket compare` puts them "
+             "beside the others, through to the trained model"],
+        ],
+    ),
+)  # fmt: skip
+
+
+def claims() -> dict[str, bool]:
+    """What the page says in fixed words, and whether stored results bear it out."""
+    found = needed()
+    floored, free, lies = found["floored"], found["free"], found["lying"]
+    sold = {(row["surface"], row["mechanism"]): sum(row["sellers"]) for row in lies["rows"]}
+    most = {
+        (row["surface"], row["mechanism"]): max(one or 0.0 for one in row["most"])
+        for row in lies["rows"]
+    }
+    least = floored.budgets[0]
+    back = recovered(adaptation_rows(found["adaptation"], "dypp at its best"))[0]
+    gap = [row.epsilon_sold is None for row in free.rows if row.mechanism in RIVALS[1:]]
+    kept = {row.epsilon_sold is not None for row in floored.rows}
+    return {
+        "on the features' surface DyPP buys nothing": sold["features-mnist", "dypp"] == 0,
+        "lying to the clock brings nothing": most["sharded-mnist", "clock"] == 0
+        and most["features-mnist", "clock"] == 0,
+        "lying to bisection pays": most["sharded-mnist", "bisection"] > 0,
+        "bisection brings most for little money": floored.best(least) == "bisection",
+        "patience does not help DyPP to adapt": back == 0,
+        "without a floor some sellers have no bound": any(gap),
+        "with a floor all have one": kept == {True},
+    }
+
+
+def readme_sentence() -> str | None:
+    """What the README says under the frontier."""
+    found = campaign(FLOORED)
+    if found is None:
+        return None
+    low, middle, high = found.budgets[0], found.budgets[len(found.budgets) // 2], found.budgets[-1]
+    best = found.best(low)
+    accuracy = {
+        (name, budget): f"{found.value(name, budget, 'accuracy'):.1f} %"
+        for name in (best, "clock", "dypp")
+        for budget in (low, middle, high)
+    }
+    leads = f"for {low:g} {head_of_mechanism(best)} leads with {accuracy[best, low]}"
+    behind = "" if best == "clock" else f" (clock auction {accuracy['clock', low]})"
+    return (
+        f"Over [{found.nothing.seeds} seeds](docs/explanation/results.md), "
+        f"all owners keeping noise 0.1, for {middle:g} the clock auction brings "
+        f"{accuracy['clock', middle]}, DyPP {accuracy['dypp', middle]} (for {high:g}: "
+        f"{accuracy['dypp', high]}); {leads}{behind}."
+    )

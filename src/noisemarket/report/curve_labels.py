@@ -1,0 +1,165 @@
+"""Names of curves beside their ends, so that no two overlap and no leader crosses another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import combinations, pairwise
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Point = Sequence[float]
+
+FONT = 8.5
+WIDEST = 24
+"""Letters in a line of a name."""
+
+_EDGE, _PLACE, _TOP = 1.0, 1.02, 0.985
+_LEADERS, _CURVES, _ENDS = 100.0, 3.0, 1.0
+"""What it costs that a leader crosses another one, or a curve, or touches the end of one."""
+
+_NEAR = 0.02
+
+
+def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
+    """Write the name of each curve on the right, in its colour, with a line to where it ends.
+
+    Args:
+        axis: where the curves are; it gets room on the right. Call it after its limits are set.
+        ends: name to the last point of the curve and its colour.
+    """
+    if not ends:
+        return
+    to_axes = axis.transData + axis.transAxes.inverted()
+    shown = {name: "\n".join(wrap(name, WIDEST)) for name in ends}
+    tall = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
+    line = 1.22 * FONT / tall
+    placed = [to_axes.transform(ends[name][:2]) for name in ends]
+    points = [(float(x), float(y)) for x, y in placed]
+    sizes = [line * (shown[name].count("\n") + 1) + 0.25 * line for name in ends]
+    drawn = [
+        np.asarray(one.get_xydata()) for one in axis.get_lines() if one.get_linestyle() != "None"
+    ]
+    curves = [to_axes.transform(one) for one in drawn if len(one) > 2]
+    for name, (x, y), height in zip(ends, points, heights(points, sizes, curves), strict=True):
+        colour = ends[name][2]
+        axis.text(
+            _PLACE, height, shown[name], transform=axis.transAxes, color=colour, fontsize=FONT,
+            va="center", linespacing=1.1,
+        )  # fmt: skip
+        if x < 0.97 or abs(height - y) > 0.02:
+            axis.plot(
+                [x, _EDGE, _PLACE - 0.004], [y, height, height], transform=axis.transAxes,
+                color=colour, linewidth=0.6, alpha=0.75, clip_on=False, zorder=1.5,
+                scalex=False, scaley=False,
+            )  # fmt: skip
+
+
+def heights(
+    points: Sequence[Point], sizes: Sequence[float], curves: Sequence[NDArray[np.float64]] = ()
+) -> list[float]:
+    """Where each name stands, in parts of the axis: in the order that crosses least.
+
+    Args:
+        points: the ends of the curves, in parts of the axis.
+        sizes: how high each name is.
+        curves: what leaders should not cross if they can help it.
+    """
+    order = sorted(range(len(points)), key=lambda one: points[one][1])
+    best, cost = order, _cost(order, points, sizes, curves)
+    better = True
+    while better:
+        better = False
+        for first, second in combinations(range(len(order)), 2):
+            other = best.copy()
+            other[first], other[second] = other[second], other[first]
+            if (found := _cost(other, points, sizes, curves)) < cost - 1e-9:
+                best, cost, better = other, found, True
+    places = _placed(best, points, sizes)
+    return [places[one] for one in range(len(points))]
+
+
+def _cost(
+    order: Sequence[int],
+    points: Sequence[Point],
+    sizes: Sequence[float],
+    curves: Sequence[NDArray[np.float64]],
+) -> float:
+    places = _placed(order, points, sizes)
+    leaders = [(points[one], (_EDGE, places[one])) for one in range(len(points))]
+    crossed = sum(crosses(*one, *other) for one, other in combinations(leaders, 2))
+    over = sum(
+        crosses(*leader, a, b)
+        for leader in leaders
+        if leader[0][0] < 0.97
+        for curve in curves
+        for a, b in pairwise(curve.tolist())
+    )
+    touched = sum(
+        abs(_at(leader, points[one][0]) - points[one][1]) < _NEAR
+        for at, leader in enumerate(leaders)
+        for one in range(len(points))
+        if one != at and leader[0][0] < points[one][0] - _NEAR
+    )
+    moved = sum(abs(places[one] - points[one][1]) for one in range(len(points)))
+    return _LEADERS * crossed + _CURVES * over + _ENDS * touched + moved
+
+
+def _at(leader: tuple[Point, Point], x: float) -> float:
+    """How high a leader is there."""
+    (left, low), (right, high) = leader
+    return low + (high - low) * (x - left) / max(right - left, 1e-9)
+
+
+def crosses(a: Point, b: Point, c: Point, d: Point) -> bool:
+    """Whether the stretches from a to b and from c to d cross within both of them."""
+
+    def side(p: Point, q: Point, r: Point) -> float:
+        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
+
+    near = 1e-9
+    first, second = side(a, b, c) * side(a, b, d), side(c, d, a) * side(c, d, b)
+    return first < -near and second < -near
+
+
+def _placed(
+    order: Sequence[int], points: Sequence[Point], sizes: Sequence[float]
+) -> dict[int, float]:
+    """Names from below in this order, each as near to its curve's end as the others let it."""
+    stacks: list[tuple[float, list[int]]] = []  # the lower edge of names that touch
+    for one in order:
+        stacks.append((points[one][1] - sizes[one] / 2.0, [one]))
+        while len(stacks) > 1 and stacks[-1][0] < stacks[-2][0] + _height(stacks[-2][1], sizes):
+            names = stacks[-2][1] + stacks[-1][1]
+            stacks[-2:] = [(_lower(names, points, sizes), names)]
+    out, least = {}, 0.0
+    ends = [low + _height(names, sizes) for low, names in stacks]
+    room = _TOP
+    for at in range(len(stacks) - 1, -1, -1):  # from above: none beyond the top
+        ends[at] = min(ends[at], room)
+        room = ends[at] - _height(stacks[at][1], sizes)
+    for end, (_, names) in zip(ends, stacks, strict=True):
+        low = max(end - _height(names, sizes), least)
+        for one in names:
+            out[one] = low + sizes[one] / 2.0
+            low += sizes[one]
+        least = low
+    return out
+
+
+def _height(names: Sequence[int], sizes: Sequence[float]) -> float:
+    return sum(sizes[one] for one in names)
+
+
+def _lower(names: Sequence[int], points: Sequence[Point], sizes: Sequence[float]) -> float:
+    """The lower edge of a stack, so that its names are moved as little as can be."""
+    below, wanted = 0.0, []
+    for one in names:
+        wanted.append(points[one][1] - sizes[one] / 2.0 - below)
+        below += sizes[one]
+    return float(np.mean(wanted))
