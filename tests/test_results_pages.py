@@ -185,9 +185,9 @@ def test_cheats_have_a_part(report: ModuleType, results: Path) -> None:
     (results / "cheats.json").write_text(json.dumps(document), encoding="utf-8")
     part = report.page().partition("## Poisoners and free riders")[2]
     assert "| none |  | 95.0 | 94.0 |" in part
-    assert "| 4 of 20 | `flip` | 10.0 (0 found, 0 not paid) | 90.0 (1 found, 2 not paid) |" in part
-    assert "|  | those that sold | 0 of 2 not paid | 2 of 2 not paid |" in part
-    assert "|  | the others | 0 of 2 not paid | 1 of 2 not paid |" in part
+    assert "| 4 of 20 | `flip` | 10.0 | 90.0 (1, 2) |" in part
+    assert "|  | of those that sold, paid | 2 of 2 | 0 of 2 |" in part
+    assert "|  | of the others, paid | 2 of 2 | 1 of 2 |" in part
     assert "10.0 % by `flip` (no checks) and 90.0 % by `flip` (checks)" in part
 
 

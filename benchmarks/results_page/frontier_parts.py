@@ -119,7 +119,8 @@ def gains_line(one: Mean) -> list[str]:
         budget_in_words(one.budget), head_of_mechanism(one.mechanism),
         cell("curator_value", ".1f"), cell("owners_surplus", ".1f"),
         cell("social_welfare", ",.0f"), cell("epsilon_sold", ".0f"), cell("worse_off", "g"),
-        cell("lying_gain", ".2f"), cell("messages", ",.1f"),
+        cell("lying_gain", ".2f"),
+        cell("messages", ",.1f" if (mean["messages"] or 0.0) < 100.0 else ",.0f"),
     ]  # fmt: skip
 
 
@@ -190,8 +191,8 @@ def cnn_part() -> list[str]:
         title,
         FIGURE.format("results-cnn"),
         f"{about(found)} All decide by the loss surface of the CNN. Every owner keeps noise 0.1 at "
-        f"least. No trade: {accuracy_in_words(found.nothing)} %. With few seeds few differences "
-        "are more than chance.",
+        f"least. No trade: {accuracy_in_words(found.nothing)} %. With so few seeds "
+        "intervals are wide (the figure cuts them), and few differences are more than chance.",
         *money_tables(found),
         frontier_findings(found),
         made_by(found.document),

@@ -278,14 +278,14 @@ def cheats_part() -> list[str]:
         "sold down to noise 0.1; half of the cheats are among them, as far as there are so many. "
         "The curator has records of its own. [What is checked](market.md), [every "
         "cheat](../how-to/cheating-owners.md).",
-        f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets how many of "
-        "the cheats are found, or else not paid:",
+        f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets, if any, "
+        "how many of the cheats are found, and how many more are not paid:",
         table(
             ["poisoners", "what they send", *defences],
             [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners],
         ),
-        "Free riders train nothing and send the right noise. Of those that sold, and of those that "
-        "did not, how many are found, and how many are not paid:",
+        "Free riders train nothing and send the right noise. How many are found, and how many "
+        "are paid all the same:",
         table(
             ["free riders", "", *defences],
             [line for row in riders for line in rider_lines(row, owners)],
@@ -307,26 +307,25 @@ def _sent(row: Document) -> str:
 
 def _accuracies(row: Document) -> list[str]:
     cells = zip(row["accuracies"], row["found"], row["unpaid"], strict=True)
-    if not row["cheats"]:
-        return [f"{one:.1f}" for one, _, _ in cells]
     return [
-        f"{one:.1f} ({seen} found, {max(unpaid - seen, 0)} not paid)" for one, seen, unpaid in cells
+        f"{one:.1f}" + (f" ({seen}, {max(unpaid - seen, 0)})" if seen or unpaid else "")
+        for one, seen, unpaid in cells
     ]
 
 
 def rider_lines(row: Document, owners: int) -> list[list[str]]:
     """Accuracy, then those that sold and those that did not."""
     sold, others = row["sellers"], row["cheats"] - row["sellers"]
-    of_sellers = [f"{one} of {sold} not paid" for one in row["unpaid_sellers"]]
+    of_sellers = [f"{sold - one} of {sold}" for one in row["unpaid_sellers"]]
     rest = [
-        f"{every - one} of {others} not paid"
+        f"{others - every + one} of {others}"
         for one, every in zip(row["unpaid_sellers"], row["unpaid"], strict=True)
     ]
     return [
         [_who(row, owners), "accuracy", *(f"{one:.1f}" for one in row["accuracies"])],
         ["", "found", *(f"{one} of {row['cheats']}" for one in row["found"])],
-        ["", "those that sold", *of_sellers],
-        ["", "the others", *rest],
+        *([["", "of those that sold, paid", *of_sellers]] if sold else []),
+        *([["", "of the others, paid", *rest]] if others else []),
     ]
 
 

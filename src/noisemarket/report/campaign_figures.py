@@ -15,7 +15,13 @@ from noisemarket.comparison.significance import half_width
 from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism, listed
 from noisemarket.report.cost_figure import draw_costs
 from noisemarket.report.curve_labels import direct_labels
-from noisemarket.report.frontier_figure import WIDE, by_mechanism, draw_frontier, middle_budget
+from noisemarket.report.frontier_figure import (
+    WIDE,
+    by_mechanism,
+    draw_frontier,
+    middle_budget,
+    together,
+)
 from noisemarket.report.style import colour_of, figure, label, look_of, save
 
 _NOTHING = "#6a6a6a"
@@ -54,27 +60,30 @@ def draw_rounds(folder: Path, shown: Sequence[RoundMeans]) -> list[Path]:
     """Accuracy over the rounds under one budget: means with 95 % intervals."""
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
-    curves: dict[tuple[float, ...], list[RoundMeans]] = {}
-    for one in shown:
-        curves.setdefault(tuple(one.mean), []).append(one)
+    last = [one.mean[-1] for one in shown]
+    apart = max(max(last) - min(last), 0.1)
+    low = max(min(min(one.mean) for one in shown) - 0.1 * apart, min(last) - 2.0 * apart)
+    axis.set_ylim(low, max(last) + 0.4 * apart)
+    axis.set_xlim(1, max(max(len(one.mean) for one in shown), 2))
+    axis.xaxis.get_major_locator().set_params(integer=True)
+    by_name = {one.mechanism: one for one in shown}
+    paths = {
+        name: np.column_stack([np.arange(1, len(one.mean) + 1), one.mean])
+        for name, one in by_name.items()
+    }
     ends = {}
-    for mean, some in curves.items():
-        names = [one.mechanism for one in some]
-        middle, rounds, width = (
-            np.array(mean), np.arange(1, len(mean) + 1), np.array(some[0].half_width)
-        )  # fmt: skip
+    for names in together(axis, paths):
+        (rounds, middle), width = paths[names[0]].T, np.array(by_name[names[0]].half_width)
         look = look_of(names[0]) | ({"color": _NOTHING} if NO_TRADE in names else {})
         axis.plot(rounds, middle, **(look | {"marker": ""}))
         axis.fill_between(
             rounds, middle - width, middle + width, color=look["color"], alpha=0.1, linewidth=0
         )
-        words = _few([head_of_mechanism(name) for name in names])
-        ends[f"{words} {middle[-1]:.1f} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
-    last = [y for _, y, _ in ends.values()]
-    if (apart := max(last) - min(last)) > 0:
-        low = axis.get_ylim()[0]
-        axis.set_ylim(max(low, min(last) - 3.0 * apart), max(last) + 0.4 * apart)
-    axis.set_xlim(1, max(len(one.mean) for one in shown))
+        high, least = (f"{end([by_name[name].mean[-1] for name in names]):.1f}"
+                       for end in (max, min))  # fmt: skip
+        words = listed([head_of_mechanism(name) for name in names])
+        values = high if high == least else f"{least} to {high}"
+        ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
     direct_labels(axis, ends)
     label(axis, _rounds_title(shown), "round", "test accuracy, %")
     return save(canvas, folder, "rounds")

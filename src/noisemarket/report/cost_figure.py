@@ -75,6 +75,8 @@ def selling_fifths(parts: Sequence[NDArray[np.float64]]) -> list[int]:
 
 
 def _bars(axis: Axes, parts: Parts, fifths: Sequence[int]) -> None:
+    from matplotlib.ticker import MaxNLocator
+
     names = list(parts)[::-1]
     left = np.zeros(len(names))
     for fifth in fifths:
@@ -89,6 +91,7 @@ def _bars(axis: Axes, parts: Parts, fifths: Sequence[int]) -> None:
         axis.text(left[at] + 0.015 * reach, at, f"{whole:#.2g}" if known else "no bound",
                   va="center", fontsize=8.5, color="#333333")  # fmt: skip
     axis.set_xlim(right=1.14 * reach)
+    axis.xaxis.set_major_locator(MaxNLocator(5, prune="upper"))
     axis.set_yticks(range(len(names)), [head_of_mechanism(name) for name in names])
     axis.grid(visible=False, axis="y")
     axis.tick_params(axis="y", length=0)

@@ -19,7 +19,7 @@ FONT = 8.5
 WIDEST = 24
 """Letters in a line of a name."""
 
-_EDGE, _PLACE, _TOP = 1.0, 1.02, 0.985
+_EDGE, _PLACE, _TOP = 1.0, 1.03, 0.985
 _LEADERS, _CURVES, _ENDS = 100.0, 3.0, 1.0
 """What it costs that a leader crosses another one, or a curve, or touches the end of one."""
 
@@ -54,7 +54,8 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
         )  # fmt: skip
         if x < 0.97 or abs(height - y) > 0.02:
             axis.plot(
-                [x, _EDGE, _PLACE - 0.004], [y, height, height], transform=axis.transAxes,
+                [x, _EDGE if x < 0.97 else x, _PLACE - 0.004],
+                [y, height if x < 0.97 else y, height], transform=axis.transAxes,
                 color=colour, linewidth=0.6, alpha=0.75, clip_on=False, zorder=1.5,
                 scalex=False, scaley=False,
             )  # fmt: skip

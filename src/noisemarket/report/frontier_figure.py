@@ -156,9 +156,15 @@ def by_mechanism(rows: Sequence[Row], budget: float | None) -> dict[str, list[Ro
 
 
 def _limits(axis: Axes, lines: Sequence[Points]) -> None:
-    """Room for every point with its interval, from no money on."""
+    """Room for every point with its interval, from no money on.
+
+    Intervals of very few seeds may be many times as wide as all points are apart: they are cut.
+    """
     points = np.concatenate(lines)
-    low, high = (points[:, 1] - points[:, 2]).min(), (points[:, 1] + points[:, 2]).max()
+    least, most = points[:, 1].min(), points[:, 1].max()
+    far = max(most - least, 0.1)
+    low = max((points[:, 1] - points[:, 2]).min(), least - far)
+    high = min((points[:, 1] + points[:, 2]).max(), most + far)
     room = 0.05 * max(high - low, 0.1)
     axis.set_xlim(0.0, 1.05 * max(points[:, 0].max(), 1.0))
     axis.set_ylim(low - room, high + room)
