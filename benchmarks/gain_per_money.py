@@ -35,7 +35,12 @@ BUDGET = 120.0
 PAPERS_BUDGET = 300.0
 """What DyPP may spend: of its deals those with most gain per money are struck, as a run does."""
 
-PAPERS_BEST = {"learning_rate": 0.8, "iterations": 80_000}
+PAPERS_BEST = {
+    "learning_rate": 0.4,
+    "owner_optimism": 2.0,
+    "curator_optimism": 2.0,
+    "iterations": 80_000,
+}
 """The settings with which DyPP's contracts bring most in the sweep."""
 
 RESULTS = Path(__file__).parent / "results"

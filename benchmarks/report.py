@@ -22,6 +22,7 @@ from results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
 from results_page.gain_part import gain_part
 from results_page.study_parts import (
     adaptation_part,
+    best_part,
     cheats_part,
     epsilon_part,
     fashion_part,
@@ -79,6 +80,7 @@ def page() -> str:
         *gain_part(),
         *cnn_part(),
         *sensitivity_part(),
+        *best_part(),
         *adaptation_part(),
         *scale_part(),
         *fashion_part(),

@@ -1,6 +1,7 @@
 """Studies beside the campaign, each stored as benchmarks/results/STUDY.json.
 
     python benchmarks/studies.py sensitivity   # what the paper leaves open, one setting at a time
+    python benchmarks/studies.py best          # the learners at their best: a sweep
     python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
     python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
     python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -40,10 +42,14 @@ from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.training.many_trainings import in_processes
 
 RESULTS = Path(__file__).parent / "results"
-CHANGING = Path(__file__).parent.parent / "examples" / "changing.toml"
+EXAMPLES = Path(__file__).parent.parent / "examples"
+CHANGING = EXAMPLES / "changing.toml"
 FASHION = "/usr/share/datasets/fashion-mnist"
-BEST = {"dypp": 0.8, "q_learning": 0.2}
-"""The learning rate with which each learner's contracts bring most (learning.md has the sweep)."""
+BEST: dict[str, dict[str, float]] = {
+    "dypp": {"learning_rate": 0.4, "owner_optimism": 2.0, "curator_optimism": 2.0},
+    "q_learning": {"learning_rate": 0.2},
+}
+"""The settings with which each learner's contracts bring most (learning.md has the sweep)."""
 
 LONG = 80_000
 """Interactions with which they do."""
@@ -78,23 +84,40 @@ def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "base": base, "rows": rows}
 
 
+def best(seeds: int, _workers: int | None) -> dict[str, Any]:
+    """How far each learner comes at its best: the sweep of examples/sweep.py."""
+    sweep = runpy.run_path(str(EXAMPLES / "sweep.py"))
+    rows: Rows = []
+    for name, (learner, settings) in sweep["variants"]().items():
+        shares = [
+            [
+                sweep["gain"](learner, seed, learning_rate=rate, **settings)
+                for seed in range(1, seeds + 1)
+            ]
+            for rate in sweep["RATES"]
+        ]
+        rows.append({"variant": name, "learner": learner, "settings": settings, "shares": shares})
+        print(name, [round(float(np.mean(one)), 2) for one in shares], flush=True)
+    return {"seeds": seeds, "rates": sweep["RATES"], "rows": rows}
+
+
 def adaptation(seeds: int, _workers: int | None) -> dict[str, Any]:
     """All privacy costs change half-way: the share of the equilibrium's gain before and after."""
-    players = {
-        "dypp": ("dypp", 0.1, 10_000),
+    players: dict[str, tuple[str, dict[str, float], int]] = {
+        "dypp": ("dypp", {}, 10_000),
         "dypp at its best": ("dypp", BEST["dypp"], 2 * LONG),
-        "q_learning": ("q_learning", 0.1, 10_000),
+        "q_learning": ("q_learning", {}, 10_000),
         "q_learning at its best": ("q_learning", BEST["q_learning"], 2 * LONG),
-        "bisection": ("bisection", 0.1, 10_000),
+        "bisection": ("bisection", {}, 10_000),
     }
     rows: Rows = []
     for factor in (0.5, 2.0):
-        for name, (mechanism, rate, length) in players.items():
+        for name, (mechanism, own, length) in players.items():
             row: dict[str, Any] = {"factor": factor, "player": name, "interactions": length}
             for seed in range(1, seeds + 1):
                 change = {"at": length // 2, "scale": {"privacy_cost": factor}}
                 scenario = Scenario.from_preset(
-                    "market", surface="printed", iterations=length, learning_rate=rate, seed=seed,
+                    "market", surface="printed", iterations=length, seed=seed, **own,
                     changes=[change],
                 )  # fmt: skip
                 (seen,) = nm.negotiate(scenario, mechanism=mechanism).recoveries
@@ -130,7 +153,7 @@ def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
         {"mechanism": "bisection", "settings": surface},
         {
             "mechanism": "dypp",
-            "settings": {**surface, "learning_rate": BEST["dypp"], "iterations": LONG},
+            "settings": {**surface, **BEST["dypp"], "iterations": LONG},
         },
     ]
     scenario = Scenario.from_preset("market", payoff="epsilon_loss", floor=0.2, compared=own)
@@ -146,7 +169,7 @@ def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
             "mechanism": "dypp",
             "settings": {
                 "surface": "sharded-mnist",
-                "learning_rate": BEST["dypp"],
+                **BEST["dypp"],
                 "iterations": LONG,
             },
         }
@@ -242,6 +265,7 @@ def short(row: Row) -> dict[str, Any]:
 
 STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "sensitivity": (sensitivity, 5),
+    "best": (best, 3),
     "adaptation": (adaptation, 10),
     "epsilon": (epsilon, 3),
     "fashion": (fashion, 3),

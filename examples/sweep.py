@@ -9,8 +9,9 @@ it plays the market preset with WoLF-PHC and with Q-learning. The table has the 
 that sign, and the curator's gain over no trade in per cent of the exact equilibrium's: from the
 contracts, and as played in the last tenth of the run. All are means over seeds.
 
-With --best it plays longer, with less and more exploration, and on all shipped surfaces on which
-trade pays; the table has the gain from the contracts, as a mean over seeds and surfaces.
+With --best it plays longer, with higher first values, with less and more exploration, and on all
+shipped surfaces on which trade pays; the table has the gain from the contracts over the learning
+rates, as a mean over seeds and surfaces.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ RATES = (0.05, 0.1, 0.2, 0.4, 0.8)
 OPTIMISM = (0.0, 0.5, 1.0, 2.0)
 SURFACES = ("printed", "paper-mnist", "sharded-mnist")
 LENGTHS = (5_000, 20_000, 80_000)
-EXPLORATION = (0.02, 0.05, 0.2)
+HIGHER = (1.5, 2.0, 3.0)
+EXPLORATION = (0.02, 0.2)
 
 
 def gain(learner: str, seed: int, **settings: object) -> float:
@@ -38,28 +40,40 @@ def gain(learner: str, seed: int, **settings: object) -> float:
     return sum(shares) / len(shares)
 
 
-def best(seeds: int, owners: int, longest: int) -> None:
-    """Print a line for each learning rate: WoLF-PHC by length, Q-learning by exploration too."""
+def variants(longest: int = LENGTHS[-1]) -> dict[str, tuple[str, dict[str, object]]]:
+    """What may make a learner better: a longer run, higher first values, other exploration."""
     columns: dict[str, tuple[str, dict[str, object]]] = {}
-    for length in LENGTHS:
-        most = min(length, longest)
-        columns[f"WoLF-PHC, {length:,}"] = ("dypp", {"iterations": most})
-        columns[f"Q-learning, {length:,}"] = ("q_learning", {"iterations": most})
+    for learner, name in LEARNERS.items():
+        for length in LENGTHS:
+            columns[f"{name}, {length:,}"] = (learner, {"iterations": min(length, longest)})
+        for first in HIGHER:
+            columns[f"{name}, {LENGTHS[-1]:,}, optimism {first:g}"] = (
+                learner,
+                {
+                    "iterations": min(LENGTHS[-1], longest),
+                    "owner_optimism": first,
+                    "curator_optimism": first,
+                },
+            )
     for share in EXPLORATION:
-        columns[f"Q-learning, 20,000, exploration {share:g}"] = (
-            "q_learning", {"iterations": min(20_000, longest), "exploration": share},
+        columns[f"Q-learning, {LENGTHS[-1]:,}, exploration {share:g}"] = (
+            "q_learning", {"iterations": min(LENGTHS[-1], longest), "exploration": share},
         )  # fmt: skip
-    columns = dict(sorted(columns.items(), key=lambda one: one[1][0]))
-    print(f"| learning rate | {' | '.join(columns)} |\n{'|---' * (1 + len(columns))}|")
-    for rate in RATES:
+    return columns
+
+
+def best(seeds: int, owners: int, longest: int) -> None:
+    """Print a line for each variant, with a column for each learning rate."""
+    print(f"| | {' | '.join(f'{rate:g}' for rate in RATES)} |\n{'|---' * (1 + len(RATES))}|")
+    for name, (learner, settings) in variants(longest).items():
         cells = []
-        for learner, settings in columns.values():
+        for rate in RATES:
             runs = [
                 gain(learner, seed, owners=owners, learning_rate=rate, **settings)
                 for seed in range(1, seeds + 1)
             ]
             cells.append(f"{100 * sum(runs) / len(runs):.0f}")
-        print(f"| {rate:g} | {' | '.join(cells)} |", flush=True)
+        print(f"| {name} | {' | '.join(cells)} |", flush=True)
 
 
 def outcome(learner: str, **settings: float) -> tuple[float, float, float]:
