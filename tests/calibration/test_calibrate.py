@@ -244,6 +244,7 @@ def test_a_finished_grid_is_only_fitted(
     assert json.loads(capsys.readouterr().out)["mean_quality"] < 90
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fit_only_measures_nothing_and_says_what_is_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

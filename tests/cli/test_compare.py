@@ -105,7 +105,6 @@ def test_growth_is_timed_for_each_mechanism(done: Done) -> None:
     assert all(one["seconds"] > 0 for one in done[1]["growth"])
 
 
-@pytest.mark.usefixtures("undrawn")
 def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) -> None:
     folder = shutil.copytree(done[0], tmp_path / "r")
     before = (folder / "trainings.jsonl").stat().st_mtime_ns

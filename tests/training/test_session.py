@@ -19,7 +19,8 @@ from noisemarket.federated.data_files import MNIST_SCALING
 from noisemarket.federated.weighting import Equal, PublicFigures, Weighting
 from noisemarket.federated.weighting.weighting import FloatArray
 from noisemarket.privacy import accountant
-from noisemarket.training import Training, order, train
+from noisemarket.training import Training, order, session, train
+from noisemarket.training.serial_engine import SerialEngine
 from noisemarket.training.sigmas import given_sigma
 
 
@@ -114,7 +115,11 @@ def test_the_model_can_be_used_and_is_the_one_that_was_tested(trained: Training)
         trained.load_into(nn.Linear(3, 3))
 
 
-def test_a_model_to_start_from_and_going_on_from_a_checkpoint(tmp_path: Path) -> None:
+def test_a_model_to_start_from_and_going_on_from_a_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: workers would load torch for each of these trainings."""
+    monkeypatch.setattr(session, "LocalEngine", lambda job, *more: SerialEngine(job))
     torch.manual_seed(5)
     net = Net()
     kept = {name: value.clone() for name, value in net.state_dict().items()}
