@@ -55,3 +55,14 @@ def test_a_leader_changes_no_limits_and_names_are_drawn() -> None:
     assert not boxes[0].overlaps(boxes[1])
     assert all(box.y1 <= axis.get_window_extent().y1 + 1 for box in boxes)
     assert np.isfinite([box.y0 for box in boxes]).all()
+
+
+def test_limits_that_were_never_asked_for_are_those_of_the_curves() -> None:
+    """Matplotlib sets them late: before that, a curve at 22 would end far above the axis."""
+    canvas, axes = figure(1)
+    axis = axes[0][0]
+    axis.plot([1, 2], [22.0, 22.5])
+    direct_labels(axis, {"one": (2.0, 22.5, "#000000")})
+    (name,) = axis.texts
+    assert 0.0 <= name.get_position()[1] <= 1.0
+    canvas.draw_without_rendering()

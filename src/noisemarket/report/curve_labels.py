@@ -35,6 +35,7 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
     """
     if not ends:
         return
+    axis.get_xlim(), axis.get_ylim()  # limits that follow the curves are set when asked for
     to_axes = axis.transData + axis.transAxes.inverted()
     shown = {name: "\n".join(wrap(name, WIDEST)) for name in ends}
     tall = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
