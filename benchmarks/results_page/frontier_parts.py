@@ -85,7 +85,7 @@ def _same(found: Stored) -> str:
     if not found.same:
         return ""
     return (
-        f" {len(found.same)} pairs signed the same contracts in every seed: they are no "
+        f" Pairs that signed the same contracts in every seed ({len(found.same)}) are no "
         "comparison, and do not count (=)."
     )
 
