@@ -206,3 +206,18 @@ def test_studies_that_train_have_parts(report: ModuleType, results: Path) -> Non
     page = report.page()
     assert page.count("| 100 | clock auction | 90 | 4.0 | 30 | 84.00 ± 2.48 | +2.00 ± 0.00 |") == 2
     assert "| 0.6 | 81.00 ± 2.48 |" in page
+
+
+def test_accuracy_over_noise_is_that_of_the_measured_surface(report: ModuleType) -> None:
+    """README and the page on features quote the means of the trainings that calibration kept."""
+    accuracy_of = sys.modules["results_page.accuracy"].accuracy_of
+    means = {
+        sigma: sum(found := accuracy_of("features-mnist", sigma, 1.0)) / len(found)
+        for sigma in (0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.0)
+    }
+    readme = read(ROOT / "README.md")
+    for sigma in (0.05, 0.3, 0.6):
+        assert re.search(rf"{means[sigma]:.1f} %[^,;:]*at\s+(?:sigma )?{sigma:g}\b", readme), sigma
+    (row,) = re.findall(r"^\| MNIST, beta 1 \|.*$", read(PAGES / "features.md"), re.MULTILINE)
+    shown = [float(cell.split("±")[0]) for cell in row.split("|")[2:-1]]
+    assert shown == [round(mean, 1) for mean in means.values()]

@@ -1,0 +1,35 @@
+"""The first tutorial shows what its commands print."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from tests.commands import call_here
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "tutorial" / "first-market.md"
+
+
+def commands(text: str) -> list[list[str]]:
+    """The indented commands of a page, lines that go on joined."""
+    joined = text.replace("\\\n", " ")
+    return [shlex.split(line)[1:] for line in re.findall(r"^    (noisemarket .*)$", joined, re.M)]
+
+
+@pytest.mark.training
+@pytest.mark.process
+def test_a_small_market_is_as_the_tutorial_shows_it(tmp_path: Path) -> None:
+    text = PAGE.read_text(encoding="utf-8")
+    _, run, ledger, statement, verify, cheat, _ = commands(text)
+    seen = call_here(*run, cwd=tmp_path)
+    shown = re.findall(r"^│.*│$", text, re.M)
+    assert len(shown) == 8
+    assert [line for line in shown if line not in seen.stdout] == []
+    rows = [line.split()[1:] for line in re.findall(r"^[0-9a-f]{12} .*$", text, re.M)]
+    listed = [line.split()[1:] for line in call_here(*ledger, cwd=tmp_path).stdout.splitlines()]
+    assert [row for row in rows if row not in listed] == []
+    for words in (statement, verify):
+        assert call_here(*words, cwd=tmp_path).returncode == 0
+    assert "Owner 15 broke its contract" in call_here(*cheat, cwd=tmp_path).stdout
