@@ -18,9 +18,9 @@ def gain_part() -> list[str]:
     words = (
         f"The clock whose sellers keep noise 0.05 brings {lower['gain']:.2f} points for "
         f"{lower['paid']:.0f}: {ratios[0]:.1f} times what DyPP by default brings for "
-        f"{by_default['paid']:.0f}, and {ratios[2]:.1f} times what DyPP at its best brings from "
-        f"owners who keep as much noise. DyPP at its best from owners who may sell all their noise "
-        f"is beaten {ratios[1]:.1f} times over. Same owners, data and noise, features, "
+        f"{by_default['paid']:.0f}. DyPP at its best brings more: the clock brings "
+        f"{ratios[2]:.1f} times as much if its owners keep noise 0.05 too, and {ratios[1]:.1f} "
+        f"times if they may sell all of it. Same owners, data and noise, features, "
         f"{lower['seeds']} seeds."
     )
     lines = [
