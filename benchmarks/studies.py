@@ -147,7 +147,7 @@ def changing(seeds: int) -> Rows:
 
 
 def on_the_cnns_surface() -> list[dict[str, Any]]:
-    """Settings of what finds no trade that pays on the surface of the features; DyPP at its best."""
+    """For what finds no trade that pays on the surface of the features; DyPP at its best."""
     surface = {"surface": "sharded-mnist"}
     return [
         {"mechanism": "bisection", "settings": surface},
