@@ -90,6 +90,7 @@ def main() -> None:
         "what": __doc__.splitlines()[0] if __doc__ else "",
         "command": f"python benchmarks/gain_per_money.py --seeds {given.seeds}",
         "dypp": PAPERS_BEST,
+        "floor": FLOOR,
         **{key: effort.as_dict()[key] for key in ("date", "machine")},
         "training_cpu_seconds": round(sum(one.cpu_seconds for one in read_trained(kept).values())),
         "rows": [line(name, some, rows["no trade"]) for name, some in rows.items()],

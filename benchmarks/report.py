@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 from textwrap import fill
 
-from results_page.accuracy import accuracy_part
+from results_page.accuracy import accuracy_part, uneven_part
 from results_page.common import ROOT, filled
 from results_page.demo_part import demo_part
 from results_page.dypp_page import claims, dypp_page, readme_sentence
@@ -74,6 +74,7 @@ def page() -> str:
         "does not count. ± is half of the 95 % interval over the seeds. [What holds of "
         "DyPP](dypp.md) draws the conclusions.",
         *accuracy_part(),
+        *uneven_part(),
         *frontier_part(),
         *no_floor_part(),
         *lying_part(),

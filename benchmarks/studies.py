@@ -5,6 +5,7 @@
     python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
     python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
     python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
+    python benchmarks/studies.py uneven        # few sellers of uneven data
     python benchmarks/studies.py lying         # what owners gain by lying, without a budget
 
 docs/explanation/results.md is made from what they store. What was trained is kept in
@@ -17,6 +18,7 @@ import argparse
 import json
 import runpy
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,7 @@ from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.results import Row
 from noisemarket.comparison.trainings import (
     NoiseOfAll,
+    Orders,
     Trained,
     TrainingWork,
     line_of,
@@ -35,11 +38,16 @@ from noisemarket.comparison.trainings import (
 )
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
+from noisemarket.market.summary import deployed
 from noisemarket.mechanisms import MECHANISMS
 from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
 from noisemarket.negotiation import run_options
+from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.training import carry_out
 from noisemarket.training.many_trainings import in_processes
+from noisemarket.training.serial_engine import SerialEngine
+from noisemarket.training.tuning import plan_of
 
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -55,6 +63,9 @@ LONG = 80_000
 """Interactions with which they do."""
 
 Rows = list[dict[str, Any]]
+
+EVEN = 1e9
+"""A beta at which weights count no difference between owners."""
 
 
 def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
@@ -213,6 +224,30 @@ def lying(seeds: int, _workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "rows": rows}
 
 
+def uneven(seeds: int, _workers: int | None) -> dict[str, Any]:
+    """Few sellers of uneven data: weights by noise with and without the term for it."""
+    data = load_data(None).with_features()
+    rows: Rows = []
+    for beta in (0.1, 0.3, 1.0):
+        cases = [(0, 0.6), (2, 0.1), (7, 0.1), (7, 0.05), (20, 0.05)]
+        for sellers, sigma in cases:
+            row: dict[str, Any] = {"beta": beta, "sellers": sellers, "sigma": sigma}
+            for seed in range(1, seeds + 1):
+                scenario = Scenario.from_preset("market", beta=beta, seed=seed)
+                noise = np.full(scenario.population.owners, scenario.game.sigma_max)
+                noise[np.random.default_rng((seed, 11)).permutation(len(noise))[:sellers]] = sigma
+                ready = Orders(scenario, data).under(seed, noise)
+                for name, known in {"with": ready.beta, "without": EVEN}.items():
+                    plan = plan_of(scenario.training, ready.job, known)
+                    done = carry_out(
+                        replace(ready, plan=plan), Accountant(ready.budgets), engine=SerialEngine
+                    )
+                    row.setdefault(name, []).append(deployed(done.rounds[-1]))
+            rows.append(row)
+            print(row, flush=True)
+    return {"seeds": seeds, "rows": rows}
+
+
 def kept_file(name: str) -> Path:
     """Where a study keeps what it trained."""
     path = Path(f"runs/study-{name}.jsonl")
@@ -266,6 +301,7 @@ STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "adaptation": (adaptation, 10),
     "epsilon": (epsilon, 10),
     "fashion": (fashion, 10),
+    "uneven": (uneven, 3),
     "lying": (lying, 10),
 }
 """Each study and over how many seeds."""

@@ -46,7 +46,7 @@ BENCHMARKS = {
     *("--engines", "--cost", "--speed", "--fresh", "--starts", "--only-market", "--turns"),
     *("--best", "--seeds"),
     *("--kills", "--main", "--group", "--forked", "--supernode"),
-    *("--behaviour", "--levels", "--scores"),
+    *("--behaviour", "--scores"),
     "--model",
 }
 FLOWER = {

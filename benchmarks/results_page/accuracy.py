@@ -9,7 +9,7 @@ from importlib.resources import files
 import numpy as np
 
 from noisemarket.game.surface import surface
-from results_page.common import Document, table
+from results_page.common import Document, made_by, not_measured, pm, stored, table
 
 SURFACES = {
     "features-mnist": "linear model on features, `sharded`",
@@ -96,3 +96,28 @@ def measured_by(name: str) -> str:
     where = made.get("machine", "machine not recorded")
     took = f"; {made['seconds']:,.0f} s by the clock" if made.get("seconds") else ""
     return f"Measured by `{made['command']}`{on} ({where}{took})."
+
+
+def uneven_part() -> list[str]:
+    """What the term for uneven data does to the weights by noise."""
+    head = "### Few sellers of uneven data"
+    found = stored("uneven")
+    if found is None:
+        return [head, not_measured("python benchmarks/studies.py uneven")]
+    lines = []
+    for row in found["rows"]:
+        who = f"{row['sellers']} at {row['sigma']:g}" if row["sellers"] else "no trade"
+        without = pm(row["without"], 1) if row["sellers"] else ""
+        lines.append([f"{row['beta']:g}", who, pm(row["with"], 1), without])
+    words = (
+        "[Weights by noise](features.md#weights-by-noise) count how uneven the owners' data is. "
+        "Without that term, a few sellers of very uneven data leave the model worse than if "
+        f"nobody had sold. Test accuracy on MNIST in per cent, {found['seeds']} seeds; others at "
+        "noise 0.6."
+    )
+    return [
+        head,
+        words,
+        table(["beta", "sellers", "with the term", "without"], lines),
+        made_by(found),
+    ]

@@ -36,14 +36,16 @@ def _in_words(found: Document) -> str:
     market, none, best = rows["market"], rows["uniform_dp"], rows["best_portfolio"]
     gain, most = (one["mean_accuracy"] - none["mean_accuracy"] for one in (market, best))
     each, carried = market["paid"] / market["sellers"], 100 * found["sellers_weight"]
+    drawn = market["accuracies"]
     words = (
-        f"{market['sellers']} of {found['owners']} owners gave up most of their noise, for "
+        f"Of {found['owners']} owners {market['sellers']} gave up most of their noise, for "
         f"{each:g} units each on average. Weighed by their noise they carry {carried:.0f} % of "
-        f"the model, which gained {gain:.1f} points; with full knowledge of all costs the same "
-        f"money buys {most:.1f}."
+        f"the model, which gained {gain:.1f} points. A curator that knows all costs gains "
+        f"{most:.1f} for at most that money (it spends {best['paid']:g})."
     )
     if rows["dypp"]["sellers"] == 0:
         words += " DyPP finds no trade that pays on this model."
     return words + (
-        " Noise is drawn again in every run, so accuracies differ by half a point from run to run."
+        f" Noise is drawn again in every run: the market's three draws differ by "
+        f"{max(drawn) - min(drawn):.1f} points."
     )

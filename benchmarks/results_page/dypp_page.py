@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.report.campaign_report import head_of_mechanism, listed
+from noisemarket.report.campaign_report import head_of_mechanism, knows, listed
 from results_page.campaigns import FLOORED, NO_FLOOR, Stored, accuracy_in_words, campaign, marked
 from results_page.common import ROOT, Document, pm, stored, table
 
@@ -285,9 +285,9 @@ INSTEAD = (
         ["if you want", "use", "why"],
         [
             ["accuracy for a budget from owners who keep some noise", "`clock`",
-             "nobody who knows nothing private is ahead of it by more than chance; at most 40 "
-             "questions to an owner instead of 5,000 interactions, and [lying brings "
-             "nothing](results.md#what-lying-brings)"],
+             "nobody who knows nothing private is ahead of it by more than chance (corrected for "
+             "all comparisons); at most 36 questions to an owner instead of 5,000 interactions; "
+             "[lying brings nothing](results.md#what-lying-brings)"],
             ["the paper's game, owner by owner", "[`bisection`](bisection.md)", "reaches its "
              "equilibrium in some 20 steps, but [lying pays](results.md#what-lying-brings)"],
             ["to study learning", "`dypp`, `q_learning`, `phc`", "`noisemarket compare` puts them "
@@ -317,7 +317,11 @@ def claims() -> dict[str, bool]:
         "nobody is ahead of the clock by more than chance": not any(
             sure and points < 0
             for budget in floored.budgets
-            for points, sure in (floored.between(budget, "clock", name) for name in OTHERS[1:])
+            for points, sure in (
+                floored.between(budget, "clock", name)
+                for name in floored.names
+                if knows(name).startswith("nothing")
+            )
         ),
         "patience does not help DyPP to adapt": back == 0,
         "without a floor some sellers have no bound": any(gap),
@@ -327,21 +331,30 @@ def claims() -> dict[str, bool]:
 
 def readme_sentence() -> str | None:
     """What the README says under the frontier."""
-    found = campaign(FLOORED)
+    found, free = campaign(FLOORED), campaign(NO_FLOOR)
     if found is None:
         return None
-    low, middle, high = found.budgets[0], found.budgets[len(found.budgets) // 2], found.budgets[-1]
-    best = found.best(low)
-    accuracy = {
-        (name, budget): f"{found.value(name, budget, 'accuracy'):.1f} %"
-        for name in (best, "clock", "dypp")
-        for budget in (low, middle, high)
-    }
-    leads = f"for {low:g} {head_of_mechanism(best)} leads with {accuracy[best, low]}"
-    behind = "" if best == "clock" else f" (clock auction {accuracy['clock', low]})"
-    return (
-        f"Over [{found.nothing.seeds} seeds](docs/explanation/results.md), "
-        f"all owners keeping noise 0.1, for {middle:g} the clock auction brings "
-        f"{accuracy['clock', middle]}, DyPP {accuracy['dypp', middle]} (for {high:g}: "
-        f"{accuracy['dypp', high]}); {leads}{behind}."
+
+    def brings(where: Stored, name: str, budget: float) -> str:
+        return f"{where.value(name, budget, 'accuracy'):.1f} %"
+
+    middle, high = found.budgets[len(found.budgets) // 2], found.budgets[-1]
+    leaders = []
+    for budget in found.budgets:
+        best = found.best(budget)
+        article = "the " if "auction" in head_of_mechanism(best) else ""
+        accuracy = brings(found, best, budget)
+        leaders.append(f"{article}{head_of_mechanism(best)} for {budget:g} ({accuracy})")
+    words = (
+        f"Over [{found.nothing.seeds} seeds](docs/explanation/results.md), all owners keeping "
+        f"noise 0.1, the clock auction brings {brings(found, 'clock', middle)} for {middle:g}, "
+        f"DyPP at its best {brings(found, 'dypp', middle)}, and {brings(found, 'dypp', high)} for "
+        f"{high:g}. Of those who know nothing private, {listed(leaders)} lead."
     )
+    if free is not None:
+        best = free.best(middle)
+        words += (
+            f" If owners may sell all their noise, {head_of_mechanism(best)} brings "
+            f"{brings(free, best, middle)} for {middle:g}, and sellers without a bound on epsilon."
+        )
+    return words

@@ -135,6 +135,7 @@ def test_the_market_stands_beside_what_else_could_have_been_bought(whole: Whole)
     assert (nothing["paid"], nothing["curator_value"], nothing["owners_surplus"]) == (0, 0, 0)
     assert nothing["epsilon_sold"] == nothing["sellers"] == 0
     assert best["curator_value"] >= max(own["curator_value"], 0)
+    assert best["paid"] <= own["paid"], "without a budget it has the market's money"
     assert best["owners_surplus"] >= -1e-9
     assert rows["no_dp"]["epsilon_sold"] is rows["no_dp"]["curator_value"] is None
     for one in rows.values():
@@ -150,7 +151,7 @@ def test_every_owner_has_its_weight_in_the_report_and_on_the_ledger(whole: Whole
     assert [row["owner"] for row in rows] == ["o0", "o1", "o2"]
     weights = [float(row["weight"]) for row in rows]
     sigma = np.array([float(row["sigma"]) for row in rows])
-    expected = 1.0 / (sigma**2 + 1.0 / 40)  # records: 40 of each
+    expected = 1.0 / (sigma**2 + 1.0 / 40 + 0.04 / 11**2)  # 40 records of each, beta 1
     assert weights == pytest.approx(expected / expected.sum())
     with open_ledger(folder, create=False) as ledger:
         assert [one.weight for one in contracts(ledger)] == pytest.approx(weights)

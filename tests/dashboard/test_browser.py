@@ -237,11 +237,11 @@ def test_contracts_are_sorted_filtered_downloaded_and_opened(
     done(page, served)
 
 
-def test_a_slider_moves_the_equilibrium(browser: Browser, served: Served) -> None:
+def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
     page = opened(browser, served, "#/whatif")
     answer = page.locator("#answers")
     expect(answer.locator("tbody tr")).to_have_count(4, timeout=LONG)
-    row = answer.locator("[data-answer=equilibrium]")
+    row = answer.locator("[data-answer=clock]")
     before = row.inner_text()
     page.get_by_label("Highest payment").press("ArrowRight")
     expect(row).not_to_have_text(before, use_inner_text=True, timeout=LONG)

@@ -15,6 +15,8 @@ from noisemarket.testing.engine_suite import (
 )
 from noisemarket.training.serial_engine import SerialEngine
 
+FEW_WITH_TORCH = [*(("linear", protection) for protection in PROTECTIONS), ("cnn", "sharded")]
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _nothing_left() -> Iterator[None]:
@@ -33,10 +35,12 @@ class TestTwoWorkers(EngineConformance):
     def open_engine(self) -> Open:
         return lambda order: EMBEDDED.open(order, 2)
 
-    @pytest.mark.parametrize("protection", PROTECTIONS)
-    def test_the_same_bits_whatever_the_engine(self, open_engine: Open, protection: str) -> None:
-        """How owners are spread over workers shows with any model: these need not load torch."""
-        super().test_the_same_bits_whatever_the_engine(open_engine, "linear", protection)
+    @pytest.mark.parametrize(("model", "protection"), FEW_WITH_TORCH)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        """How owners are spread over workers shows with any model: one case loads torch."""
+        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 class TestSerial(EngineConformance):

@@ -46,7 +46,8 @@ class TestNoise(WeightingConformance):
         """The signal grows with the root of the records; noise, an owner's data and owners vary."""
         figures = some_figures()
         signal = np.sqrt(figures.records)
-        variance = figures.sigma**2 + 1.0 / figures.records + 0.04 / 11**2
+        between = 0.04 / (10 * figures.beta + 1) ** 2
+        variance = figures.sigma**2 + 1.0 / figures.records + between
 
         def exactness(weights: Any) -> float:
             return float((weights * signal).sum() ** 2 / (weights**2 * variance).sum())

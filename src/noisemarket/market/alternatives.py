@@ -5,7 +5,6 @@ An experimenter's comparison, as ``baselines`` is: it needs every owner's secret
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -14,7 +13,7 @@ import numpy as np
 from noisemarket.federated.weighting import effective_noise
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
-from noisemarket.ledger.money import MICRO, to_micro
+from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, with_noise
 from noisemarket.market.deals import budget_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
@@ -65,8 +64,9 @@ def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alt
 
     Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction) and the
     best that a curator who knew all costs could buy. Both have the market's budget, or else what
-    the market paid, so that money compares; with a target, the least money for it. Mechanisms
-    that count on weights by noise are left out where updates are weighed otherwise.
+    the market paid (no limit if it paid nothing), so that money compares; with a target, the least
+    money for it. Mechanisms that count on weights by noise are left out where updates are weighed
+    otherwise.
     """
     environment, scenario = outcome.negotiation.environment, outcome.negotiation.scenario
     agreed = outcome.negotiation.agreement.contracts
@@ -79,10 +79,10 @@ def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alt
         MARKET: (scenario.mechanism, bought),
     }
     options = run_options(scenario, threads)
-    if budget is None and options.demand.target is None:
-        paid = math.fsum(environment.levels.payments[bought.payment])
-        options = replace(options, demand=replace(options.demand, budget=paid))
-        budget = to_micro(paid, "payment")
+    paid = sum(outcome.payments.values())
+    if budget is None and options.demand.target is None and paid:
+        options = replace(options, demand=replace(options.demand, budget=paid / MICRO))
+        budget = paid
     for name in names:
         mechanism = find_mechanism(name)
         if name != scenario.mechanism and (by_noise or not mechanism.joint):

@@ -15,8 +15,9 @@ import numpy as np
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray
 
-MOST_STEPS = 40
-"""Prices that an owner is asked about at most: a finer grid is passed in larger steps."""
+MOST_STEPS = 36
+"""Prices that an owner is asked about at most: a finer grid is passed in larger steps. With its
+key, the contract and the signature an owner has 40 messages before training at most."""
 
 SCORED_STEPS = 100
 """Steps of a clock with scores. Only owners whose own price falls are asked at a step."""

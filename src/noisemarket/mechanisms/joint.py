@@ -43,7 +43,8 @@ class JointValue:
         levels: the grids of savings and payments.
         surface: how noise turns into quality.
         records: how many records each owner has.
-        beta: mean non-IID degree of the owners' data.
+        beta: mean non-IID degree of the owners' data, as it counts in the quality.
+        dealt: the same as the data is dealt out, which is what updates are weighed by.
         quality_price: N varpi lambda_s, what one point of quality is worth.
         money_price: (1 - varpi) mu, what one unit of money is worth.
     """
@@ -52,6 +53,7 @@ class JointValue:
     surface: LossSurface
     records: IntArray
     beta: float
+    dealt: float
     quality_price: float
     money_price: float
 
@@ -64,6 +66,7 @@ class JointValue:
             surface=environment.surface,
             records=np.rint(environment.population.data_size).astype(np.int64),
             beta=math.fsum(now.beta) / owners,
+            dealt=math.fsum(environment.population.beta) / owners,
             quality_price=owners * now.quality_weight * now.quality_value,
             money_price=(1.0 - now.quality_weight) * now.payment_cost,
         )
@@ -78,7 +81,7 @@ class JointValue:
     def fitted_quality(self, contracts: Contracts) -> float:
         """The quality of the one model under these contracts, in per cent."""
         sigma = self.sigmas()[contracts.saving]
-        weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.beta))
+        weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.dealt))
         noise, share = effective_noise(sigma, weights), effective_share(weights)
         return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
 
@@ -98,7 +101,7 @@ class JointValue:
     def terms(self, sigma: ArrayLike, records: IntArray) -> FloatArray:
         """What owners with this noise add to the three sums: the last axis of the result."""
         noise, sizes = np.broadcast_arrays(np.asarray(sigma, dtype=float), records)
-        figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), 1, self.beta)
+        figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), 1, self.dealt)
         weight = Noise().weights(figures).reshape(noise.shape)
         return np.stack([weight, weight**2 * noise**2, weight**2], axis=-1)
 

@@ -12,7 +12,7 @@ from noisemarket.errors import MissingExtra
 try:
     import pytest
 except ImportError:
-    raise MissingExtra("noisemarket.testing", "dev") from None
+    raise MissingExtra("noisemarket.testing", "testing") from None
 
 for _kind in ("engine", "mechanism", "protection", "rule", "weighting"):
     pytest.register_assert_rewrite(f"{__name__}.{_kind}_suite")

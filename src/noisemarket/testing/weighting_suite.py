@@ -9,6 +9,7 @@ A test module gets the whole suite with one class::
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -23,7 +24,8 @@ def some_figures(seed: int = 0, owners: int = OWNERS) -> PublicFigures:
     """Owners of any sizes with any noise, some without noise, some with a single record."""
     rng = np.random.default_rng(seed)
     sigma = np.where(rng.random(owners) < 0.3, 0.0, rng.uniform(0.01, 0.6, owners))
-    return PublicFigures(sigma, rng.integers(1, 1000, owners), rounds=30)
+    records = rng.integers(1, 1000, owners)
+    return PublicFigures(sigma, records, rounds=30, beta=10 ** rng.uniform(-2, 2))
 
 
 EDGES = {
@@ -32,6 +34,8 @@ EDGES = {
     "all alike": PublicFigures(np.full(3, 0.6), np.full(3, 600), 30),
     "a record each": PublicFigures(np.array([1e-6, 0.3, 1e6]), np.ones(3, np.int64), 100_000),
     "very uneven": PublicFigures(np.array([0.6, 0.0]), np.array([1, 10**9]), 30),
+    "a label each": PublicFigures(np.array([0.6, 0.0]), np.array([600, 600]), 30, beta=1e-6),
+    "all labels alike": PublicFigures(np.array([0.6, 0.0]), np.array([600, 600]), 30, beta=1e6),
 }
 
 
@@ -69,7 +73,7 @@ class WeightingConformance:
 
     def test_weights_go_with_their_owners(self) -> None:
         figures, order = some_figures(), np.random.default_rng(9).permutation(OWNERS)
-        other = PublicFigures(figures.sigma[order], figures.records[order], figures.rounds)
+        other = replace(figures, sigma=figures.sigma[order], records=figures.records[order])
         weights = owner_weights(self.weighting, figures)
         assert owner_weights(self.weighting, other) == pytest.approx(weights[order], rel=1e-12)
 

@@ -1,4 +1,4 @@
-"""Flower's processes that find this folder on PYTHONPATH send heartbeats every 8 seconds, not 20.
+"""Flower's processes that find this folder on PYTHONPATH send heartbeats every 15 seconds, not 30.
 
 A killed SuperNode is let in again when two heartbeat intervals have gone by without one: after half
 a minute instead of a whole one. Where Flower has no such constant, it is as slow as ever.
