@@ -311,6 +311,7 @@ def figure_table(figures: Sequence[Figure]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("--accuracy", action="store_true", help="measure accuracy only")
+    parser.add_argument("--mixed", action="store_true", help="accuracy of mixed contracts only")
     parser.add_argument("--speed", action="store_true", help="measure speed only")
     parser.add_argument("--quick", action="store_true", help="tiny sizes: only to see that it runs")
     parser.add_argument(
@@ -324,14 +325,14 @@ def main() -> None:
     wanted = set(options.only.split(",")) | {"features"} if options.only else names
     if wanted - names:
         parser.error(f"contestants are {', '.join(sorted(names))}")
-    both = options.accuracy == options.speed
+    both = options.accuracy == options.speed and not options.mixed
     size = QUICK if options.quick else Size()
     said = ", ".join(f"{name} {version}" for name, version in versions().items())
     parts = [f"Measured on {machine_in_words()}; {said}.\n"]
     report: dict[str, object] = {"machine": machine_in_words(), "versions": said}
     print(parts[0], flush=True)
 
-    if both or options.accuracy:
+    if both or options.accuracy or options.mixed:
         print("Accuracy", flush=True)
         sets = {"MNIST": nm.load_mnist()}
         if Path(options.fashion).is_dir():
@@ -340,8 +341,10 @@ def main() -> None:
             print(f"  Fashion-MNIST is left out: no folder {options.fashion}")
         if options.quick:
             sets = {name: _first(data, 600 * size.owners) for name, data in sets.items()}
-        rows, blends = accuracies(sets, size), mixed(sets, size)
-        parts += [accuracy_tables(rows, blends, size), figure_table(accuracy_figures(rows))]
+        rows = [] if options.mixed else accuracies(sets, size)
+        blends = mixed(sets, size)
+        if rows:
+            parts += [accuracy_tables(rows, blends, size), figure_table(accuracy_figures(rows))]
         report["accuracy"], report["mixed"] = [vars(row) for row in rows], blends
 
     if both or options.speed:
