@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlencode
 
-from noisemarket.dashboard.security import AsgiApp
+from starlette.types import ASGIApp
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Answer:
 class Client:
     """A browser that keeps cookies and sends a path exactly as it is given."""
 
-    def __init__(self, app: AsgiApp, host: str = "127.0.0.1:8050") -> None:
+    def __init__(self, app: ASGIApp, host: str = "127.0.0.1:8050") -> None:
         self._app, self._host, self._cookie = app, host, ""
 
     def get(

@@ -181,7 +181,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
 
 
 def test_an_error_is_not_kept() -> None:
-    kept: Kept[int] = Kept()
+    kept: Kept[int] = Kept(2)
 
     def fail() -> int:
         raise ZeroDivisionError

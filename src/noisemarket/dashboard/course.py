@@ -5,9 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 from noisemarket.dashboard.run_store import RUNNING
 from noisemarket.errors import BadInput
@@ -32,6 +32,7 @@ from noisemarket.market.summary import deployed
 from noisemarket.report.style import name_of
 
 MOST_POINTS = 400
+Point = TypeVar("Point")
 _NOTES = 50
 LABELS = {MARKET: "the market", UNIFORM: "no trade", NO_DP: "no noise"}
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
@@ -179,9 +180,7 @@ def _series(runs: list[dict[int, float]]) -> dict[str, Any] | None:
     known = [run for run in runs if run]
     if not known:
         return None
-    rounds = sorted(known[0])
-    step = -(-len(rounds) // MOST_POINTS)
-    some = sorted({*rounds[::step], rounds[-1]})
+    some = thinned(sorted(known[0]), MOST_POINTS)
     values = [[run[number] for run in known if number in run] for number in some]
     return {
         "round": some,
@@ -190,6 +189,12 @@ def _series(runs: list[dict[int, float]]) -> dict[str, Any] | None:
         "high": [round(max(each), 3) for each in values],
         "draws": len(known),
     }
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """About as many points as that, evenly, from the first to the last."""
+    step = max(1, -(-len(points) // most))
+    return [*points[:-1:step], *points[-1:]]
 
 
 def _accuracy_of(result: RoundResult) -> float:

@@ -7,11 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any, Literal, get_args, get_origin
-
-import annotated_types
-from pydantic import BaseModel
-from pydantic.fields import FieldInfo
+from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS
@@ -49,11 +45,15 @@ GROUPS: dict[str, dict[str, str]] = {
 }
 """The settings of the form and what they are called there. None of them names a file."""
 
-_LOW_HIGH = {
-    "population.privacy_cost.low": "lowest unit privacy cost that an owner may have, its secret",
-    "population.privacy_cost.high": "highest unit privacy cost that an owner may have, its secret",
+_SCHEMA = Scenario.model_json_schema()
+_COST = "unit privacy cost that an owner may have, its secret"
+_INSIDE = {
+    f"population.privacy_cost.{end}": {"type": "number", "minimum": 0, "description": words}
+    for end, words in (("low", f"lowest {_COST}"), ("high", f"highest {_COST}"))
 }
+"""What the scenario's schema does not say: it ends at a distribution."""
 
+_SYMBOLS = {field: symbol for symbol, field in SYMBOLS.items()}
 KEYS = tuple(key for group in GROUPS.values() for key in group)
 
 
@@ -93,86 +93,39 @@ def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
 
 
 def _field(key: str, name: str, scenario: Scenario) -> dict[str, Any]:
-    last = key.rpartition(".")[2]
-    info, value = _info(key), _value(scenario, key)
-    described = _LOW_HIGH.get(key) or (info.description if info else "") or ""
-    symbols = {field: symbol for symbol, field in SYMBOLS.items()}
-    found: dict[str, Any] = {
-        "key": key,
-        "name": name,
-        "symbol": symbols.get(last),
-        "value": value,
-        "help": described,
-        "choices": _choices(key, info),
-        "kind": "text",
-        "min": None,
-        "max": None,
-    }
-    number = key in _LOW_HIGH or (info is not None and _is_number(info.annotation))
-    if found["choices"]:
-        found["kind"] = "choice"
-    elif number:
-        found["kind"] = "integer" if info is not None and info.annotation is int else "number"
-        found["or_none"] = info is not None and "none" in _literals(info.annotation)
-        found |= _limits(info)
-    return found
-
-
-def _info(key: str) -> FieldInfo | None:
-    """What the scenario says of a field; None for what is inside of a distribution."""
-    model: type[BaseModel] = Scenario
-    *path, last = key.split(".")
-    for step in path:
-        kind = model.model_fields[step].annotation
-        if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
-            return None
-        model = kind
-    return model.model_fields[last]
-
-
-def _value(scenario: Scenario, key: str) -> Any:
     value: Any = scenario
+    about: Any = _SCHEMA
     for step in key.split("."):
         value = value[step] if isinstance(value, Mapping) else getattr(value, step)
-    return value
+        about = about.get("properties", {}).get(step, {})
+        if "$ref" in about:
+            about = _SCHEMA["$defs"][about["$ref"].rpartition("/")[2]]
+    about = _INSIDE.get(key, about)
+    kinds = about.get("anyOf", [about])
+    number = next((one for one in kinds if one.get("type") in ("integer", "number")), None)
+    choices = _choices(key, about)
+    return {
+        "key": key,
+        "name": name,
+        "symbol": _SYMBOLS.get(key.rpartition(".")[2]),
+        "value": value,
+        "help": about["description"],
+        "choices": choices,
+        "kind": "choice" if choices else "number" if number else "text",
+        "min": _limit(number, "minimum", "exclusiveMinimum"),
+        "max": _limit(number, "maximum", "exclusiveMaximum"),
+    }
 
 
-def _choices(key: str, info: FieldInfo | None) -> list[dict[str, str]]:
+def _limit(number: Mapping[str, float] | None, *names: str) -> float | None:
+    return next((number[name] for name in names if name in number), None) if number else None
+
+
+def _choices(key: str, about: Mapping[str, Any]) -> list[dict[str, str]]:
     if key == "mechanism":
         return [
             {"value": name, "name": name_of(name), "help": f"knows {find_mechanism(name).knows}"}
             for name in MECHANISMS
         ]
-    if key == "privacy.protection":
-        return [{"value": name, "name": name, "help": ""} for name in PROTECTIONS]
-    literals = _literals(info.annotation) if info is not None else []
-    if info is not None and not _is_number(info.annotation):
-        return [{"value": str(one), "name": str(one), "help": ""} for one in literals]
-    return []
-
-
-def _parts(kind: Any) -> list[Any]:
-    """A type and all that it is made of."""
-    return [kind, *(part for inner in get_args(kind) for part in _parts(inner))]
-
-
-def _is_number(kind: Any) -> bool:
-    return any(part in (int, float) for part in _parts(kind))
-
-
-def _literals(kind: Any) -> list[Any]:
-    return [one for part in _parts(kind) if get_origin(part) is Literal for one in get_args(part)]
-
-
-def _limits(info: FieldInfo | None) -> dict[str, float | None]:
-    """The least and the greatest number that a field takes."""
-    marks = [] if info is None else [*info.metadata, *_parts(info.annotation)]
-    flat = [one for mark in marks for one in (mark, *getattr(mark, "metadata", ()))]
-    low: float | None = None if info is not None else 0.0
-    high: float | None = None
-    for mark in flat:
-        if isinstance(mark, annotated_types.Ge | annotated_types.Gt):
-            low = float(getattr(mark, "ge", getattr(mark, "gt", 0.0)))
-        elif isinstance(mark, annotated_types.Le | annotated_types.Lt):
-            high = float(getattr(mark, "le", getattr(mark, "lt", 0.0)))
-    return {"min": low, "max": high if high is None or high < 1e9 else None}
+    names = PROTECTIONS if key == "privacy.protection" else about.get("enum", ())
+    return [{"value": name, "name": name, "help": ""} for name in names]

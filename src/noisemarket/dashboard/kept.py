@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections import OrderedDict
 from collections.abc import Callable, Hashable
+from concurrent.futures import Future
 from typing import Generic, TypeVar
 
 Answer = TypeVar("Answer")
@@ -17,11 +17,9 @@ class Kept(Generic[Answer]):
         most: how many are kept; those that were asked for last stay.
     """
 
-    def __init__(self, most: int = 32) -> None:
-        self._most = most
-        self._answers: OrderedDict[Hashable, tuple[Hashable, Answer]] = OrderedDict()
-        self._busy: dict[Hashable, tuple[threading.Lock, int]] = {}
-        self._lock = threading.Lock()
+    def __init__(self, most: int) -> None:
+        self._most, self._lock = most, threading.Lock()
+        self._answers: dict[Hashable, tuple[Hashable, Future[Answer]]] = {}
 
     def get(self, key: Hashable, stamp: Hashable, make: Callable[[], Answer]) -> Answer:
         """The answer of that key; made anew if it is not known, or was made from another state.
@@ -31,25 +29,19 @@ class Kept(Generic[Answer]):
             stamp: the state of what the answer is made of, read before this is called.
             make: computes it. An error is passed on and not kept.
         """
+        mine: Future[Answer] = Future()
         with self._lock:
-            turn, waiting = self._busy.get(key, (threading.Lock(), 0))
-            self._busy[key] = turn, waiting + 1
-        try:
-            with turn:
+            known = self._answers.pop(key, None)
+            known = known if known and known[0] == stamp else (stamp, mine)
+            self._answers[key] = known
+            if len(self._answers) > self._most:
+                del self._answers[next(iter(self._answers))]
+        if known[1] is mine:
+            try:
+                mine.set_result(make())
+            except BaseException as problem:
                 with self._lock:
-                    known = self._answers.get(key)
-                if known is None or known[0] != stamp:
-                    known = stamp, make()
-                with self._lock:
-                    self._answers[key] = known
-                    self._answers.move_to_end(key)
-                    while len(self._answers) > self._most:
-                        self._answers.popitem(last=False)
-                return known[1]
-        finally:
-            with self._lock:
-                waiting = self._busy[key][1] - 1
-                if waiting:
-                    self._busy[key] = turn, waiting
-                else:
-                    del self._busy[key]
+                    if self._answers.get(key) is known:
+                        del self._answers[key]
+                mine.set_exception(problem)
+        return known[1].result()

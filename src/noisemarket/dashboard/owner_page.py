@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 import zipfile
 from typing import Any
@@ -10,14 +9,13 @@ from typing import Any
 import numpy as np
 
 from noisemarket.dashboard.run_data import contract_rows, environment_of
-from noisemarket.dashboard.run_ledger import is_elsewhere, ledger_of
+from noisemarket.dashboard.run_ledger import RunLedger, is_elsewhere, ledger_of
 from noisemarket.dashboard.run_store import SUMMARY, RunStore, UnknownRun
 from noisemarket.errors import BadInput
 from noisemarket.ledger import queries
 from noisemarket.ledger.ledger_errors import LedgerBroken
-from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
-from noisemarket.plain import finite
+from noisemarket.plain import finite, infinite
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.report.ledger_report import statement_sentences
 from noisemarket.report.ledger_statement import contract_statement
@@ -32,97 +30,81 @@ ELSEWHERE = (
 )
 
 
-class LedgerReader:
-    """Reads ledgers of runs. A ledger file that has not changed is not verified again.
+def verification(store: RunStore, run: str) -> dict[str, Any]:
+    """Whether the ledger of a run is sound; the head that its summary noted is checked, too.
 
-    Args:
-        store: the runs.
+    A ledger file that has not changed is not verified again.
+
+    Raises:
+        UnknownRun: it has none.
     """
-
-    def __init__(self, store: RunStore) -> None:
-        self._store = store
-
-    def verification(self, run: str) -> dict[str, Any]:
-        """Whether the ledger of a run is sound; the head that its summary noted is checked, too.
-
-        Raises:
-            UnknownRun: it has none.
-        """
-        where = ledger_of(self._store, run)
-        if where is None and is_elsewhere(self._store, run):
-            raise UnknownRun(ELSEWHERE)
-        if where is None:
-            raise UnknownRun("This run has no ledger: nothing was signed.")
-        summary = self._store.document(run, SUMMARY)
-        noted = summary.get("ledger_head") if isinstance(summary, dict) else None
-        stamp = where.place, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
-
-        def check() -> dict[str, Any]:
-            with where.reading() as ledger:
-                return _verify(ledger, noted)
-
-        found: dict[str, Any] = self._store.answers.get(("verified", run), stamp, check)
-        return found
-
-    def owner(self, run: str, owner: str) -> dict[str, Any]:
-        """All that is known of an owner in a run.
-
-        Raises:
-            UnknownRun: the run has no such owner.
-        """
-        rows = [row for row in contract_rows(self._store, run) if row["owner"] == owner]
-        if not rows:
-            raise UnknownRun("This run has no such owner.")
-        found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
-        found["policy"] = policy(self._store, run, owner)
-        where = ledger_of(self._store, run)
-        if where is None:
-            return found
-        with where.reading() as ledger:
-            offered = queries.documents(ledger, where.job or None)
-            ids = [one.id for one in offered if one.owner == owner]
-            if not ids:
-                return found
-            statement = contract_statement(queries.account(ledger, ids[-1]))
-            rounds = statement["each_round"]
-            found["entries"] = [
-                {
-                    "entry": entry.seq,
-                    "kind": entry.kind,
-                    "round": entry.content().get("round"),
-                    "recorded_at": entry.recorded_at,
-                    "hash": entry.hash,
-                }
-                for entry in ledger.entries(contract=ids[-1])
-            ]
-        spent = np.cumsum([math.inf if one["rho"] is None else one["rho"] for one in rounds])
-        found["contract"] = statement | {"payment": statement["payment_micro"] / MICRO}
-        found["trace"] = {
-            "round": [one["round"] for one in rounds],
-            "outcome": [one["outcome"] for one in rounds],
-            "epsilon": [finite(gaussian_epsilon(rho, statement["delta"])) for rho in spent],
-        }
-        found["words"] = owner_words(statement)
-        found["statement"] = statement_sentences(statement)
-        return found
+    where = ledger_of(store, run)
+    if where is None:
+        elsewhere = is_elsewhere(store, run)
+        raise UnknownRun(ELSEWHERE if elsewhere else "This run has no ledger: nothing was signed.")
+    noted = store.table(run, SUMMARY).get("ledger_head")
+    stamp = where.place, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
+    found: dict[str, Any] = store.answers.get(
+        ("verified", run), stamp, lambda: _verified(where, noted)
+    )
+    return found
 
 
-def _verify(ledger: Any, noted: object) -> dict[str, Any]:
-    try:
-        found = verify(ledger, noted if isinstance(noted, str) else None)
-    except LedgerBroken as problem:
-        return {"sound": False, "entry": problem.seq, "problem": str(problem)}
-    except BadInput as problem:
-        return {"sound": False, "entry": None, "problem": str(problem)}
+def _verified(where: RunLedger, noted: object) -> dict[str, Any]:
+    with where.reading() as ledger:
+        try:
+            found = verify(ledger, noted if isinstance(noted, str) else None)
+        except (LedgerBroken, BadInput) as problem:
+            entry = getattr(problem, "seq", None)
+            return {"sound": False, "entry": entry, "problem": str(problem)}
     return {
         "sound": True,
         "entries": found.entries,
         "head": str(found.head),
         "noted_head": noted,
-        "contracts": found.contracts,
-        "contracts_paid": found.contracts_paid,
-        "contracts_broken": found.contracts_broken,
-        "settled": found.jobs_settled == found.jobs,
+    }
+
+
+def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
+    """All that is known of an owner in a run.
+
+    Raises:
+        UnknownRun: the run has no such owner.
+    """
+    rows = [row for row in contract_rows(store, run) if row["owner"] == owner]
+    if not rows:
+        raise UnknownRun("This run has no such owner.")
+    found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
+    found["policy"] = policy(store, run, owner)
+    where = ledger_of(store, run)
+    if where is None:
+        return found
+    with where.reading() as ledger:
+        offered = queries.documents(ledger, where.job or None)
+        ids = [one.id for one in offered if one.owner == owner]
+        if not ids:
+            return found
+        statement = contract_statement(queries.account(ledger, ids[-1]))
+        found["entries"] = [
+            {
+                "entry": entry.seq,
+                "kind": entry.kind,
+                "round": entry.content().get("round"),
+                "recorded_at": entry.recorded_at,
+                "hash": entry.hash,
+            }
+            for entry in ledger.entries(contract=ids[-1])
+        ]
+    rounds = statement["each_round"]
+    spent = np.cumsum([infinite(one["rho"]) for one in rounds])
+    return found | {
+        "contract": statement,
+        "trace": {
+            "round": [one["round"] for one in rounds],
+            "epsilon": [finite(gaussian_epsilon(rho, statement["delta"])) for rho in spent],
+        },
+        "words": owner_words(statement),
+        "statement": statement_sentences(statement),
     }
 
 
@@ -141,24 +123,12 @@ def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
         return None
     savings = np.round(environment.levels.savings, 4).tolist()
     payments = np.round(environment.levels.payments, 4).tolist()
-    sides = {
-        "owner": (
-            "payment that was last quoted",
-            payments,
-            "saving that the owner offers",
-            savings,
-        ),
-        "curator": ("saving that is offered", savings, "payment that the curator quotes", payments),
-    }
+    owner_side = {"state": "payment that was last quoted", "states": payments,
+                  "action": "saving of the owner", "actions": savings}  # fmt: skip
+    curator_side = {"state": "saving of the owner", "states": savings,
+                    "action": "payment that the curator quotes", "actions": payments}  # fmt: skip
+    chances = [np.round(table.astype(float), 3).tolist() for table in tables]
     return {
-        side: {
-            "state": state,
-            "states": states,
-            "action": action,
-            "actions": actions,
-            "chances": np.round(table.astype(float), 3).tolist(),
-        }
-        for (side, (state, states, action, actions)), table in zip(
-            sides.items(), tables, strict=True
-        )
+        "owner": owner_side | {"chances": chances[0]},
+        "curator": curator_side | {"chances": chances[1]},
     }

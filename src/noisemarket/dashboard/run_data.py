@@ -5,14 +5,16 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
+from noisemarket.csv_text import csv_text, text_of
+from noisemarket.dashboard.course import thinned
 from noisemarket.dashboard.run_ledger import RunLedger, ledger_of
-from noisemarket.dashboard.run_store import SCENARIO, RunStore
+from noisemarket.dashboard.run_store import CONTRACTS, PARTIAL, SCENARIO, RunStore
 from noisemarket.dashboard.whatif import clock_course
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
@@ -31,11 +33,11 @@ MOST_OWNERS = 20_000
 """Owners up to which exact answers are computed for a page."""
 
 MOST_POINTS = 600
-CONTRACTS, PARTIAL = "contracts.csv", "contracts.partial.csv"
 SERVER_SECONDS = 2.0
 """How long the rows of a ledger on a server are kept for all who ask."""
 
-COLUMNS = ("owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid")
+Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
+COLUMNS: tuple[Column, ...] = get_args(Column)
 """The columns of the table of contracts, in their order."""
 
 Row = dict[str, Any]
@@ -86,11 +88,8 @@ def curves(store: RunStore, run: str) -> dict[str, Any]:
 def _curves(store: RunStore, run: str) -> dict[str, Any]:
     scenario, environment = environment_of(store, run)
     options = run_options(scenario)
-    found: dict[str, Any] = {"mechanism": scenario.mechanism, "trace": None, "clock": None}
-    joint = scenario.mechanism in MECHANISMS and find_mechanism(scenario.mechanism).joint
-    found["joint"] = joint
-    found["equilibrium"] = None
-    if not joint:
+    found: dict[str, Any] = {"trace": None, "clock": None, "equilibrium": None}
+    if scenario.mechanism not in MECHANISMS or not find_mechanism(scenario.mechanism).joint:
         exact = find_mechanism("equilibrium").run(environment, options)
         worth = tally(environment, exact.contracts)
         found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
@@ -104,13 +103,15 @@ def _trace(path: Path | None) -> dict[str, list[float]] | None:
     if path is None:
         return None
     try:
-        rows = [*csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))]
-        step = max(1, -(-len(rows) // MOST_POINTS))
-        some = [*rows[::step], *([rows[-1]] if rows and (len(rows) - 1) % step else [])]
-        names = ("iteration", "saving", "payment", "signed_share")
-        return {name: [float(row[name]) for row in some] for name in names}
+        rows = thinned(_read_csv(path), MOST_POINTS)
+        names = ("iteration", "saving", "payment")
+        return {name: [float(row[name]) for row in rows] for name in names}
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def _read_csv(path: Path) -> list[dict[str, str]]:
+    return [*csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))]
 
 
 def contract_rows(store: RunStore, run: str) -> list[Row]:
@@ -134,6 +135,9 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
     return rows
 
 
+_STATES: dict[object, str] = {True: "kept", "true": "kept", False: "broken", "false": "broken"}
+
+
 def _from_ledger(where: RunLedger) -> list[Row]:
     try:
         with where.reading() as ledger:
@@ -144,7 +148,6 @@ def _from_ledger(where: RunLedger) -> list[Row]:
 
 def _ledger_row(one: queries.Standing) -> Row:
     contract = one.contract
-    state = {True: "kept", False: "broken", None: one.state}[one.kept]
     return {
         "owner": contract.owner,
         "saving": contract.saving,
@@ -152,28 +155,25 @@ def _ledger_row(one: queries.Standing) -> Row:
         "payment": contract.payment / MICRO,
         "epsilon": finite(contract.epsilon),
         "weight": one.weight,
-        "state": state,
+        "state": _STATES.get(one.kept, one.state),
         "paid": None if one.paid is None else one.paid / MICRO,
     }
 
 
 def _from_csv(path: Path) -> list[Row]:
-    rows = []
     try:
-        for row in csv.DictReader(io.StringIO(path.read_text(encoding="utf-8"))):
-            signed = {"true": "signed", "false": "no trade"}.get(row.get("signed") or "", "")
-            kept = {"true": "kept", "false": "broken"}.get(row.get("kept") or "", signed)
-            rows.append(
-                {
-                    "owner": row["owner"],
-                    **{name: _number(row.get(name)) for name in COLUMNS[1:6]},
-                    "state": kept,
-                    "paid": _number(row.get("paid")),
-                }
-            )
+        return [_csv_row(row) for row in _read_csv(path)]
     except (OSError, ValueError, KeyError):
         raise BadInput("contracts", path.name, "cannot be read.") from None
-    return rows
+
+
+def _csv_row(row: dict[str, str]) -> Row:
+    signed = {"true": "signed", "false": "no trade"}.get(row.get("signed") or "", "")
+    return {
+        "owner": text_of(row["owner"]),
+        **{name: _number(row.get(name)) for name in COLUMNS if name not in ("owner", "state")},
+        "state": _STATES.get(row.get("kept"), signed),
+    }
 
 
 def _number(text: str | None) -> float | None:
@@ -181,7 +181,7 @@ def _number(text: str | None) -> float | None:
 
 
 def selected(
-    rows: Iterable[Row], *, sort: str = "owner", descending: bool = False, search: str = "",
+    rows: Iterable[Row], *, sort: Column = "owner", descending: bool = False, search: str = "",
     state: str = "", sold: bool = False,
 ) -> list[Row]:  # fmt: skip
     """Rows that match, in order; numbers by size, names as people count, what is missing last."""
@@ -193,9 +193,9 @@ def selected(
         and (not sold or (row["saving"] or 0) > 0)
     ]  # fmt: skip
     found.sort(key=lambda row: _natural(str(row["owner"])))
-    known = [row for row in found if row[sort] is not None]
     if sort == "owner":
         return found[::-1] if descending else found
+    known = [row for row in found if row[sort] is not None]
     known.sort(key=lambda row: row[sort], reverse=descending)
     return known + [row for row in found if row[sort] is None]
 
@@ -204,16 +204,9 @@ def _natural(name: str) -> tuple[int, float, str]:
     return (0, float(name), name) if name.isascii() and name.isdigit() else (1, 0.0, name)
 
 
-def rows_csv(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Rows of the table as CSV. A name that a spreadsheet would compute is made plain text."""
-    text = io.StringIO()
-    table = csv.DictWriter(text, COLUMNS, lineterminator="\n")
-    table.writeheader()
-    for row in rows:
-        owner = str(row["owner"])
-        plain = f"'{owner}" if owner[:1] in ("=", "+", "-", "@", "\t") else owner
-        table.writerow({**{name: row[name] for name in COLUMNS}, "owner": plain})
-    return text.getvalue()
+def rows_csv(rows: Iterable[Row]) -> str:
+    """Rows of the table as CSV."""
+    return csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
 
 
 def levels_of(environment: Environment, rows: list[Row]) -> Contracts | None:

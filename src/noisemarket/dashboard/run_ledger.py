@@ -6,8 +6,7 @@ folder is opened, and no server is connected to but those that the dashboard was
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -32,11 +31,9 @@ class RunLedger:
     job: str
     stamp: tuple[int, ...] | None
 
-    @contextmanager
-    def reading(self) -> Iterator[Ledger]:
+    def reading(self) -> AbstractContextManager[Ledger]:
         """The ledger, open."""
-        with reading(self.place) as ledger:
-            yield ledger
+        return reading(self.place)
 
 
 def ledger_of(store: RunStore, run: str) -> RunLedger | None:
@@ -45,8 +42,8 @@ def ledger_of(store: RunStore, run: str) -> RunLedger | None:
     Raises:
         UnknownRun: there is no such run.
     """
-    manifest = store.document(run, JOB)
-    if not isinstance(manifest, dict):
+    manifest = store.table(run, JOB)
+    if not manifest:
         return None
     where, job = str(manifest.get("ledger") or ""), str(manifest.get("job") or "")
     if where:
@@ -60,17 +57,14 @@ def ledger_of(store: RunStore, run: str) -> RunLedger | None:
 
 def is_elsewhere(store: RunStore, run: str) -> bool:
     """Whether a run says that its ledger is not in its folder."""
-    manifest = store.document(run, JOB)
-    return isinstance(manifest, dict) and bool(manifest.get("ledger"))
+    return bool(store.table(run, JOB).get("ledger"))
 
 
 def _database(url: str) -> object:
-    """What a URL leads to, whoever asks; None for what is not the URL of a server."""
-    try:
+    """What a URL leads to, whoever asks; what is not the URL of a server is like nothing else."""
+    with suppress(ValueError):
         parts = urlsplit(url)
         kind = parts.scheme.partition("+")[0].replace("postgresql", "postgres")
-        if not parts.hostname and not parts.path.strip("/"):
-            return object()
-        return kind, parts.hostname, parts.port, parts.path
-    except ValueError:
-        return object()  # like nothing else
+        if parts.hostname or parts.path.strip("/"):
+            return kind, parts.hostname, parts.port, parts.path
+    return object()

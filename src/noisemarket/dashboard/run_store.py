@@ -14,13 +14,22 @@ from typing import Any
 
 from noisemarket.dashboard.kept import Kept
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import private_folder
+from noisemarket.files import private_folder, unusable
 from noisemarket.runfolder import STATUS, still_runs
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
+CONTRACTS, PARTIAL = "contracts.csv", "contracts.partial.csv"
 LOGS = ".dashboard"
 """Where the output of runs goes that were started from the page."""
+
+_FILES = {
+    "compare": (COMPARISON, "plan.json"),
+    "calibrate": ("points.jsonl", "calibration.json"),
+    "train": ("metrics.jsonl", "checkpoint.npz"),
+    "negotiate": (CONTRACTS, PARTIAL),
+}
+"""What tells which command wrote a run folder, where its status does not."""
 
 _FORBIDDEN = set('/\\:\0\n\r"<>|?*')
 
@@ -50,8 +59,7 @@ class RunStore:
         try:
             root.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
-            why = problem.strerror or problem
-            raise BadInput("RUNS_FOLDER", str(root), f"cannot be used ({why}).") from None
+            raise unusable("RUNS_FOLDER", root, "used", problem) from None
         self.root = root.resolve()
         self.ledgers = tuple(ledgers)
         self.answers: Kept[Any] = Kept(64)
@@ -98,12 +106,18 @@ class RunStore:
         return None
 
     def document(self, run: str, name: str) -> Any:
-        """A JSON file of a run; None if there is none that can be read."""
+        """A JSON or TOML file of a run; None if there is none that can be read."""
         path = self.file(run, name)
+        read = tomllib.loads if name.endswith(".toml") else json.loads
         try:
-            return json.loads(path.read_text(encoding="utf-8")) if path else None
+            return read(path.read_text(encoding="utf-8")) if path else None
         except (OSError, ValueError, RecursionError):
             return None
+
+    def table(self, run: str, name: str) -> dict[str, Any]:
+        """The same of a file that holds a table; empty if there is none."""
+        found = self.document(run, name)
+        return found if isinstance(found, dict) else {}
 
     def stamp(self, run: str, *names: str) -> tuple[int, ...]:
         """What changes when one of these files of a run does, or comes, or goes."""
@@ -119,8 +133,7 @@ class RunStore:
 
     def status(self, run: str) -> dict[str, Any]:
         """How a run stands; one that says that it runs, but does not, is incomplete."""
-        said = self.document(run, STATUS)
-        status: dict[str, Any] = said if isinstance(said, dict) else {"state": INCOMPLETE}
+        status = self.table(run, STATUS)
         if status.get("state") == RUNNING and still_runs(status.get("process")) is False:
             return status | {"state": INCOMPLETE, "problem": "it was ended from outside."}
         if status.get("state") not in (RUNNING, COMPLETE):
@@ -132,7 +145,7 @@ class RunStore:
         status = self.status(run)
         facts = {name: status.get(name) for name in ("state", "problem", "started", "updated")}
         facts["problem"] = None if facts["problem"] is None else str(facts["problem"])
-        stamp = self.stamp(run, STATUS, SUMMARY, SCENARIO, COMPARISON)
+        stamp = self.stamp(run, STATUS, SUMMARY, SCENARIO)
         known = self._facts.get(run, stamp, lambda: self._read(run, status))
         return {"name": run, **known, **facts}
 
@@ -152,62 +165,34 @@ class RunStore:
 
     def _read(self, run: str, status: dict[str, Any]) -> dict[str, Any]:
         """What does not change unless a file does."""
-        summary, scenario = self.document(run, SUMMARY), self._scenario(run)
-        summary = summary if isinstance(summary, dict) else {}
-        kind = self.kind(run, status)
-        compared = self.document(run, COMPARISON) if kind == "compare" else None
+        summary, scenario = self.table(run, SUMMARY), self.table(run, SCENARIO)
+        kind, people = self.kind(run, status), scenario.get("population")
         accuracy = summary.get("mean_accuracy", summary.get("accuracy"))
-        owners = summary.get("owners", _inside(scenario, "population", "owners"))
+        owners = summary.get("owners", people.get("owners") if isinstance(people, dict) else None)
         return {
             "kind": kind,
             "preset": scenario.get("preset"),
             "mechanism": None if kind == "compare" else scenario.get("mechanism"),
             "mechanisms": status.get("mechanisms") or [],
             "seed": scenario.get("seed"),
-            "model": _inside(scenario, "training", "model"),
-            "engine": status.get("engine"),
             "owners": owners if isinstance(owners, int) else None,
-            "rounds": _inside(scenario, "training", "rounds"),
             "accuracy": accuracy if kind in ("run", "train") else None,
             "no_trade_accuracy": summary.get("uniform_dp_accuracy"),
-            "no_noise_accuracy": summary.get("no_dp_accuracy"),
             "quality": summary.get("model_quality"),
             "paid": summary.get("total_paid", summary.get("total_payment")),
-            "trades": summary.get("trades"),
-            "broken": summary.get("contracts_broken"),
-            "rows": len(compared) if isinstance(compared, list) else None,
         }
-
-    def _scenario(self, run: str) -> dict[str, Any]:
-        path = self.file(run, SCENARIO)
-        try:
-            return tomllib.loads(path.read_text(encoding="utf-8")) if path else {}
-        except (OSError, ValueError, RecursionError):
-            return {}
 
     def kind(self, run: str, status: dict[str, Any]) -> str:
         """Which command wrote a run folder: run, compare, negotiate, or another."""
         if "engine" in status:
             return "run"
-        if "mechanisms" in status or self.file(run, COMPARISON) or self.file(run, "plan.json"):
+        if "mechanisms" in status:
             return "compare"
-        if self.file(run, "points.jsonl") or self.file(run, "calibration.json"):
-            return "calibrate"
-        if self.file(run, "metrics.jsonl") or self.file(run, "checkpoint.npz"):
-            return "train"
-        if self.file(run, "contracts.csv") or self.file(run, "contracts.partial.csv"):
-            return "negotiate"
-        return "other"
+        found = (kind for kind, names in _FILES.items() if any(self.stamp(run, *names)))
+        return next(found, "other")
 
 
 def is_name(run: str) -> bool:
     """Whether a run may be called so: one plain name, not hidden."""
     plain = run.isprintable() and not (_FORBIDDEN & set(run))
     return bool(run.strip()) and plain and run[0] not in ". -" and len(run.encode()) <= 100
-
-
-def _inside(tree: dict[str, Any], *keys: str) -> Any:
-    value: Any = tree
-    for key in keys:
-        value = value.get(key) if isinstance(value, dict) else None
-    return value

@@ -7,10 +7,11 @@ from typing import Any
 from noisemarket.dashboard.run_data import contract_rows, environment_of, levels_of
 from noisemarket.dashboard.run_store import COMPARISON, SUMMARY, RunStore
 from noisemarket.errors import NoisemarketError
+from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.tally import tally
 from noisemarket.negotiation import run_options
-from noisemarket.report.style import colour_of, name_of
+from noisemarket.report.style import name_of
 
 Row = dict[str, Any]
 
@@ -36,113 +37,82 @@ def side_by_side(store: RunStore, runs: list[str]) -> list[Row]:
 
 
 def _of_comparison(store: RunStore, run: str) -> list[Row]:
+    """A row for each mechanism, and for each budget where it was trained: means over the seeds."""
     compared = store.document(run, COMPARISON)
-    if isinstance(compared, dict) and isinstance(compared.get("means"), list):
-        return _of_trained(run, compared)
-    if isinstance(compared, dict):
-        compared = compared.get("mechanisms")
-    if not isinstance(compared, list):
-        return []
-    _, owners, nothing = _no_trade(store, run)
-    rows = []
-    for one in compared:
-        if not isinstance(one, dict) or not isinstance(one.get("mechanism"), str):
-            continue
-        payoff, saving = one.get("mean_owner_payoff"), one.get("mean_saving")
-        surplus = None
-        if nothing is not None and owners and isinstance(payoff, int | float):
-            surplus = (payoff - nothing) * owners
-        rows.append(
-            _row(run, str(one["mechanism"]))
-            | {
-                "measured": False,
-                "owners": owners,
-                "accuracy": one.get("model_quality"),
-                "paid": one.get("total_payment"),
-                "surplus": surplus,
-                "privacy_sold": saving,
-                "sellers": _times(one.get("signed_share"), owners),
-                "value": one.get("joint_gain"),
-            }
-        )
-    return rows
+    trained = isinstance(compared, dict)
+    found = compared.get("means") if isinstance(compared, dict) else compared
+    known = [
+        one for one in (found if isinstance(found, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("mechanism"), str)
+    ]  # fmt: skip
+    if trained:
+        return [_of_trained(run, one) for one in known]
+    game = _no_trade(store, run)
+    return [_of_game(run, one, game) for one in known]
 
 
-def _of_trained(run: str, compared: Row) -> list[Row]:
-    """A row for each mechanism and budget that was trained: means over the seeds."""
-    rows = []
-    for one in compared["means"]:
-        if not isinstance(one, dict) or not isinstance(one.get("mechanism"), str):
-            continue
-        row, budget = _row(run, one["mechanism"]), one.get("budget")
-        limit = "" if budget is None else f", at most {budget:g}"
-        rows.append(
-            row
-            | {
-                "name": f"{row['name']}{limit}",
-                "measured": True,
-                "owners": compared.get("owners"),
-                "accuracy": one.get("accuracy"),
-                "paid": one.get("paid"),
-                "surplus": one.get("owners_surplus"),
-                "sellers": one.get("sellers"),
-                "value": one.get("curator_value"),
-            }
-        )
-    return rows
+def _of_game(run: str, one: Row, game: tuple[Environment, float] | None) -> Row:
+    row = _row(run, one["mechanism"]) | {
+        "accuracy": one.get("model_quality"),
+        "paid": one.get("total_payment"),
+        "privacy_sold": one.get("mean_saving"),
+    }
+    if game is not None:
+        payoff, share, owners = one.get("mean_owner_payoff"), one.get("signed_share"), len(game[0])
+        row["surplus"] = (payoff - game[1]) * owners if isinstance(payoff, int | float) else None
+        row["sellers"] = round(share * owners) if isinstance(share, int | float) else None
+    return row
+
+
+def _of_trained(run: str, one: Row) -> Row:
+    row, budget = _row(run, one["mechanism"]), one.get("budget")
+    limit = "" if budget is None else f", at most {budget:g}"
+    return row | {
+        "name": f"{row['name']}{limit}",
+        "measured": True,
+        "accuracy": one.get("accuracy"),
+        "paid": one.get("paid"),
+        "surplus": one.get("owners_surplus"),
+        "sellers": one.get("sellers"),
+    }
 
 
 def _of_run(store: RunStore, overview: Row) -> Row:
-    run = overview["name"]
-    summary = store.document(run, SUMMARY)
-    summary = summary if isinstance(summary, dict) else {}
+    run, epsilon = overview["name"], store.table(overview["name"], SUMMARY).get("epsilon")
     measured = overview["accuracy"] is not None
     row = _row(run, str(overview["mechanism"])) | {
         "measured": measured,
-        "owners": overview["owners"],
-        "accuracy": overview["accuracy"] if measured else overview["quality"],
+        "accuracy": overview["accuracy" if measured else "quality"],
         "no_trade_accuracy": overview["no_trade_accuracy"],
-        "no_noise_accuracy": overview["no_noise_accuracy"],
         "paid": overview["paid"],
-        "epsilon": summary.get("epsilon") if isinstance(summary.get("epsilon"), dict) else None,
-        "state": overview["state"],
+        "epsilon": epsilon if isinstance(epsilon, dict) else None,
     }
-    environment, owners, nothing = _no_trade(store, run)
-    rows = contract_rows(store, run)
-    contracts = None if environment is None else levels_of(environment, rows)
-    if environment is None or contracts is None or nothing is None:
+    game = _no_trade(store, run)
+    contracts = None if game is None else levels_of(game[0], contract_rows(store, run))
+    if game is None or contracts is None:
         return row
+    environment, nothing = game
     worth = tally(environment, contracts)
     return row | {
-        "surplus": (worth.mean_owner_payoff - nothing) * (owners or 0),
+        "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
         "privacy_sold": worth.mean_saving,
         "sellers": int(contracts.signed.sum()),
         "paid": worth.total_payment if row["paid"] is None else row["paid"],
-        "value": worth.joint_gain,
-        "predicted": worth.model_quality,
     }
 
 
 def _row(run: str, mechanism: str) -> Row:
-    names = ("accuracy", "no_trade_accuracy", "no_noise_accuracy", "paid", "surplus", "value",
-             "privacy_sold", "sellers", "epsilon", "predicted", "owners", "state")  # fmt: skip
-    return dict.fromkeys(names) | {
-        "run": run,
-        "mechanism": mechanism,
-        "name": name_of(mechanism),
-        "colour": colour_of(mechanism),
-    }
+    unknown = ("accuracy", "no_trade_accuracy", "paid", "surplus", "privacy_sold", "sellers",
+               "epsilon")  # fmt: skip
+    named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
+    return dict.fromkeys(unknown) | named
 
 
-def _no_trade(store: RunStore, run: str) -> tuple[Any, int | None, float | None]:
-    """The game of a run, how many owners it has, and an owner's mean payoff without a trade."""
+def _no_trade(store: RunStore, run: str) -> tuple[Environment, float] | None:
+    """The game of a run, and an owner's mean payoff without a trade."""
     try:
         scenario, environment = environment_of(store, run)
         none = find_mechanism("uniform").run(environment, run_options(scenario)).contracts
     except NoisemarketError:
-        return None, None, None
-    return environment, len(environment), tally(environment, none).mean_owner_payoff
-
-
-def _times(share: object, owners: int | None) -> int | None:
-    return round(share * owners) if isinstance(share, int | float) and owners else None
+        return None
+    return environment, tally(environment, none).mean_owner_payoff

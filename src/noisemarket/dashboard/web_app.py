@@ -17,17 +17,17 @@ from fastapi.responses import FileResponse, JSONResponse, Response, StreamingRes
 from fastapi.staticfiles import StaticFiles
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
-from starlette.types import Send
+from starlette.types import ASGIApp, Send
 
 from noisemarket import __version__
 from noisemarket.dashboard import form as forms
 from noisemarket.dashboard import run_data, whatif
 from noisemarket.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.dashboard.live import LiveHub, TooManyViewers
-from noisemarket.dashboard.owner_page import LedgerReader
+from noisemarket.dashboard.owner_page import all_of_owner, verification
 from noisemarket.dashboard.run_ledger import is_elsewhere, ledger_of
 from noisemarket.dashboard.run_store import RunStore, UnknownRun
-from noisemarket.dashboard.security import AccessControl, AsgiApp
+from noisemarket.dashboard.security import AccessControl
 from noisemarket.dashboard.side_by_side import side_by_side
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
@@ -95,13 +95,12 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     code: {"model": Problem} for code in (401, 403, 404, 409, 422, 429)
 }
 _CHANGES = _REFUSED | {code: {"model": Problem} for code in (400, 411, 413, 415)}
-Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
 Search = Annotated[str, Query(max_length=100)]
 StateName = Annotated[str, Query(max_length=20)]
 RunName = Annotated[str, InPath(min_length=1, max_length=100)]
 
 
-def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) -> AsgiApp:
+def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) -> ASGIApp:
     """The application that serves a folder of runs.
 
     Args:
@@ -117,7 +116,7 @@ def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) ->
 
 def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     """The application without its access control, for its OpenAPI schema."""
-    hub, ledgers, launcher = LiveHub(store), LedgerReader(store), Launcher(store, most_runs)
+    hub, launcher = LiveHub(store), Launcher(store, most_runs)
     thinking = asyncio.Semaphore(AT_ONCE)
 
     @asynccontextmanager
@@ -198,7 +197,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
         """How the negotiation went, with the exact equilibrium where a game is played."""
         return run_data.curves(store, run)
 
-    _contracts(app, store, ledgers)
+    _contracts(app, store)
 
     @app.get("/api/compare", responses=_REFUSED)
     def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
@@ -208,13 +207,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/whatif/sliders")
     def sliders(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:
         """What can be dragged, and where it stands in a preset."""
-        fields = [f for group in forms.form(preset)["groups"] for f in group["fields"]]
-        known = {field["key"]: field for field in fields}
-        shown = [
-            {**one, "value": known[one["key"]]["value"], "help": known[one["key"]]["help"]}
-            for one in whatif.SLIDERS
-        ]
-        return {"preset": preset, "sliders": shown}
+        return {"sliders": whatif.sliders(preset)}
 
     @app.post("/api/whatif", responses=_CHANGES)
     async def what_if(question: Annotated[ChangedMarket, Body()]) -> dict[str, Any]:
@@ -230,11 +223,11 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     return app
 
 
-def _contracts(app: FastAPI, store: RunStore, ledgers: LedgerReader) -> None:
+def _contracts(app: FastAPI, store: RunStore) -> None:
     @app.get("/api/runs/{run}/contracts", responses=_REFUSED)
     def contracts(
         run: RunName,
-        sort: Column = "owner",
+        sort: run_data.Column = "owner",
         descending: bool = False,
         search: Search = "",
         state: StateName = "",
@@ -264,12 +257,12 @@ def _contracts(app: FastAPI, store: RunStore, ledgers: LedgerReader) -> None:
     @app.get("/api/runs/{run}/owner", responses=_REFUSED)
     def owner(run: RunName, name: Annotated[str, Query(max_length=300)]) -> dict[str, Any]:
         """All that is known of one owner."""
-        return ledgers.owner(run, name)
+        return all_of_owner(store, run, name)
 
     @app.get("/api/runs/{run}/ledger", responses=_REFUSED)
     def ledger(run: RunName) -> dict[str, Any]:
         """Whether the ledger of a run is sound."""
-        return ledgers.verification(run)
+        return verification(store, run)
 
 
 def _fresh_name(store: RunStore, order: RunOrder) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.dashboard.form import checked_settings
+from noisemarket.dashboard.form import checked_settings, form
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import find_mechanism
@@ -26,24 +26,35 @@ from noisemarket.scenario import load_scenario
 MOST_OWNERS = 1000
 """Owners up to which the answers come while a slider is dragged."""
 
-SLIDERS: tuple[dict[str, Any], ...] = (
-    {"key": "market.budget", "name": "Budget", "min": 0, "max": 400, "step": 5, "none": True},
-    {"key": "market.floor", "name": "Floor: noise that sellers keep", "min": 0.05, "max": 0.55,
-     "step": 0.05},
-    {"key": "game.payment_max", "name": "Highest payment (p_max)", "min": 2, "max": 40, "step": 1},
-    {"key": "game.quality_weight", "name": "Weight of quality (varpi)", "min": 0, "max": 1,
-     "step": 0.02},
-    {"key": "population.privacy_cost.low", "name": "Lowest privacy cost", "min": 0, "max": 4,
-     "step": 0.1},
-    {"key": "population.privacy_cost.high", "name": "Highest privacy cost", "min": 0.1, "max": 8,
-     "step": 0.1},
-    {"key": "population.markup", "name": "Markup of the owners", "min": 0, "max": 1, "step": 0.05},
-)  # fmt: skip
-"""What can be dragged, how far and in which steps."""
+SLIDERS = (
+    ("market.budget", "Budget", 0, 400, 5),
+    ("market.floor", "Floor: noise that sellers keep", 0.05, 0.55, 0.05),
+    ("game.payment_max", "Highest payment (p_max)", 2, 40, 1),
+    ("game.quality_weight", "Weight of quality (varpi)", 0, 1, 0.02),
+    ("population.privacy_cost.low", "Lowest privacy cost", 0, 4, 0.1),
+    ("population.privacy_cost.high", "Highest privacy cost", 0.1, 8, 0.1),
+    ("population.markup", "Markup of the owners", 0, 1, 0.05),
+)
+"""What can be dragged, from where to where and in which steps."""
 
 _POINTS = 14
 _QUICK = 1
 """States of the exact search: none, the frontier is by greedy choice and single changes."""
+
+
+def sliders(preset: str) -> list[dict[str, Any]]:
+    """What can be dragged, and where it stands in a preset."""
+    fields = {one["key"]: one for group in form(preset)["groups"] for one in group["fields"]}
+    names = ("key", "name", "min", "max", "step")
+    return [
+        {
+            **dict(zip(names, slider, strict=True)),
+            "none": slider[0] == "market.budget",
+            "value": fields[slider[0]]["value"],
+            "help": fields[slider[0]]["help"],
+        }
+        for slider in SLIDERS
+    ]
 
 
 def answer_of(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,25 +84,21 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
             "quality": worth.model_quality,
             "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
             "value": worth.joint_gain,
-            "mean_saving": worth.mean_saving,
-            "mean_payment": worth.mean_payment,
         }
 
     auction = ClockAuction.of(environment, options.demand)
     clock = clock_course(auction, environment)
     best = best_portfolio(environment, options.demand, _QUICK).contracts
     equilibrium = find_mechanism("equilibrium").run(environment, options).contracts
-    full = find_mechanism("no_dp").run(environment, options).contracts
-    most = max(figures(best)["paid"], figures(auction.contracts())["paid"], 1.0)
+    answers = {
+        "uniform": figures(none),
+        "clock": figures(auction.contracts()),
+        "equilibrium": figures(equilibrium),
+        "best_portfolio": figures(best),
+    }
+    most = max(answers["best_portfolio"]["paid"], answers["clock"]["paid"], 1.0)
     return {
-        "owners": len(environment),
-        "answers": {
-            "uniform": figures(none),
-            "clock": figures(auction.contracts()),
-            "equilibrium": figures(equilibrium),
-            "best_portfolio": figures(best),
-        },
-        "no_noise_quality": figures(full)["quality"],
+        "answers": answers,
         "clock": clock,
         "equilibrium": _by_cost(environment, equilibrium),
         "frontier": [*_frontier(environment, options.demand, 1.25 * most)],
@@ -115,22 +122,19 @@ def _by_cost(environment: Environment, contracts: Contracts) -> dict[str, list[f
     return {
         "cost": np.round(cost[order], 4).tolist(),
         "saving": np.round(environment.levels.savings[contracts.saving[order]], 6).tolist(),
-        "payment": np.round(environment.levels.payments[contracts.payment[order]], 6).tolist(),
     }
 
 
 def _frontier(environment: Environment, demand: Demand, most: float) -> Iterator[dict[str, Any]]:
     """Quality over money: the clock's, and the best that full knowledge could buy."""
-    free = replace(demand, target=None)
+
+    def figures(contracts: Contracts) -> dict[str, float]:
+        worth = tally(environment, contracts)
+        return {"paid": worth.total_payment, "quality": worth.model_quality}
+
     for budget in np.linspace(0.0, most, _POINTS).round(2).tolist():
-        limited = replace(free, budget=budget)
+        limited = replace(demand, target=None, budget=budget)
         auction = ClockAuction.of(environment, limited)
-        for _ in played(auction, environment):
-            pass
-        by_clock = tally(environment, auction.contracts())
-        best = tally(environment, best_portfolio(environment, limited, _QUICK).contracts)
-        yield {
-            "budget": budget,
-            "clock": {"paid": by_clock.total_payment, "quality": by_clock.model_quality},
-            "best": {"paid": best.total_payment, "quality": best.model_quality},
-        }
+        clock_course(auction, environment)
+        best = best_portfolio(environment, limited, _QUICK).contracts
+        yield {"clock": figures(auction.contracts()), "best": figures(best)}
