@@ -61,7 +61,7 @@ class RunFolder:
         Raises:
             BadInput: the folder exists, is in use, holds an input, or cannot be written.
         """
-        path = Path(out) if out else _fresh(Path("runs"), stem)
+        path = Path(out) if out else fresh_path(Path("runs"), stem)
         folder = cls(path)
         try:
             _replaces(path, overwrite, inputs)
@@ -239,7 +239,8 @@ def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def _fresh(parent: Path, stem: str) -> Path:
+def fresh_path(parent: Path, stem: str) -> Path:
+    """A name by the time and ``stem`` that nothing in the folder has."""
     base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{stem}"
     path, number = parent / base, 1
     while path.exists():

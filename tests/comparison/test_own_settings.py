@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from noisemarket.comparison.decisions import decisions
+from noisemarket.comparison.decisions import as_compared, decisions
 from noisemarket.comparison.growth import timings
-from noisemarket.comparison.own_settings import as_compared
 from noisemarket.errors import BadInput
 from noisemarket.scenario import Scenario, dump_scenario
 from noisemarket.scenario.load import build

@@ -63,7 +63,7 @@ def test_nothing_outside_of_the_runs_folder_is_served(client: Client, path: str)
 
 def test_a_symlink_inside_of_a_run_leads_nowhere(client: Client, store: RunStore) -> None:
     assert store.file("one", "contracts.csv") is None
-    assert store.file("one", "curator", "summary.json") is None
+    assert store.file("one", "curator/summary.json") is None
     assert client.get("/api/runs/one/contracts").json()["rows"] == []
     assert store.names() == ["one"]
     with pytest.raises(UnknownRun):

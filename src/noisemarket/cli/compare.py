@@ -23,8 +23,8 @@ from noisemarket.cli.common import (
     stoppable,
 )
 from noisemarket.comparison.campaign import Campaign, Plan
+from noisemarket.comparison.decisions import as_compared
 from noisemarket.comparison.growth import Timing, timings
-from noisemarket.comparison.own_settings import as_compared
 from noisemarket.comparison.results import (
     AVERAGED,
     Row,
@@ -76,7 +76,7 @@ def run(request: Request, options: CompareOptions) -> None:
         _check(scenario, plan)
         folder = request.folder(scenario, f"{scenario.preset}-compare")
         keep_scenario(folder, scenario)
-        folder.write_json(PLAN, {**plan.as_dict(), "command": _command(request, plan)})
+        folder.write_json(PLAN, {**vars(plan), "command": _command(request, plan)})
     effort = Effort()
     with folder:
         with stoppable() as stop:
@@ -97,7 +97,7 @@ def run(request: Request, options: CompareOptions) -> None:
         folder.write_json(RESULTS, document)
         figures = draw_campaign(folder.path / "figures", rows, times)
         folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
-        folder.status("complete", **plan.as_dict())
+        folder.status("complete", **vars(plan))
     if request.json:
         print(json.dumps(document, allow_nan=False))
         return
@@ -217,14 +217,14 @@ def _document(
         "rounds": scenario.training.rounds,
         "model": scenario.training.model,
         "surface": scenario.surface_name(),
-        **plan.as_dict(),
+        **vars(plan),
         "means": [one.as_dict() for one in means(rows)],
         "differences": [
             {**vars(one), "significant": one.significant} for one in paired_differences(rows)
         ],
         "same_contracts": [list(pair) for pair in same_contracts(rows)],
         "growth": [vars(one) for one in times],
-        "rows": [row.as_dict() for row in rows],
+        "rows": [vars(row) for row in rows],
         "settings": {one.mechanism: one.settings for one in scenario.compared},
     }
 

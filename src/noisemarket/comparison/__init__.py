@@ -3,5 +3,3 @@
 ``decisions`` has what each mechanism buys, ``trainings`` what the model comes to, ``results`` both
 together over the seeds, ``significance`` which differences are more than chance.
 """
-
-from __future__ import annotations

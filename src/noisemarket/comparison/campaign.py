@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
+from noisemarket.calibration.measure import data_of
 from noisemarket.comparison.decisions import NO_TRADE, Decision, decisions
-from noisemarket.comparison.results import Row, row_of, with_no_trade
-from noisemarket.comparison.trainings import (
-    Key,
-    NoiseOfAll,
-    Orders,
-    Trained,
-    TrainingWork,
-    distinct,
-    missing,
-)
-from noisemarket.federated.data import Dataset
-from noisemarket.federated.data_files import load_data
-from noisemarket.game.levels import FloatArray
+from noisemarket.comparison.results import Row, row_of
+from noisemarket.comparison.trainings import Key, NoiseOfAll, Orders, Trained, TrainingWork
 from noisemarket.market.alternatives import epsilons
 from noisemarket.scenario import Scenario
 from noisemarket.training.many_trainings import in_processes
@@ -35,13 +23,9 @@ class Plan:
     budgets: tuple[float | None, ...]
     seeds: tuple[int, ...]
 
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return {name: list(value) for name, value in vars(self).items()}
-
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        """From what ``as_dict`` gave."""
+        """From its fields as JSON has them."""
         return cls(*(tuple(values[name]) for name in ("mechanisms", "budgets", "seeds")))
 
 
@@ -66,26 +50,18 @@ class Campaign:
         self._trained, self._keep = dict(known or {}), keep
         self._decisions: list[Decision] = []
 
-    def decide(
-        self, threads: int | None = None, stop: Callable[[], bool] = lambda: False
-    ) -> list[Decision]:
-        """Have every mechanism decide in every case; no trade is always among them."""
+    def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Have every mechanism decide in every case; no trade, by which all are measured, first."""
         plan = self.plan
-        self._decisions = list(
-            decisions(
-                self.scenario,
-                with_no_trade(plan.mechanisms),
-                plan.budgets,
-                plan.seeds,
-                threads=threads,
-                stop=stop,
-            )
-        )
-        return self._decisions
+        names = [NO_TRADE, *(name for name in plan.mechanisms if name != NO_TRADE)]
+        made = decisions(self.scenario, names, plan.budgets, plan.seeds, threads=threads, stop=stop)
+        self._decisions = [*made]
 
     def wanted(self) -> list[NoiseOfAll]:
         """What is to be trained in all: equal noise of one seed once."""
-        return distinct(NoiseOfAll(one.case.seed, one.sigma) for one in self._decisions)
+        noises = (NoiseOfAll(one.seed, one.sigma) for one in self._decisions)
+        found = {one.key: one for one in noises}
+        return sorted(found.values(), key=lambda one: one.seed)
 
     def train(
         self,
@@ -96,11 +72,11 @@ class Campaign:
     ) -> None:
         """Train what is missing, as many at once as there are processes."""
         wanted = self.wanted()
-        left = missing(wanted, self._trained)
+        left = [one for one in wanted if one.key not in self._trained]
         told(len(wanted) - len(left), len(wanted))
         if not left:
             return
-        work = TrainingWork(self.scenario, self._data())
+        work = TrainingWork(self.scenario, data_of(self.scenario))
         for _, trained in in_processes(work, left, workers=workers, stop=stop):
             self._trained[trained.key] = trained
             self._keep(trained)
@@ -113,26 +89,14 @@ class Campaign:
 
     def rows(self) -> list[Row]:
         """A row for every case."""
-        orders = Orders(self.scenario, self._data())
-        before: dict[int, tuple[Sequence[float], FloatArray]] = {}
-        for one in self._decisions:
-            if one.case.mechanism == NO_TRADE:
-                seed = one.case.seed
-                before[seed] = self._accuracies(one), epsilons(orders.under(seed, one.sigma))
-        return [
-            row_of(
-                one,
-                self._accuracies(one),
-                before[one.case.seed][0],
-                epsilons(orders.under(one.case.seed, one.sigma)),
-                before[one.case.seed][1],
+        orders = Orders(self.scenario, data_of(self.scenario))
+        ends = [
+            (
+                self._trained[NoiseOfAll(one.seed, one.sigma).key].accuracies,
+                epsilons(orders.under(one.seed, one.sigma)),
             )
             for one in self._decisions
         ]
-
-    def _accuracies(self, one: Decision) -> list[float]:
-        return self._trained[NoiseOfAll(one.case.seed, np.asarray(one.sigma)).key].accuracies
-
-    def _data(self) -> Dataset:
-        data = load_data(self.scenario.training.data or None)
-        return data.with_features() if self.scenario.training.model == "features" else data
+        each = [*zip(self._decisions, ends, strict=True)]
+        nothing = {one.seed: end for one, end in each if one.mechanism == NO_TRADE}
+        return [row_of(one, *end, *nothing[one.seed]) for one, end in each]

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisemarket.comparison.own_settings import as_compared
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -21,27 +20,21 @@ from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, Un
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.load import build
 from noisemarket.scenario.surface_file import find_surface
 
 NO_TRADE = "uniform"
 """The mechanism that all are compared with: nobody sells."""
 
 
-@dataclass(frozen=True)
-class Case:
-    """One thing to be decided: by which mechanism, for how much at most, among whom."""
-
-    mechanism: str
-    budget: float | None
-    seed: int
-
-
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """What a mechanism decided in a case.
+    """What a mechanism decided.
 
     Args:
-        case: what was to be decided.
+        mechanism: who decided.
+        budget: for how much at most; None for no limit.
+        seed: of the owners and of all else that is drawn.
         sigma: the noise that each owner keeps.
         gains: what each owner gains over no trade, by its own payoff.
         costs: each owner's unit privacy cost.
@@ -56,16 +49,53 @@ class Decision:
             first seed alone.
     """
 
-    case: Case
+    mechanism: str
+    budget: float | None
+    seed: int
     sigma: FloatArray
     gains: FloatArray
     costs: FloatArray
     worth: Tally
     sellers: int
     welfare_prices: tuple[float, float, float]
-    seconds: float = 0.0
-    messages: float | None = None
-    lying: float | None = None
+    seconds: float
+    messages: float | None
+    lying: float | None
+
+
+def as_compared(scenario: Scenario, mechanism: str) -> Scenario:
+    """The scenario with the settings that it has for this mechanism alone.
+
+    Owners, data, training and what privacy costs stay the same for all: only ``learning``,
+    ``menu``, ``game.surface`` (by which the mechanism values noise) and ``market.floor`` may
+    differ.
+
+    Raises:
+        BadInput: a setting is unknown, or would make it another comparison.
+
+    Example:
+        >>> own = [{"mechanism": "dypp", "settings": {"learning_rate": 0.8}}]
+        >>> scenario = Scenario.from_preset("market", compared=own)
+        >>> [as_compared(scenario, name).learning.learning_rate for name in ("dypp", "phc")]
+        [0.8, 0.1]
+    """
+    for section in scenario.compared:
+        if section.mechanism == mechanism:
+            document = scenario.model_dump(mode="json")
+            for key, value in section.settings.items():
+                made = build(scenario.preset, document, {key: value})
+                if _rest(made) != _rest(scenario):
+                    remedy = "only learning, menu, surface and floor may be a mechanism's own."
+                    raise BadInput(f"compared.settings.{key}", value, remedy)
+            scenario = build(scenario.preset, document, section.settings)
+    return scenario
+
+
+def _rest(scenario: Scenario) -> dict[str, object]:
+    """All that must be the same for every mechanism."""
+    rest = scenario.model_dump()
+    del rest["learning"], rest["menu"], rest["game"]["surface"], rest["market"]["floor"]
+    return rest
 
 
 def decisions(
@@ -117,7 +147,8 @@ def _decided(
     stop: Callable[[], bool],
     lies: bool,
 ) -> Iterator[Decision]:
-    mechanism = find_mechanism(name)
+    mechanism, now, levels = find_mechanism(name), environment.phases[-1], environment.levels
+    left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
     made: Agreement | None = None
     seconds, lying = 0.0, None
     for budget in budgets:
@@ -141,9 +172,24 @@ def _decided(
             raise Interrupted("stopped; what was finished is kept.")
         micro = None if budget is None else to_micro(budget, "--budgets")
         kept = within_budget(environment, made.contracts, micro)
-        valued = _valued(Case(name, budget, scenario.seed), environment, kept)
-        told = lying if _sure_of_lies(mechanism, environment, budget) else None
-        yield replace(valued, seconds=seconds, messages=made.messages, lying=told)
+        yield Decision(
+            mechanism=name,
+            budget=budget,
+            seed=scenario.seed,
+            sigma=left[kept.saving],
+            gains=_gains(environment, kept),
+            costs=np.asarray(now.privacy_cost, dtype=float),
+            worth=tally(environment, kept),
+            sellers=int((kept.saving > 0).sum()),
+            welfare_prices=(
+                len(environment) * now.quality_weight * now.quality_value,
+                (1.0 - now.quality_weight) * now.payment_cost,
+                environment.payment_value,
+            ),
+            seconds=seconds,
+            messages=made.messages,
+            lying=lying if _sure_of_lies(mechanism, environment, budget) else None,
+        )
 
 
 def _sure_of_lies(mechanism: Mechanism, environment: Environment, budget: float | None) -> bool:
@@ -154,24 +200,6 @@ def _sure_of_lies(mechanism: Mechanism, environment: Environment, budget: float 
     """
     most = len(environment) * float(environment.levels.payments[-1])
     return budget is None or mechanism.joint or isinstance(mechanism, Unasked) or budget >= most
-
-
-def _valued(case: Case, environment: Environment, contracts: Contracts) -> Decision:
-    levels, now = environment.levels, environment.phases[-1]
-    left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
-    return Decision(
-        case=case,
-        sigma=left[contracts.saving],
-        gains=_gains(environment, contracts),
-        costs=np.asarray(now.privacy_cost, dtype=float),
-        worth=tally(environment, contracts),
-        sellers=int((contracts.saving > 0).sum()),
-        welfare_prices=(
-            len(environment) * now.quality_weight * now.quality_value,
-            (1.0 - now.quality_weight) * now.payment_cost,
-            environment.payment_value,
-        ),
-    )
 
 
 def _gains(environment: Environment, contracts: Contracts) -> FloatArray:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from noisemarket.comparison.own_settings import as_compared
+from noisemarket.comparison.decisions import as_compared
 from noisemarket.errors import Interrupted
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.negotiation import run_options
@@ -31,7 +31,6 @@ def timings(
     mechanisms: Sequence[str],
     *,
     owners: Sequence[int] = OWNERS,
-    patience: float = PATIENCE,
     threads: int | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> list[Timing]:
@@ -60,6 +59,6 @@ def timings(
             if stop():
                 raise Interrupted("stopped; what was finished is kept.")
             out.append(Timing(name, count, took))
-            if took > patience:
+            if took > PATIENCE:
                 break
     return out

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from itertools import combinations
-from typing import Any
+from operator import attrgetter
+from typing import Any, TypeVar
 
 import numpy as np
 
-from noisemarket.comparison.decisions import NO_TRADE, Decision
+from noisemarket.comparison.decisions import Decision
 from noisemarket.comparison.significance import (
     Difference,
     Pair,
@@ -20,6 +21,8 @@ from noisemarket.comparison.significance import (
 from noisemarket.game.levels import FloatArray
 from noisemarket.plain import finite
 
+Value = TypeVar("Value")
+Cases = dict[float | None, dict[str, list[Value]]]
 QUANTILES = 5
 """Groups of owners by their privacy cost, cheapest first."""
 
@@ -67,10 +70,6 @@ class Row:
     epsilon_by_cost: list[float | None]
     surplus_by_cost: list[float | None]
 
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON."""
-        return asdict(self)
-
 
 AVERAGED = tuple(
     one.name
@@ -83,8 +82,8 @@ AVERAGED = tuple(
 def row_of(
     decision: Decision,
     accuracies: Sequence[float],
-    no_trade: Sequence[float],
     epsilon: FloatArray,
+    no_trade: Sequence[float],
     epsilon_before: FloatArray,
 ) -> Row:
     """A case with what its model was trained to.
@@ -92,9 +91,9 @@ def row_of(
     Args:
         decision: what the mechanism decided.
         accuracies: after each round, under it.
-        no_trade: the same without trade.
         epsilon: what each owner gives up.
-        epsilon_before: the same without trade.
+        no_trade: the accuracies without trade.
+        epsilon_before: what each owner gives up without trade.
     """
     quality_price, money_price, owners_price = decision.welfare_prices
     paid, surplus = decision.worth.total_payment, float(decision.gains.sum())
@@ -106,9 +105,9 @@ def row_of(
     sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
     groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
     return Row(
-        mechanism=decision.case.mechanism,
-        budget=decision.case.budget,
-        seed=decision.case.seed,
+        mechanism=decision.mechanism,
+        budget=decision.budget,
+        seed=decision.seed,
         paid=paid,
         accuracy=accuracies[-1],
         curator_value=value,
@@ -165,11 +164,11 @@ def means(rows: Iterable[Row]) -> list[Mean]:
     return out
 
 
-def accuracies_of(rows: Iterable[Row]) -> dict[float | None, dict[str, list[float]]]:
-    """Accuracies by budget and mechanism, over the seeds: what differences are tested on."""
-    out: dict[float | None, dict[str, list[float]]] = {}
+def _by_case(rows: Iterable[Row], value: Callable[[Row], Value]) -> Cases[Value]:
+    """A value of each row, by budget and mechanism, over the seeds."""
+    out: Cases[Value] = {}
     for row in sorted(rows, key=lambda row: row.seed):
-        out.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(row.accuracy)
+        out.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(value(row))
     return out
 
 
@@ -179,10 +178,8 @@ def same_contracts(rows: Iterable[Row]) -> list[Pair]:
     Contracts that are paid the same, leave owners the same, sell as much epsilon, and train the
     same model are taken to be the same.
     """
-    bought: dict[float | None, dict[str, list[tuple[object, ...]]]] = {}
-    for row in sorted(rows, key=lambda row: row.seed):
-        what = row.paid, row.sellers, row.accuracy, row.owners_surplus, row.epsilon_sold
-        bought.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(what)
+    what = attrgetter("paid", "sellers", "accuracy", "owners_surplus", "epsilon_sold")
+    bought = _by_case(rows, what)
     return [
         pair_of(budget, first, second)
         for budget, by_name in bought.items()
@@ -193,9 +190,4 @@ def same_contracts(rows: Iterable[Row]) -> list[Pair]:
 
 def paired_differences(rows: Sequence[Row]) -> list[Difference]:
     """Every pair of mechanisms under each budget that did not buy the same, tested."""
-    return differences(accuracies_of(rows), same_contracts(rows))
-
-
-def with_no_trade(mechanisms: Sequence[str]) -> list[str]:
-    """These mechanisms, and no trade first: all others are measured by it."""
-    return [NO_TRADE, *(name for name in mechanisms if name != NO_TRADE)]
+    return differences(_by_case(rows, lambda row: row.accuracy), same_contracts(rows))

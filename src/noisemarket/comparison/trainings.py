@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -92,12 +92,6 @@ class TrainingWork:
         return Trained(*task.key, ends, seconds, time.process_time() - used)
 
 
-def distinct(noises: Iterable[NoiseOfAll]) -> list[NoiseOfAll]:
-    """Each training once, those of one seed together."""
-    found = {one.key: one for one in noises}
-    return sorted(found.values(), key=lambda one: one.seed)
-
-
 def line_of(trained: Trained) -> str:
     """A training as a line of a file that grows while a comparison goes on."""
     return json.dumps(asdict(trained)) + "\n"
@@ -124,8 +118,3 @@ def read_trained(path: Path) -> dict[Key, Trained]:
     if whole != text:  # the next line that is added must not be glued to half of one
         write_atomic(path, whole)
     return out
-
-
-def missing(wanted: Sequence[NoiseOfAll], known: dict[Key, Trained]) -> list[NoiseOfAll]:
-    """What is still to be trained."""
-    return [one for one in wanted if one.key not in known]

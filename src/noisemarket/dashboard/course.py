@@ -14,8 +14,8 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.checkpoint import read_result
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger.money import MICRO
+from noisemarket.market import event_file
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
-from noisemarket.market.event_file import BEGUN, ENDED, FAILED, NEGOTIATING, from_line
 from noisemarket.market.events import (
     Accused,
     Broken,
@@ -52,19 +52,17 @@ class Course:
         """The market begins, or is taken up again: it tells all from the start of its steps."""
         self.step = "negotiating"
         self.owners = self.played = self.total = 0
-        self.signed = self.paid = self.broken = self.left_out = 0
-        self.paid_micro = 0
+        self.signed = self.paid = self.paid_micro = self.broken = self.left_out = 0
         self.agreed: int | None = None
         self.rounds_planned = 0
         self.notes: list[str] = []
-        self.head: str | None = None
         self.problem: str | None = None
         self.learned: dict[str, list[float]] | None = None
 
     def take(self, line: str) -> None:
         """One line of the events; a damaged one is passed over."""
         with contextlib.suppress(BadInput, *_DAMAGED):
-            self._take(from_line(line))
+            self._take(event_file.from_line(line))
 
     def _take(self, event: Event | dict[str, Any]) -> None:
         match event:
@@ -89,22 +87,16 @@ class Course:
                 self.paid, self.paid_micro = self.paid + 1, self.paid_micro + int(event.amount)
             case Broken():
                 self.broken += 1
-            case Settled():
-                self.step, self.head = "settled", str(event.head)
-            case dict():
-                self._take_note(str(event["kind"]), event)
-
-    def _take_note(self, kind: str, values: dict[str, Any]) -> None:
-        if kind == BEGUN:
-            self.begin()
-        elif kind == NEGOTIATING:
-            self.played, self.total = int(values["done"]), int(values["total"])
-            if isinstance(values.get("trace"), dict):
-                self.learned = _points(values["trace"])
-        elif kind == FAILED:
-            self.problem = str(values["problem"])
-        elif kind == ENDED:
-            self.step = "settled"
+            case Settled() | {"kind": event_file.ENDED}:
+                self.step = "settled"
+            case {"kind": event_file.BEGUN}:
+                self.begin()
+            case {"kind": event_file.NEGOTIATING, "done": done, "total": total, **more}:
+                self.played, self.total = int(done), int(total)
+                if isinstance(trace := more.get("trace"), dict):
+                    self.learned = _points(trace)
+            case {"kind": event_file.FAILED, "problem": problem}:
+                self.problem = str(problem)
 
     def take_baseline(self, line: str) -> None:
         """A round of what the market is compared with, or how many there will be."""
@@ -149,7 +141,6 @@ class Course:
                 "seconds_left": seconds_left if running else None,
             },
             "compares": status.get("baselines", True) is not False,
-            "owners": self.owners,
             "signed": self.signed,
             "agreed": self.agreed,
             "learned": self.learned,
@@ -161,17 +152,13 @@ class Course:
             "rounds": self.rounds_planned,
             "accuracy": [*self._accuracy()],
             "notes": self.notes,
-            "ledger_head": self.head,
         }
 
     def _accuracy(self) -> Iterator[dict[str, Any]]:
         """A curve for the market, and one for each thing that it is compared with."""
         for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *self.baselines)):
-            runs = [
-                *([self.rounds] if name == MARKET else []),
-                *self.baselines.get(name, {}).values(),
-            ]
-            if found := _series(runs):
+            own = [self.rounds] if name == MARKET else []
+            if found := _series([*own, *self.baselines.get(name, {}).values()]):
                 yield {"name": name, "label": LABELS.get(name) or name_of(name), **found}
 
 

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -70,8 +71,8 @@ class Launcher:
         with self._lock:
             self._reap()
             status = self._store.status(run)
-            if status["state"] in (RUNNING, COMPLETE) or run in self._children:
-                state = RUNNING if run in self._children else status["state"]
+            state = RUNNING if run in self._children else status["state"]
+            if state in (RUNNING, COMPLETE):
                 raise WrongState(f"This run is {state}: there is nothing to resume.")
             if self._store.kind(run, status) != "run":
                 raise WrongState("Only a run of the whole market can be resumed.")
@@ -130,24 +131,21 @@ class Launcher:
         self._children[run] = child
         return child
 
-    def _await(self, run: str, child: subprocess.Popen[bytes], reached: object) -> None:
-        assert callable(reached)
+    def _await(self, run: str, child: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
         end = time.monotonic() + PATIENCE
         while time.monotonic() < end:
             code = child.poll()
-            if reached() and code in (None, 0):
+            if code == 0 or (code is None and reached()):
                 return
             if code is not None:
                 with self._lock:
                     self._reap()
-                if code == 0:
-                    return
                 raise BadInput("run", run, reason_in(self._store.root / LOGS / f"{run}.log"))
             time.sleep(0.05)
         raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
 
 
-def works_in(folder: Path, process: object) -> psutil.Process | None:
+def works_in(folder: Path, process: Any) -> psutil.Process | None:
     """The process of a status, if it is the one that has locked this folder; else None.
 
     Args:
@@ -156,14 +154,12 @@ def works_in(folder: Path, process: object) -> psutil.Process | None:
     """
     if not still_runs(process):
         return None
-    assert isinstance(process, dict)
     try:
         found = psutil.Process(process["id"])
-        same = abs(found.create_time() - process["began"]) < 1.0
         held = {Path(one.path) for one in found.open_files()}
     except (psutil.Error, OSError):
         return None
-    return found if same and folder / LOCK in held else None
+    return found if folder / LOCK in held else None
 
 
 def reason_in(log: Path) -> str:

@@ -7,7 +7,6 @@ import json
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from dataclasses import dataclass, replace
 from typing import Any
 
 from noisemarket.dashboard.course import Course
@@ -41,15 +40,18 @@ class RunReader:
     def __init__(self, store: RunStore, run: str) -> None:
         self._store, self._run = store, run
         self._identity: object = None
-        self._pace: _Pace | None = None
+        self._step, self._first, self._last = "", (0, 0.0), (0, 0.0)
         self._forget()
 
     def _forget(self) -> None:
-        folder = self._store.root / self._run
         self.course = Course()
-        files = (("curator", EVENTS), (EVENTS,))  # of a market, and of a negotiation alone
-        self._events = [(parts, Tail(folder.joinpath(*parts), whole=True)) for parts in files]
-        self._rounds = Tail(folder / BASELINES, whole=True)
+        takers = {
+            f"curator/{EVENTS}": self.course.take,  # of a market
+            EVENTS: self.course.take,  # of a negotiation alone
+            BASELINES: self.course.take_baseline,
+        }
+        folder = self._store.root / self._run
+        self._files = [(name, Tail(folder / name, whole=True), takers[name]) for name in takers]
 
     def look(self) -> dict[str, Any]:
         """Read what is new, and say how the run stands.
@@ -63,13 +65,10 @@ class RunReader:
         if identity != self._identity:  # another run has taken the folder's place
             self._identity = identity
             self._forget()
-        for parts, events in self._events:
-            if self._store.file(self._run, *parts):
-                for line in events.lines():
-                    self.course.take(line)
-        if self._store.file(self._run, *BASELINES.split("/")):
-            for line in self._rounds.lines():
-                self.course.take_baseline(line)
+        for name, tail, take in self._files:
+            if self._store.file(self._run, name):
+                for line in tail.lines():
+                    take(line)
         return self.course.document(status, self._seconds_left())
 
     def _which(self) -> object:
@@ -82,27 +81,15 @@ class RunReader:
     def _seconds_left(self) -> float | None:
         """What the step still takes, by how fast it went while it was watched."""
         done, total = self.course.progress()
-        step, now = self.course.step, time.monotonic()
-        if self._pace is None or self._pace.step != step or done < self._pace.now:
-            self._pace = _Pace(step, done, now, done, now)
-        elif done > self._pace.now:
-            self._pace = replace(self._pace, now=done, at=now)
-        pace = self._pace
-        if pace.now == pace.first or not total:
+        now = done, time.monotonic()
+        if self._step != self.course.step or done < self._last[0]:
+            self._step, self._first, self._last = self.course.step, now, now
+        elif done > self._last[0]:
+            self._last = now
+        moved = self._last[0] - self._first[0]
+        if not moved or not total:
             return None
-        each = (pace.at - pace.began) / (pace.now - pace.first)
-        return round(each * max(0, total - done), 1)
-
-
-@dataclass(frozen=True)
-class _Pace:
-    """How much of a step was done when it was first and last seen to have moved."""
-
-    step: str
-    first: int
-    began: float
-    now: int
-    at: float
+        return round((self._last[1] - self._first[1]) / moved * max(0, total - done), 1)
 
 
 class LiveHub:

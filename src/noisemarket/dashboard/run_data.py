@@ -93,7 +93,7 @@ def _curves(store: RunStore, run: str) -> dict[str, Any]:
         exact = find_mechanism("equilibrium").run(environment, options)
         worth = tally(environment, exact.contracts)
         found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
-        found["trace"] = _trace(store.file(run, TRACE) or store.file(run, "curator", TRACE))
+        found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
     if scenario.mechanism == "clock":
         found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)
     return found

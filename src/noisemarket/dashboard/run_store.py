@@ -97,13 +97,10 @@ class RunStore:
             raise BadInput("name", run, "exists already: choose another.")
         return path
 
-    def file(self, run: str, *parts: str) -> Path | None:
+    def file(self, run: str, name: str) -> Path | None:
         """A file of a run; None if it is not there, or is really somewhere else."""
-        folder = self.path(run)
-        path = folder.joinpath(*parts)
-        if path.is_file() and path.resolve() == self.root.joinpath(run, *parts):
-            return path
-        return None
+        path = self.path(run) / name
+        return path if path.is_file() and path.resolve() == path else None
 
     def document(self, run: str, name: str) -> Any:
         """A JSON or TOML file of a run; None if there is none that can be read."""
@@ -124,7 +121,7 @@ class RunStore:
         stamp: list[int] = []
         for name in names:
             try:
-                path = self.file(run, *name.split("/"))
+                path = self.file(run, name)
                 found = path.stat() if path else None
             except OSError:  # removed just now
                 found = None

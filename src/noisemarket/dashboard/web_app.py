@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -32,6 +31,7 @@ from noisemarket.dashboard.side_by_side import side_by_side
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.report.style import colour_of, name_of
+from noisemarket.runfolder import fresh_path
 
 STATIC = Path(__file__).parent / "static"
 MOST_ROWS = 500
@@ -56,25 +56,21 @@ class Problem(BaseModel):
     problem: str
 
 
-class RunOrder(BaseModel):
-    """A run to start: a preset, and the settings that differ from it."""
+class ChangedMarket(BaseModel):
+    """A market to ask about: a preset, and the settings that differ from it."""
 
     model_config = ConfigDict(extra="forbid")
+
+    preset: Literal["market", "paper"] = "market"
+    settings: dict[str, int | float | str] = Field({}, max_length=50)
+
+
+class RunOrder(ChangedMarket):
+    """A run to start."""
 
     command: Literal["run", "compare"] = "run"
     name: str = Field("", max_length=100, description="name of the run's folder; empty: by time")
-    preset: Literal["market", "paper"] = "market"
-    settings: dict[str, int | float | str] = Field({}, max_length=50)
     draws: int = Field(1, ge=0, le=20, description="draws of the noise that are compared; 0: none")
-
-
-class ChangedMarket(BaseModel):
-    """A changed market to ask about."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    preset: Literal["market", "paper"] = "market"
-    settings: dict[str, int | float | str] = Field({}, max_length=50)
 
 
 class Started(BaseModel):
@@ -83,7 +79,7 @@ class Started(BaseModel):
     name: str
 
 
-_STATUS: Sequence[tuple[type[NoisemarketError], int]] = (
+_STATUS = (
     (UnknownRun, 404),
     (TooManyRuns, 429),
     (TooManyViewers, 429),
@@ -163,7 +159,8 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
             given += ["--draws", str(order.draws)] if order.draws else ["--no-baselines"]
         else:
             given.append("--game-only")
-        name = order.name.strip() or _fresh_name(store, order)
+        what = "compare" if order.command == "compare" else order.settings.get("mechanism", "run")
+        name = order.name.strip() or fresh_path(store.root, f"{order.preset}-{what}").name
         launcher.start(name, order.command, given)
         return Started(name=name)
 
@@ -265,27 +262,13 @@ def _contracts(app: FastAPI, store: RunStore) -> None:
         return verification(store, run)
 
 
-def _fresh_name(store: RunStore, order: RunOrder) -> str:
-    what = "compare" if order.command == "compare" else str(order.settings.get("mechanism", "run"))
-    base = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{order.preset}-{what}"
-    name, number = base, 1
-    while (store.root / name).exists():
-        number += 1
-        name = f"{base}-{number}"
-    return name
-
-
 def _explain_problems(app: FastAPI) -> None:
     """Every refusal is one sentence in the same form."""
 
-    def refusal(status: int) -> Callable[[Request, Any], JSONResponse]:
-        def answer(_request: Request, problem: Any) -> JSONResponse:
-            return JSONResponse({"problem": str(problem)}, status)
-
-        return answer
-
-    for kind, status in _STATUS:
-        app.exception_handler(kind)(refusal(status))
+    @app.exception_handler(NoisemarketError)
+    def refused(_request: Request, problem: NoisemarketError) -> JSONResponse:
+        status = next(status for kind, status in _STATUS if isinstance(problem, kind))
+        return JSONResponse({"problem": str(problem)}, status)
 
     @app.exception_handler(RequestValidationError)
     def invalid(_request: Request, problem: RequestValidationError) -> JSONResponse:
