@@ -18,7 +18,7 @@ from tests.tiny_images import write_images
 
 from noisemarket.calibration.grid import Grid, Setting
 from noisemarket.calibration.measure import fingerprint, measure, point_order
-from noisemarket.calibration.points import Point, Points, read_points
+from noisemarket.calibration.points import Point, Points
 from noisemarket.cli import main
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.surface import SURFACES
@@ -42,6 +42,12 @@ def words(images: Path, *more: str) -> list[str]:
     ]  # fmt: skip
     named = [word for setting in settings for word in ("--set", setting)]
     return ["calibrate", *named, "--workers", "1"]
+
+
+def read_points(path: Path) -> tuple[Point, ...]:
+    alike = json.loads(path.read_text().partition("\n")[0])["fingerprint"]
+    with Points(path, alike) as points:
+        return points.all()
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisemarket.calibration.grid import Grid, Setting, numbers, spread
-from noisemarket.calibration.points import Point, Points, read_points
+from noisemarket.calibration.points import Point, Points
 from noisemarket.errors import BadInput
 
 ALIKE = "of these settings"
@@ -74,7 +75,8 @@ class TestPoints:
         with Points(path, ALIKE) as points:
             points.add(point(0.1))
             points.add(point(0.2, loss=None))
-            assert read_points(path) == (point(0.1), point(0.2, loss=None))
+            stored = [json.loads(line) for line in path.read_text().splitlines()]
+            assert [(one["sigma"], one["loss"]) for one in stored] == [(0.1, 0.25), (0.2, None)]
         with Points(path, ALIKE) as points:
             assert points.all() == (point(0.1), point(0.2, loss=None))
             assert Setting(0.1, 1.0, 1) in points

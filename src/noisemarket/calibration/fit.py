@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,9 +30,8 @@ from scipy.optimize import least_squares
 
 from noisemarket.calibration.points import Point
 from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import LossSurface
-
-FloatArray = NDArray[np.float64]
 
 FEWEST_SIGMAS = 4
 RESAMPLES = 200
@@ -42,6 +42,7 @@ _LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-5), math.log(1
 """Of g2 and the logarithms of g3, g4 and both spreads."""
 _HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(10.0), math.log(10.0)])
 _FIRST_SPREAD = math.log(0.02)
+Errors = tuple[float | None, ...]
 _GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
 _ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
@@ -56,8 +57,8 @@ class Fit:
     """
 
     surface: LossSurface
-    gamma_errors: tuple[float | None, ...]
-    zeta_errors: tuple[float | None, ...]
+    gamma_errors: Errors
+    zeta_errors: Errors
     spread_errors: tuple[float, ...]
     rms_accuracy: float
     worst_accuracy: float
@@ -66,11 +67,8 @@ class Fit:
     resampled: tuple[LossSurface, ...] = field(default=(), repr=False, compare=False)
 
     def quality_errors(self, sigma: FloatArray, beta: FloatArray) -> FloatArray:
-        """Standard errors of the fitted quality; NaN where there are none."""
-        if not self.resampled:
-            return np.full(np.broadcast(sigma, beta).shape, np.nan)
-        drawn = np.array([one.quality(sigma, beta) for one in self.resampled])
-        return np.asarray(_half_width(drawn))
+        """Standard errors of the fitted quality, where there are some: see ``resampled``."""
+        return _half_width(np.array([one.quality(sigma, beta) for one in self.resampled]))
 
 
 @dataclass(frozen=True)
@@ -79,9 +77,13 @@ class _Data:
     beta: FloatArray
     accuracy: FloatArray
     loss: FloatArray  # NaN where it was not finite
-    betas: int
     share: FloatArray
     labels: int = 0
+
+    @property
+    def at(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What quality and loss are functions of."""
+        return self.sigma, self.beta, self.share
 
     @property
     def mixed(self) -> bool:
@@ -89,20 +91,16 @@ class _Data:
         return bool((self.share < 0.999).any())
 
     @property
-    def one_beta(self) -> bool:
-        """Whether the points say nothing about beta."""
-        return self.betas == 1
-
-    @property
-    def constants(self) -> int:
-        """How many constants shape the accuracy."""
-        return 2 + int(self.free.sum())
+    def betas(self) -> int:
+        """How many there are: one says nothing about beta."""
+        return len(np.unique(self.beta))
 
     @property
     def free(self) -> NDArray[np.bool_]:
         """Which of g2, g3, g4 and both spreads the points say something about."""
-        uneven = self.mixed and bool(self.labels) and not self.one_beta
-        return np.array([not self.one_beta, True, True, self.mixed, uneven])
+        several = self.betas > 1
+        uneven = self.mixed and bool(self.labels) and several
+        return np.array([several, True, True, self.mixed, uneven])
 
 
 @dataclass(frozen=True)
@@ -135,30 +133,28 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
                 "with the paper's exp(-gamma_2 beta) the fit is "
                 f"{rms(plain.residuals):.2f} points off."
             )
-    data, theta, surface, residuals = best.data, best.theta, best.surface, best.residuals
     remarks += _remarks(best)
-    resampled = _resampled(data, theta, surface, resamples)
+    data, surface = best.data, best.surface
+    resampled = _resampled(best, resamples)
+    gamma_errors: Errors = (None,) * 5
+    zeta_errors: Errors = (None,) * 2
+    spread_errors: tuple[float, ...] = ()
     if resampled:
-        gammas = _half_width(np.array([one.gamma for one in resampled]))
-        zetas = _half_width(np.array([one.zeta for one in resampled]))
-        spreads = _half_width(np.array([one.spread for one in resampled]))
-        spread_errors = tuple(map(float, spreads)) if data.mixed else ()
-        gamma_errors: tuple[float | None, ...] = tuple(map(float, gammas))
-        zeta_errors: tuple[float | None, ...] = tuple(map(float, zetas))
+        gamma_errors, zeta_errors, spread_errors = (
+            tuple(_half_width(np.array(drawn)).tolist())
+            for drawn in zip(*((one.gamma, one.zeta, one.spread) for one in resampled), strict=True)
+        )
     else:
-        gamma_errors, zeta_errors, spread_errors = (None,) * 5, (None,) * 2, ()
         remarks.append("There are no more points than constants: no errors can be given.")
-    if data.one_beta:
+    if data.betas == 1:
         gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
     remarks += _poor_constants(surface, gamma_errors, zeta_errors)
     return Fit(
         surface=surface,
         gamma_errors=gamma_errors,
         zeta_errors=zeta_errors,
-        spread_errors=spread_errors,
-        rms_accuracy=rms(residuals),
-        worst_accuracy=float(np.abs(residuals).max()),
-        rms_loss=_rms_loss(data, surface),
+        spread_errors=spread_errors if data.mixed else (),
+        **_distances(data, surface),
         remarks=tuple(remarks),
         resampled=resampled,
     )
@@ -177,14 +173,9 @@ def by_loss(points: Sequence[Point]) -> Fit | None:
     zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
     if not g1 or not minus_zeta_1:
         return None
-    g2, g3, g4, *spread = _constants(theta)
-    zeta = (-minus_zeta_1, zeta_2)
-    surface = LossSurface((g1, g2, g3, g4, g5), zeta, spread=(spread[0], spread[1]))
-    residuals = data.accuracy - surface.quality(data.sigma, data.beta, data.share)
-    nothing = (None,) * 5
-    worst = float(np.abs(residuals).max())
-    off = rms(residuals), worst, _rms_loss(data, surface)
-    return Fit(surface, nothing, nothing[:2], (), *off, ())
+    surface = _form(theta, (g1, g5), (-minus_zeta_1, zeta_2))
+    nothing: Errors = (None,) * 5
+    return Fit(surface, nothing, nothing[:2], (), **_distances(data, surface), remarks=())
 
 
 def poorly_determined(value: float, error: float) -> bool:
@@ -207,21 +198,22 @@ def _data(points: Sequence[Point]) -> _Data:
         beta=np.array([point.beta for point in points]),
         accuracy=np.array([point.accuracy for point in points]),
         loss=np.array([np.nan if p.loss is None else p.loss for p in points], dtype=float),
-        betas=len({point.beta for point in points}),
         share=np.array([point.share for point in points]),
     )
 
 
-def _constants(theta: FloatArray) -> list[float]:
-    """g2, g3, g4 and both spreads."""
-    return [float(theta[0]), *np.exp(theta[1:]).tolist()]
+def _form(
+    theta: FloatArray, scale: tuple[float, float], zeta: tuple[float, float], labels: int = 0
+) -> LossSurface:
+    """The surface of a shape, that is of g2 and the logarithms of g3, g4 and both spreads, with
+    g1 and g5 as its scale."""
+    g3, g4, first, second = np.exp(theta[1:]).tolist()
+    gamma = (scale[0], float(theta[0]), g3, g4, scale[1])
+    return LossSurface(gamma, zeta, labels, (first, second))
 
 
 def _shape(theta: FloatArray, data: _Data) -> FloatArray:
-    g2, g3, g4, *spread = _constants(theta)
-    gamma = (1.0, g2, g3, g4, 0.0)
-    form = LossSurface(gamma, (1.0, 0.0), data.labels, (spread[0], spread[1]))
-    return form.loss(data.sigma, data.beta, data.share)
+    return _form(theta, (1.0, 0.0), (1.0, 0.0), data.labels).loss(*data.at)
 
 
 def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
@@ -252,7 +244,7 @@ def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = 
     if start is not None:
         starts = [start[free]]
     else:
-        g2s = (0.0,) if data.one_beta else _STARTS[0]
+        g2s = (0.0,) if data.betas == 1 else _STARTS[0]
         spreads = [[_FIRST_SPREAD]] * 2
         corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), *spreads)
         starts = [np.array(corner)[free] for corner in corners]
@@ -274,38 +266,34 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     a, minus_b = _line(shape, data.accuracy, -1.0)
     known = np.isfinite(data.loss)
     g5, g1 = _line(shape[known], data.loss[known], 1.0) if known.sum() > 1 else (0.0, 0.0)
-    g2, g3, g4, *two = _constants(theta)
-    spread = (two[0], two[1])
     if g1 <= 0.0:
-        return LossSurface((-minus_b, g2, g3, g4, 0.0), (1.0, a), data.labels, spread), False
+        return _form(theta, (-minus_b, 0.0), (1.0, a), data.labels), False
     zeta = -minus_b / g1, a - minus_b / g1 * g5
-    return LossSurface((g1, g2, g3, g4, g5), zeta, data.labels, spread), True
+    return _form(theta, (g1, g5), zeta, data.labels), True
 
 
 def _best(data: _Data) -> _Found:
     theta = _search(data, data.accuracy, -1.0)
     surface, follows = _surface(data, theta)
-    residuals = data.accuracy - surface.quality(data.sigma, data.beta, data.share)
+    residuals = data.accuracy - surface.quality(*data.at)
     return _Found(data, theta, surface, follows, residuals)
 
 
-def _resampled(
-    data: _Data, theta: FloatArray, surface: LossSurface, resamples: int
-) -> tuple[LossSurface, ...]:
-    points = len(data.accuracy)
-    if points <= data.constants:
+def _resampled(best: _Found, resamples: int) -> tuple[LossSurface, ...]:
+    data, points = best.data, len(best.data.accuracy)
+    constants = 2 + int(data.free.sum())
+    if points <= constants:
         return ()
-    inflate = math.sqrt(points / (points - data.constants))  # a fit is closer than the truth
-    at = data.sigma, data.beta, data.share
-    accuracy, loss = surface.quality(*at), surface.loss(*at)
-    off_accuracy = inflate * (data.accuracy - accuracy)
+    inflate = math.sqrt(points / (points - constants))  # a fit is closer than the truth
+    accuracy, loss = best.surface.quality(*data.at), best.surface.loss(*data.at)
+    off_accuracy = inflate * best.residuals
     off_loss = inflate * (data.loss - loss)
     rng = np.random.default_rng(20_000)
     out = []
     for _ in range(resamples):
         drawn = rng.integers(points, size=points)  # a point's two residuals stay together
         again = replace(data, accuracy=accuracy + off_accuracy[drawn], loss=loss + off_loss[drawn])
-        out.append(_surface(again, _search(again, again.accuracy, -1.0, theta))[0])
+        out.append(_surface(again, _search(again, again.accuracy, -1.0, best.theta))[0])
     return tuple(out)
 
 
@@ -315,18 +303,21 @@ def _half_width(drawn: FloatArray) -> FloatArray:
     return np.asarray((high - low) / 2.0)
 
 
-def _rms_loss(data: _Data, surface: LossSurface) -> float | None:
-    known = np.isfinite(data.loss)
-    if not known.any():
-        return None
-    return rms((data.loss - surface.loss(data.sigma, data.beta, data.share))[known])
+def _distances(data: _Data, surface: LossSurface) -> dict[str, Any]:
+    """How far a surface is from what was measured."""
+    off = data.accuracy - surface.quality(*data.at)
+    off_loss = (data.loss - surface.loss(*data.at))[np.isfinite(data.loss)]
+    return {
+        "rms_accuracy": rms(off),
+        "worst_accuracy": float(np.abs(off).max()),
+        "rms_loss": rms(off_loss) if off_loss.size else None,
+    }
 
 
 def _remarks(found: _Found) -> list[str]:
     """What a reader of the fit must know."""
-    data, surface, residuals = found.data, found.surface, found.residuals
-    remarks: list[str] = []
-    if data.one_beta:
+    data, surface, residuals, remarks = found.data, found.surface, found.residuals, []
+    if data.betas == 1:
         remarks.append(
             f"Only beta {data.beta[0]:g} was measured: gamma_2 is set to 0, and quality does not "
             "depend on beta."
@@ -345,18 +336,15 @@ def _remarks(found: _Found) -> list[str]:
             "The measured loss does not rise where accuracy falls: the surface counts its loss in "
             "points of accuracy."
         )
-    theta = found.theta
-    edges = np.isclose(theta, _LOW, atol=1e-3) | np.isclose(theta, _HIGH, atol=1e-3)
-    names = (*_GAMMAS[1:4], "spread_1", "spread_2")
-    for name, at_edge, free in zip(names, edges, data.free, strict=True):
-        if at_edge and free:
-            remarks.append(f"{name} is at the edge of its range: do not read it alone.")
-    return remarks
+    edges = [np.isclose(found.theta, edge, atol=1e-3) for edge in (_LOW, _HIGH)]
+    names = np.array([*_GAMMAS[1:4], "spread_1", "spread_2"])
+    at_edge = names[(edges[0] | edges[1]) & data.free]
+    return remarks + [
+        f"{name} is at the edge of its range: do not read it alone." for name in at_edge
+    ]
 
 
-def _poor_constants(
-    surface: LossSurface, gamma_errors: Sequence[float | None], zeta_errors: Sequence[float | None]
-) -> list[str]:
+def _poor_constants(surface: LossSurface, gamma_errors: Errors, zeta_errors: Errors) -> list[str]:
     """The constants that the points hardly determine, if there are any."""
     named = (*_GAMMAS, "zeta_1", "zeta_2")
     values, errors = (*surface.gamma, *surface.zeta), (*gamma_errors, *zeta_errors)

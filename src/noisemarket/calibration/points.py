@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from noisemarket.calibration.grid import Setting
 from noisemarket.errors import BadInput
@@ -88,17 +87,7 @@ class Points(Closing):
         self._points[point.setting] = point
 
 
-def read_points(path: Path) -> tuple[Point, ...]:
-    """The points in a file, without holding or changing it."""
-    try:
-        content = path.read_bytes()
-    except OSError as problem:
-        reason = problem.strerror or str(problem)
-        raise BadInput("points", str(path), f"cannot be read ({reason}).") from None
-    return tuple(_parse(content, path)[0])
-
-
-def _parse(content: bytes, path: Path, fingerprint: str | None = None) -> tuple[list[Point], int]:
+def _parse(content: bytes, path: Path, fingerprint: str) -> tuple[list[Point], int]:
     """The points, and how many bytes are whole lines: a kill may leave half a line at the end."""
     points, whole = [], 0
     for number, line in enumerate(content.splitlines(keepends=True), start=1):
@@ -107,17 +96,13 @@ def _parse(content: bytes, path: Path, fingerprint: str | None = None) -> tuple[
         try:
             values = json.loads(line)
             measured_alike = values.pop("fingerprint")
-            points.append(_point(values))
+            per_round = tuple(map(float, values.pop("accuracy_per_round")))
+            points.append(Point(**values, accuracy_per_round=per_round))
         except (ValueError, TypeError, KeyError, AttributeError):
             remedy = f"is damaged in line {number}: drop that line to measure its point again."
             raise BadInput("points", str(path), remedy) from None
-        if fingerprint not in (None, measured_alike):
+        if measured_alike != fingerprint:
             remedy = f"holds, in line {number}, a point of other settings or data: they cannot mix."
             raise BadInput("points", str(path), remedy)
         whole += len(line)
     return points, whole
-
-
-def _point(line: dict[str, Any]) -> Point:
-    per_round = tuple(float(value) for value in line["accuracy_per_round"])
-    return Point(**(line | {"accuracy_per_round": per_round}))

@@ -9,6 +9,8 @@ from itertools import combinations
 
 import numpy as np
 
+from noisemarket.game.levels import FloatArray
+
 LEVEL = 0.05
 """Chance, over all comparisons together, of calling a difference significant that is none."""
 
@@ -88,11 +90,11 @@ def holm(values: Sequence[float | None]) -> list[float | None]:
     return out
 
 
-def half_width(values: Sequence[float]) -> float:
-    """Half of the 95 % confidence interval of a mean over seeds; 0 with fewer than two."""
+def half_width(values: Sequence[float] | FloatArray, confidence: float = 0.95) -> float:
+    """Half of the confidence interval of a mean over seeds; 0 with fewer than two."""
     if len(values) < 2:
         return 0.0
     from scipy.stats import t
 
     spread = float(np.std(values, ddof=1)) / math.sqrt(len(values))
-    return float(t.ppf(0.975, len(values) - 1)) * spread
+    return float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread

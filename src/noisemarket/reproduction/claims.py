@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from noisemarket.comparison.significance import half_width
 from noisemarket.game.levels import FloatArray
 from noisemarket.mechanisms.convergence import RECOVERED
 from noisemarket.reproduction.study import Adaptation, Trials
@@ -38,11 +39,8 @@ class Interval:
     @classmethod
     def of(cls, values: FloatArray, confidence: float = SHOWN) -> Interval:
         """The interval of one value per seed."""
-        n = len(values)
-        if n < 2:
-            return cls(float(values.mean()), math.inf)
-        half = stats.t.ppf(0.5 + confidence / 2, n - 1) * stats.sem(values)
-        return cls(float(values.mean()), float(half))
+        half = half_width(values, confidence) if len(values) > 1 else math.inf
+        return cls(float(values.mean()), half)
 
     def shown(self, digits: int) -> str:
         """As text, with the given decimals."""
@@ -102,10 +100,18 @@ def judge(trials: Mapping[str, Trials]) -> list[ClaimVerdict]:
         _speed("Greedy converges fastest", greedy, [wolf, q]),
         _quality(greedy, wolf, q),
         _speed("Q-learning needs the most iterations, WoLF-PHC is faster", wolf, [q]),
-        _utility(wolf, q),
-        _payments(wolf, q),
+        _played_and_signed(
+            "WoLF-PHC gives better model utility than Q-learning", wolf.preset, 1,
+            ("saving as played {}", wolf.at_end("saving"), q.at_end("saving"), 3),
+            ("quality of the contracts {} %", wolf.quality, q.quality, 1),
+        ),
+        _played_and_signed(
+            "WoLF-PHC gives lower payments than Q-learning", wolf.preset, -1,
+            ("as played {}", wolf.at_end("payment"), q.at_end("payment"), 2),
+            ("in the contracts {}", wolf.contract_payment, q.contract_payment, 2),
+        ),
         _nash(wolf, q, greedy),
-    ]
+    ]  # fmt: skip
 
 
 def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
@@ -147,26 +153,21 @@ def _quality(greedy: Trials, wolf: Trials, q: Trials) -> ClaimVerdict:
     return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
 
 
-def _utility(wolf: Trials, q: Trials) -> ClaimVerdict:
-    played = positive(wolf.at_end("saving") - q.at_end("saving"))
-    signed = positive(wolf.quality - q.quality)
-    numbers = (
-        f"saving as played {_both(wolf.at_end('saving'), q.at_end('saving'), 3)}; quality of the "
-        f"contracts {_both(wolf.quality, q.quality, 1)} %"
-    )
-    claim = "WoLF-PHC gives better model utility than Q-learning"
-    return ClaimVerdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+def _played_and_signed(
+    claim: str, preset: str, sign: int, *pairs: tuple[str, FloatArray, FloatArray, int]
+) -> ClaimVerdict:
+    """A claim on what is played (exploration included) and on what is signed in the end.
 
-
-def _payments(wolf: Trials, q: Trials) -> ClaimVerdict:
-    played = positive(q.at_end("payment") - wolf.at_end("payment"))
-    signed = positive(q.contract_payment - wolf.contract_payment)
-    numbers = (
-        f"as played {_both(wolf.at_end('payment'), q.at_end('payment'), 2)}; in the contracts "
-        f"{_both(wolf.contract_payment, q.contract_payment, 2)}"
+    Each pair has the words for its numbers, what should be more (or, by ``sign``, less), what it is
+    compared with, and how many decimals to show.
+    """
+    played, signed = (positive(sign * (first - second)) for _, first, second, _ in pairs)
+    seen = played if played == signed else f"as played: {played}; as signed: {signed}"
+    numbers = "; ".join(
+        words.format(" against ".join(Interval.of(one).shown(digits) for one in both))
+        for words, *both, digits in pairs
     )
-    claim = "WoLF-PHC gives lower payments than Q-learning"
-    return ClaimVerdict(claim, wolf.preset, _played_and_signed(played, signed), numbers)
+    return ClaimVerdict(claim, preset, seen, numbers)
 
 
 def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
@@ -215,12 +216,3 @@ def _name(learner: str) -> str:
 def _median(times: FloatArray) -> str:
     middle = float(np.sort(times)[len(times) // 2])
     return "never" if math.isinf(middle) else f"{middle:,.0f}"
-
-
-def _both(first: FloatArray, second: FloatArray, digits: int) -> str:
-    return f"{Interval.of(first).shown(digits)} against {Interval.of(second).shown(digits)}"
-
-
-def _played_and_signed(played: str, signed: str) -> str:
-    """A verdict on what is played (exploration included) and on what is signed in the end."""
-    return played if played == signed else f"as played: {played}; as signed: {signed}"

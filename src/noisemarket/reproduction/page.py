@@ -72,8 +72,8 @@ def write_reproduction(
     by_preset = {preset: {t.learner: t for t in trials if t.preset == preset} for preset in PRESETS}
     verdicts = [verdict for preset in PRESETS for verdict in judge(by_preset[preset])]
     verdicts += judge_adaptation(adaptations)
-    for series, (stem, y, title) in FIGURES.items():
-        _draw(folder, by_preset, series, stem, y, title)
+    for series, (stem, _, _) in FIGURES.items():
+        _draw(folder, by_preset, series)
         folder.write_text(f"{stem}.csv", _numbers(trials, series))
     folder.write_json("claims.json", [vars(verdict) for verdict in verdicts])
     first = trials[0]
@@ -110,14 +110,8 @@ def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     return mean, mean - half, mean + half
 
 
-def _draw(
-    folder: RunFolder,
-    by_preset: Mapping[str, Mapping[str, Trials]],
-    series: str,
-    stem: str,
-    y: str,
-    title: str,
-) -> None:
+def _draw(folder: RunFolder, by_preset: Mapping[str, Mapping[str, Trials]], series: str) -> None:
+    stem, y, title = FIGURES[series]
     canvas, axes = figure(len(PRESETS))
     for axis, preset in zip(axes[0], PRESETS, strict=True):
         for learner in LEARNERS:

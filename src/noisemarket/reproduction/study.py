@@ -138,10 +138,7 @@ class Study:
 
 
 def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
-    traces = [result.agreement.trace for result in results]
-    assert all(trace is not None for trace in traces)
-    first = traces[0]
-    assert first is not None
+    traces = [one for result in results if (one := result.agreement.trace) is not None]
 
     def series(name: str) -> FloatArray:
         return np.array([getattr(trace, name) for trace in traces])
@@ -154,7 +151,7 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
         preset=preset,
         learner=learner,
         owners=len(results[0].environment),
-        iteration=first.iteration,
+        iteration=traces[0].iteration,
         ranges={"saving": levels.sigma_max, "payment": levels.payment_max},
         saving=series("saving"),
         payment=series("payment"),
@@ -167,8 +164,5 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
 
 
 def _exploitability(result: Negotiation) -> float:
-    agreement = result.agreement
-    owner, curator = agreement.owner_exploitability, agreement.curator_exploitability
-    assert owner is not None
-    assert curator is not None
-    return float(owner.mean() + curator.mean())
+    sides = result.agreement.owner_exploitability, result.agreement.curator_exploitability
+    return float(sum(side.mean() for side in sides if side is not None))
