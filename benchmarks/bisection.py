@@ -13,17 +13,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
-import subprocess
-import sys
-import tempfile
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
 from noisemarket.machine import Effort
+from process_tree import negotiated
 
 Table = dict[str, dict[str, dict[str, float]]]
 """Row, number of interactions, and mean and least over the populations."""
@@ -123,25 +119,15 @@ def million() -> list[dict[str, Any]]:
     """The whole command, run folder and exact answers and all, for a million owners."""
     out = []
     for more in ([], ["--set", "iterations=100"]):
-        with tempfile.TemporaryDirectory() as scratch:
-            command = [
-                sys.executable, "-m", "noisemarket", "negotiate", "--json", "--out",
-                f"{scratch}/run", "--mechanism", "bisection", "--set", "model=cnn", "--set",
-                "owners=1000000", *more,
-            ]  # fmt: skip
-            start = time.perf_counter()
-            with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
-                assert run.stdout is not None
-                summary = json.loads(run.stdout.read())
-                _, _, usage = os.wait4(run.pid, 0)
-                run.returncode = 0
-            wall = time.perf_counter() - start
+        summary, took = negotiated(
+            "--mechanism", "bisection", "--set", "model=cnn", "--set", "owners=1000000", *more
+        )
         out.append(
             {
                 "interactions": summary["iterations"],
-                "seconds": round(wall, 1),
-                "cpu_seconds": round(usage.ru_utime + usage.ru_stime, 1),
-                "memory_gb": round(usage.ru_maxrss / 2**20, 2),
+                "seconds": round(took["wall_seconds"], 1),
+                "cpu_seconds": round(took["cpu_seconds"], 1),
+                "memory_gb": round(took["peak_gb"], 2),
                 "share": summary["curator_gain"] / summary["equilibrium"]["curator_gain"],
             }
         )

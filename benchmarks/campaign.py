@@ -35,9 +35,10 @@ MECHANISMS = (
     *("clock", "csra_auction", "posted_price", "pain_fl"),
     *("bisection", "dypp", "q_learning", "best_portfolio"),
 )
+BUDGETS = "30,100,300"
 ASKED = [
     *("examples/campaign.toml", "--mechanisms", ",".join(MECHANISMS)),
-    *("--seeds", "10", "--budgets", "30,100,300"),
+    *("--seeds", "10", "--budgets", BUDGETS),
 ]
 LEFT_OUT = ("means", "differences", "same_contracts")
 """They follow from the rows."""

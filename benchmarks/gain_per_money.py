@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from best_settings import learning
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.results import Row, means
@@ -35,14 +36,7 @@ BUDGET = 120.0
 PAPERS_BUDGET = 300.0
 """What DyPP may spend: of its deals those with most gain per money are struck, as a run does."""
 
-PAPERS_BEST = {
-    "learning_rate": 0.4,
-    "owner_optimism": 2.0,
-    "curator_optimism": 2.0,
-    "iterations": 80_000,
-}
-"""The settings with which DyPP's contracts bring most in the sweep."""
-
+PAPERS_BEST = learning(PAPERS)
 RESULTS = Path(__file__).parent / "results"
 
 FLOOR = 0.05

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -31,6 +30,7 @@ from noisemarket.learning.batch import Batch, PlayConfig, play_batch
 from noisemarket.machine import machine_in_words
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
+from process_tree import negotiated
 
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
 
@@ -210,24 +210,11 @@ print(json.dumps({"cpu_seconds": cpu, "wall": wall, "mean_saving": r.learned.mea
 def million() -> dict[str, object]:
     """The whole command, run folder and all, for a million owners; its progress is shown."""
     owners, iterations = 1_000_000, 5_000
-    with tempfile.TemporaryDirectory() as scratch:
-        command = [
-            sys.executable, "-m", "noisemarket", "negotiate", "--json", "--out", f"{scratch}/run",
-            "--set", f"owners={owners}", "--set", f"iterations={iterations}",
-        ]  # fmt: skip
-        start = time.perf_counter()
-        with subprocess.Popen(command, stdout=subprocess.PIPE) as run:
-            assert run.stdout is not None
-            summary = json.loads(run.stdout.read())
-            _, _, usage = os.wait4(run.pid, 0)
-            run.returncode = 0
-        wall = time.perf_counter() - start
+    summary, took = negotiated("--set", f"owners={owners}", "--set", f"iterations={iterations}")
     return {
         "owners": owners,
         "iterations": iterations,
-        "wall_seconds": wall,
-        "cpu_seconds": usage.ru_utime + usage.ru_stime,
-        "peak_gb": usage.ru_maxrss / 2**20,
+        **took,
         "mean_saving": summary["mean_saving"],
         "curator_gain": summary["curator_gain"],
     }

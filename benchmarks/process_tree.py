@@ -1,10 +1,17 @@
-"""Processor time and memory of this process's descendants, for benchmarks that start processes."""
+"""Processor time and memory of other processes, for benchmarks that start some."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
 from collections import Counter
+from typing import Any
 
 import psutil
 
@@ -44,3 +51,23 @@ class ProcessTree:
             with contextlib.suppress(psutil.Error, OSError):
                 total += one.memory_full_info().pss
         return total / 1e6
+
+
+def negotiated(*words: str) -> tuple[dict[str, Any], dict[str, float]]:
+    """The summary of the whole command ``negotiate``, run folder and all, and what it took."""
+    with tempfile.TemporaryDirectory() as scratch:
+        command = ["negotiate", "--json", "--out", f"{scratch}/run", *words]
+        start = time.perf_counter()
+        with subprocess.Popen(
+            [sys.executable, "-m", "noisemarket", *command], stdout=subprocess.PIPE
+        ) as run:
+            assert run.stdout is not None
+            summary = json.loads(run.stdout.read())
+            _, _, usage = os.wait4(run.pid, 0)
+            run.returncode = 0
+        wall = time.perf_counter() - start
+    return summary, {
+        "wall_seconds": wall,
+        "cpu_seconds": usage.ru_utime + usage.ru_stime,
+        "peak_gb": usage.ru_maxrss / 2**20,
+    }

@@ -25,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import noisemarket as nm
+from best_settings import COMPARED, learning
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.results import Row
 from noisemarket.comparison.trainings import (
@@ -33,7 +34,6 @@ from noisemarket.comparison.trainings import (
     Trained,
     TrainingWork,
     line_of,
-    missing,
     read_trained,
 )
 from noisemarket.federated.data_files import load_data
@@ -53,15 +53,7 @@ RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"
 CHANGING = EXAMPLES / "changing.toml"
 FASHION = "/usr/share/datasets/fashion-mnist"
-BEST: dict[str, dict[str, float]] = {
-    "dypp": {"learning_rate": 0.4, "owner_optimism": 2.0, "curator_optimism": 2.0},
-    "q_learning": {"learning_rate": 0.2},
-}
-"""The settings with which each learner's contracts bring most (learning.md has the sweep)."""
-
-LONG = 80_000
-"""Interactions with which they do."""
-
+LEARNERS = ("dypp", "q_learning")
 Rows = list[dict[str, Any]]
 
 EVEN = 1e9
@@ -86,7 +78,7 @@ def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
             for seed in range(1, seeds + 1):
                 given = {**base, **dict.fromkeys(keys, value), "seed": seed}
                 scenario = Scenario.from_preset("market", **given)
-                for learner in BEST:
+                for learner in LEARNERS:
                     result = nm.negotiate(scenario, mechanism=learner)
                     row.setdefault(learner, []).append(result.learned.curator_gain)
                 row.setdefault("equilibrium", []).append(result.equilibrium.curator_gain)
@@ -114,23 +106,22 @@ def best(seeds: int, _workers: int | None) -> dict[str, Any]:
 
 def adaptation(seeds: int, _workers: int | None) -> dict[str, Any]:
     """All privacy costs change half-way: the share of the equilibrium's gain before and after."""
-    players: dict[str, tuple[str, dict[str, float], int]] = {
-        "dypp": ("dypp", {}, 10_000),
-        "dypp at its best": ("dypp", BEST["dypp"], 2 * LONG),
-        "q_learning": ("q_learning", {}, 10_000),
-        "q_learning at its best": ("q_learning", BEST["q_learning"], 2 * LONG),
-        "bisection": ("bisection", {}, 10_000),
-    }
+    players: dict[str, tuple[str, dict[str, Any]]] = {}
+    for learner in LEARNERS:
+        players[learner] = learner, {"iterations": 10_000}
+        own = learning(learner)
+        players[f"{learner} at its best"] = learner, own | {"iterations": 2 * own["iterations"]}
+    players["bisection"] = "bisection", {"iterations": 10_000}
     rows: Rows = []
     for factor in (0.5, 2.0):
-        for name, (mechanism, own, length) in players.items():
+        for name, (mechanism, own) in players.items():
+            length = own["iterations"]
             row: dict[str, Any] = {"factor": factor, "player": name, "interactions": length}
             for seed in range(1, seeds + 1):
                 change = {"at": length // 2, "scale": {"privacy_cost": factor}}
                 scenario = Scenario.from_preset(
-                    "market", surface="printed", iterations=length, seed=seed, **own,
-                    changes=[change],
-                )  # fmt: skip
+                    "market", surface="printed", seed=seed, **own, changes=[change]
+                )
                 (seen,) = nm.negotiate(scenario, mechanism=mechanism).recoveries
                 row.setdefault("before", []).append(seen.efficiency_before)
                 row.setdefault("after", []).append(seen.efficiency_after)
@@ -157,20 +148,9 @@ def changing(seeds: int) -> Rows:
     return rows
 
 
-def on_the_cnns_surface() -> list[dict[str, Any]]:
-    """For what finds no trade that pays on the surface of the features; DyPP at its best."""
-    surface = {"surface": "sharded-mnist"}
-    return [
-        {"mechanism": "bisection", "settings": surface},
-        {"mechanism": "dypp", "settings": {**surface, **BEST["dypp"], "iterations": LONG}},
-    ]
-
-
 def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
     """Owners whose loss is the epsilon sold, not the noise given up; sellers keep noise 0.2."""
-    scenario = Scenario.from_preset(
-        "market", payoff="epsilon_loss", floor=0.2, compared=on_the_cnns_surface()
-    )
+    scenario = Scenario.from_preset("market", payoff="epsilon_loss", floor=0.2, compared=COMPARED)
     plan = Plan(("clock", "bisection", "dypp"), (100.0, 300.0), tuple(range(1, seeds + 1)))
     kept = kept_file("epsilon")
     return {"seeds": seeds, "floor": 0.2, "rows": compared(scenario, plan, kept, workers)}
@@ -179,7 +159,7 @@ def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
 def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
     """The same market on harder pictures."""
     scenario = Scenario.from_preset(
-        "market", data=FASHION, compared=on_the_cnns_surface(), population={"floor": 0.1}
+        "market", data=FASHION, compared=COMPARED, population={"floor": 0.1}
     )
     numbers, kept = tuple(range(1, seeds + 1)), kept_file("fashion")
     rows = compared(
@@ -272,7 +252,7 @@ def of_noise(
     data = load_data(scenario.training.data or None).with_features()
     with kept.open("a", encoding="utf-8") as file:
         keep = keeper(file)
-        left = missing(noises, known)
+        left = [one for one in noises if one.key not in known]
         for _, one in in_processes(TrainingWork(scenario, data), left, workers=workers):
             known[one.key] = one
             keep(one)

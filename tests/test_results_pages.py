@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import tomllib
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +30,7 @@ def report(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """What writes the pages."""
     monkeypatch.syspath_prepend(ROOT / "benchmarks")
     yield import_module("report")
-    own = ("report", "results_page", "campaign")
+    own = ("report", "results_page", "campaign", "best_settings")
     for name in [name for name in sys.modules if name.partition(".")[0] in own]:
         del sys.modules[name]
 
@@ -47,6 +48,17 @@ def change(path: Path, **values: Any) -> dict[str, Any]:
     document.update(values)
     path.write_text(json.dumps(document), encoding="utf-8")
     return dict(document)
+
+
+def test_the_best_settings_are_the_same_wherever_they_are_typed(report: ModuleType) -> None:
+    """examples/campaign.toml has them; another example and a page cannot read them there."""
+    learning = sys.modules["best_settings"].learning
+    cnn = tomllib.loads(read(ROOT / "examples" / "frontier-cnn.toml"))
+    assert [one["settings"] for one in cnn["compared"]] == [learning("dypp")]
+    page = " ".join(read(PAGES / "learning.md").split())
+    for mechanism in ("dypp", "q_learning"):
+        words = [f"--set {name}={value:g}" for name, value in learning(mechanism).items()]
+        assert f"`{' '.join(words)}`" in page
 
 
 def test_the_pages_are_what_was_stored(report: ModuleType) -> None:
@@ -110,7 +122,7 @@ def test_what_is_not_stored_is_said_with_its_command(report: ModuleType, results
     page = report.page()
     assert report.dypp_page() is None
     assert report.readme("as it was") == "as it was"
-    for command in ("campaign.py", "campaign.py --no-floor", "frontier.py --model cnn --seeds 2",
+    for command in ("campaign.py", "campaign.py --no-floor", "frontier.py",
                     "cheats.py --poison", *(f"studies.py {name}" for name in
                     ("lying", "sensitivity", "adaptation", "fashion", "epsilon"))):  # fmt: skip
         assert f"Not measured yet: `python benchmarks/{command}` does." in page

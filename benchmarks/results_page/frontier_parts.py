@@ -186,7 +186,7 @@ def cnn_part() -> list[str]:
     """The frontier on the paper's model, by benchmarks/frontier.py."""
     title, found = "## The same on the CNN", campaign(CNN)
     if found is None:
-        return [title, not_measured("python benchmarks/frontier.py --model cnn --seeds 2")]
+        return [title, not_measured("python benchmarks/frontier.py")]
     return [
         title,
         FIGURE.format("results-cnn"),

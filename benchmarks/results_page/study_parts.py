@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from best_settings import BEST
 from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.growth import Timing
 from noisemarket.comparison.significance import half_width
@@ -79,13 +80,15 @@ def best_part() -> list[str]:
             for one in means[row["variant"]]
         ]
         lines.append([row["variant"], *cells])
+    papers, q = BEST["dypp"], BEST["q_learning"]
     words = (
         f"DyPP comes to {100 * most['dypp']:.0f} % of the equilibrium's gain by contract, "
         f"Q-learning to {100 * most['q_learning']:.0f} % (**bold**). Columns are learning rates; "
         f"optimism is 1 and exploration 0.1 unless stated. At its best elsewhere on this page "
-        f"means learning rate 0.4 with optimism 2 for DyPP and 0.2 with optimism 1 for Q-learning, "
-        f"both with 80,000 interactions. Means over the surfaces on which trade pays (`printed`, "
-        f"`paper-mnist`, `sharded-mnist`) and {found['seeds']} seeds."
+        f"means learning rate {papers['learning_rate']:g} with optimism "
+        f"{papers['owner_optimism']:g} for DyPP and {q['learning_rate']:g} with optimism 1 for "
+        f"Q-learning, both with {q['iterations']:,} interactions. Means over the surfaces on which "
+        f"trade pays (`printed`, `paper-mnist`, `sharded-mnist`) and {found['seeds']} seeds."
     )
     heads = ["learner, interactions", *(f"{rate:g}" for rate in found["rates"])]
     return [head, words, table(heads, lines), made_by(found)]
