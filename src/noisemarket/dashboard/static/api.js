@@ -33,6 +33,8 @@ export const post = (path, body = {}, signal) => ask(path, {
 });
 
 export const runPath = (run) => `runs/${encodeURIComponent(run)}`;
+export const runPage = (run) => `#/run/${encodeURIComponent(run)}`;
+export const comparing = (runs) => `compare?${new URLSearchParams([...runs].map((run) => ["run", run]))}`;
 
 const REFUSED = {
   0: "The server does not answer just now. The run itself goes on; this page looks again by itself.",

@@ -6,7 +6,6 @@ import { colour, h, short } from "/static/dom.js";
 const known = new Set();
 new MutationObserver(() => known.forEach((chart) => chart.redraw()))
   .observe(document.documentElement, { attributes: true, attributeFilter: ["data-theme"] });
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => known.forEach((c) => c.redraw()));
 
 // series: [{label, colour (CSS variable), x, y, low, high, dash, dots, steps, line}]
 export class Chart {

@@ -57,14 +57,14 @@ export function empty(title, words, ...more) {
 }
 
 // A table: columns are {key, name, cell, num, sort, wide}; the first column is the row's header.
-export function table({ caption, columns, rows, sort, onsort, cards = true }) {
+export function table({ caption, columns, rows, sort, onsort }) {
   const heads = columns.map((column) => h("th", {
     scope: "col",
     class: column.num ? "num" : "",
     "aria-sort": sort && sort.key === column.key ? (sort.down ? "descending" : "ascending") : null,
   }, column.sort && onsort
     ? h("button", { type: "button", "data-sort": column.key, onclick: () => onsort(column.key) }, column.name)
-    : column.name || h("span", { class: "sr" }, column.hidden ?? "")));
+    : column.name));
   const lines = rows.map((row) => h("tr", {}, columns.map((column) => h(
     column.header ? "th" : "td",
     {
@@ -74,7 +74,7 @@ export function table({ caption, columns, rows, sort, onsort, cards = true }) {
     },
     column.cell(row)))));
   return h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": caption },
-    h("table", { class: cards ? "cards" : "" },
+    h("table", { class: "cards" },
       h("caption", { class: "sr" }, caption),
       h("thead", {}, h("tr", {}, heads)), h("tbody", {}, lines)));
 }

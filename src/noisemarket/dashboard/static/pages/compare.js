@@ -1,6 +1,6 @@
 // Runs and mechanisms side by side: accuracy over money, owners' surplus, privacy sold.
 
-import { get } from "/static/api.js";
+import { comparing, get, runPage } from "/static/api.js";
 import { Chart, bars } from "/static/charts.js";
 import { empty, h, number, perCent, short, table } from "/static/dom.js";
 
@@ -8,7 +8,7 @@ export async function show(room, { query }) {
   const all = (await get("runs")).filter((run) => ["run", "negotiate", "compare"].includes(run.kind));
   const wanted = query.getAll("run").filter((name) => all.some((run) => run.name === name));
   const chosen = new Set(wanted);
-  const go = () => { location.hash = `#/compare?${[...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&")}`; };
+  const go = () => { location.hash = `#/${comparing(chosen)}`; };
   const picker = h("details", { class: "box", open: !wanted.length }, h("summary", {}, h("strong", {}, wanted.length ? (wanted.length === 1 ? "One run chosen" : `${wanted.length} runs chosen`) : "Choose runs")),
     h("div", { class: "fields", style: "margin-top:.8rem" }, all.map((run, i) => h("div", { class: "tools", style: "margin:0" }, h("div", { class: "check" },
       h("input", { id: `c${i}`, type: "checkbox", checked: chosen.has(run.name), onchange: (event) => { if (event.target.checked) chosen.add(run.name); else chosen.delete(run.name); } }),
@@ -23,7 +23,7 @@ export async function show(room, { query }) {
   }
   room.append(picker);
   if (!wanted.length) return null;
-  const { rows } = await get(`compare?${wanted.map((run) => `run=${encodeURIComponent(run)}`).join("&")}`);
+  const { rows } = await get(comparing(wanted));
   if (!rows.length) {
     room.append(empty("No results yet", "These runs have nothing to compare so far. Come back when they are complete."));
     return null;
@@ -41,15 +41,15 @@ export async function show(room, { query }) {
   });
   frontier.update([...places.values()].map(({ names, row, i }) => ({
     label: names.join(", "), text: names.length > 3 ? `${names.slice(0, 3).join(", ")} and ${names.length - 3} more` : names.join(", "),
-    colour: tint(row, i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
-  const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(row, i) }));
+    colour: tint(i), line: false, dots: 13, x: [row.paid], y: [row.accuracy] })));
+  const list = (key) => rows.map((row, i) => ({ label: label(row), value: row[key], colour: tint(i) }));
   room.append(h("div", { class: "cols" },
     h("section", { class: "box" }, bars("Owners' surplus: what owners gain over no trade", list("surplus"), (v) => number(v))),
     h("section", { class: "box" }, bars("Privacy sold: noise given up, mean per owner", list("privacy_sold"), (v) => short(v)))));
   room.append(h("section", { class: "box" }, h("h2", {}, "The figures"), table({
     caption: "Runs side by side", rows, columns: [
       { name: "Mechanism", header: true, wide: true, cell: (row) => row.name },
-      { name: "Run", cell: (row) => h("a", { href: `#/run/${encodeURIComponent(row.run)}` }, row.run) },
+      { name: "Run", cell: (row) => h("a", { href: runPage(row.run) }, row.run) },
       { name: "Accuracy", num: true, cell: (row) => row.accuracy === null ? "–" : `${row.measured ? "" : "≈ "}${perCent(row.accuracy)}` },
       { name: "No trade", num: true, cell: (row) => perCent(row.no_trade_accuracy) },
       { name: "Paid", num: true, cell: (row) => number(row.paid) },
@@ -63,4 +63,4 @@ export async function show(room, { query }) {
 
 // A colour that can be told from the others in light and in dark.
 const WHEEL = ["--market", "--none", "--clock", "--exact", "--best", "--bad", "--good", "--full", "--busy"];
-const tint = (row, i) => WHEEL[i % WHEEL.length];
+const tint = (i) => WHEEL[i % WHEEL.length];

@@ -1,6 +1,6 @@
 // The form that starts a run: every setting explained, with the preset's value filled in.
 
-import { get, post } from "/static/api.js";
+import { get, post, runPage } from "/static/api.js";
 import { h, problemBox, say } from "/static/dom.js";
 
 export async function show(room, { query }) {
@@ -73,7 +73,7 @@ export async function show(room, { query }) {
     say("Starting the run.");
     try {
       const started = await post("runs", { command: kind.value, name: name.value, preset, settings: values(), draws: Number(draws.value) });
-      location.hash = `#/run/${encodeURIComponent(started.name)}`;
+      location.hash = runPage(started.name);
     } catch (problem) {
       trouble.replaceChildren(problemBox(problem));
       const wrong = [...inputs].find(([key]) => problem.message.startsWith(key) || problem.message.includes(`settings.${key}`));

@@ -1,6 +1,6 @@
 // One owner, for that owner: what did I sell, for what, is it recorded.
 
-import { get, runPath } from "/static/api.js";
+import { get, runPage, runPath } from "/static/api.js";
 import { Chart, heatMap } from "/static/charts.js";
 import { facts, h, number, short, tag, when } from "/static/dom.js";
 
@@ -12,7 +12,7 @@ export async function show(room, { parts }) {
 
   room.replaceChildren(
     h("nav", { class: "crumbs", "aria-label": "Where you are" }, h("a", { href: "#/runs" }, "Runs"), " / ",
-      h("a", { href: `#/run/${encodeURIComponent(run)}` }, run), " / owner ", owner),
+      h("a", { href: runPage(run) }, run), " / owner ", owner),
     h("div", { class: "head" }, h("h1", { class: "grow" }, `Owner ${owner}`), row.state && tag(row.state)),
     h("section", { class: "box" }, facts(["Noise given up", short(row.saving), `adds sigma ${short(row.sigma)}`], ["Agreed payment", number(row.payment)],
       row.paid !== null && ["Paid", number(row.paid)], contract && ["Epsilon", contract.epsilon_agreed === null ? "no bound" : short(contract.epsilon_agreed), `at delta ${contract.delta}`])),

@@ -1,6 +1,6 @@
 // One run: live while it goes on, with its curves, its contracts and its ledger.
 
-import { follow, get, post, runPath } from "/static/api.js";
+import { comparing, follow, get, post, runPath } from "/static/api.js";
 import { Chart } from "/static/charts.js";
 import { duration, empty, facts, h, number, perCent, problemBox, say, tag, when } from "/static/dom.js";
 import { contracts } from "/static/pages/contracts.js";
@@ -14,7 +14,7 @@ const OFTEN = 2000; // milliseconds between two looks at contracts that change a
 export async function show(room, { parts }) {
   const run = parts[0] ?? "";
   const about = await get(runPath(run));
-  if (about.kind === "compare") { location.replace(`#/compare?run=${encodeURIComponent(run)}`); return null; }
+  if (about.kind === "compare") { location.replace(`#/${comparing([run])}`); return null; }
   const market = about.kind === "run";
   const mechanisms = Object.fromEntries((await get("about")).mechanisms.map((one) => [one.mechanism, one]));
   const badge = h("span", {}, tag(about.state)), buttons = h("div", {}), trouble = h("div", {});

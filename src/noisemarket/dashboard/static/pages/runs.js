@@ -1,11 +1,11 @@
 // All runs: filter, sort, choose some to compare.
 
-import { get } from "/static/api.js";
+import { comparing, get, runPage } from "/static/api.js";
 import { empty, h, number, perCent, problemBox, say, table, tag, when } from "/static/dom.js";
 
 const KINDS = { run: "whole market", negotiate: "negotiation", compare: "comparison", train: "training", calibrate: "calibration", other: "other" };
-const link = (run) => h("a", { href: `#/run/${encodeURIComponent(run.name)}`, "data-focus": `#${run.name}` }, run.name);
-const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || run.rows || ""} mechanisms` : run.mechanism_name ?? run.mechanism ?? "–";
+const link = (run) => h("a", { href: runPage(run.name), "data-focus": `#${run.name}` }, run.name);
+const what = (run) => run.kind === "compare" ? `${run.mechanisms.length || ""} mechanisms` : run.mechanism ?? "–";
 
 export async function show(room) {
   let runs = await get("runs");
@@ -20,7 +20,7 @@ export async function show(room) {
     h("option", { value: "" }, "all"), ["running", "complete", "incomplete"].map((one) => h("option", { value: one }, one)));
   const mechanism = h("select", { id: "mechanism", onchange: () => { view.mechanism = mechanism.value; draw(); } });
   const compare = h("button", { type: "button", class: "plain", disabled: true, onclick: () => {
-    location.hash = `#/compare?${[...chosen].map((run) => `run=${encodeURIComponent(run)}`).join("&")}`;
+    location.hash = `#/${comparing(chosen)}`;
   } }, "Compare");
   const list = h("div", {}), results = h("div", {});
   const tools = h("div", { class: "tools", role: "search" },

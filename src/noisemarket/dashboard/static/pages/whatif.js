@@ -1,6 +1,6 @@
 // What if: drag a slider, and the clock, the equilibrium and the frontier answer.
 
-import { get, post } from "/static/api.js";
+import { get, post, runPage } from "/static/api.js";
 import { Chart } from "/static/charts.js";
 import { h, loading, number, perCent, problemBox, say, short } from "/static/dom.js";
 
@@ -90,7 +90,7 @@ export async function show(room) {
     train.textContent = "Starting …";
     try {
       const started = await post("runs", { preset: "market", settings: changed(), draws: 1 });
-      location.hash = `#/run/${encodeURIComponent(started.name)}`;
+      location.hash = runPage(started.name);
     } catch (problem) {
       trouble.replaceChildren(problemBox(problem));
       train.disabled = false;
