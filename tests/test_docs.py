@@ -336,7 +336,8 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     assert f"{long['cpu_seconds']}\nCPU seconds and {long['memory_gb']} GB" in page
 
 
-def test_the_page_has_the_stored_figures_of_bisection() -> None:
+def test_the_page_has_the_stored_figures_of_bisection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
     made = runpy.run_path(str(ROOT / "benchmarks" / "bisection.py"))
     page, document = read(DOCS / "explanation" / "bisection.md"), results_of("bisection")
     assert made["markdown"](document, made["SHOWN"]["reached"], "reached") in page

@@ -64,6 +64,18 @@ def test_contracts_can_be_sorted_filtered_and_downloaded(get: Get, client: Clien
     assert [row["owner"] for row in csv.DictReader(io.StringIO(text.text))] == ["0", "1"]
 
 
+def test_names_that_a_spreadsheet_would_compute_are_shown_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "game").mkdir()
+    (tmp_path / "game" / "status.json").write_text('{"state": "complete"}')
+    written = "owner,saving,sigma,payment,signed\n'=1+1,0.3,0.3,2.0,true\n"
+    (tmp_path / "game" / "contracts.csv").write_text(written)
+    client = Client(web_app(RunStore(tmp_path)))
+    (row,) = client.get("/api/runs/game/contracts").json()["rows"]
+    assert (row["owner"], row["state"]) == ("=1+1", "signed")
+    text = client.get("/api/runs/game/contracts.csv").text
+    assert text.splitlines()[1].startswith("'=1+1,0.3,0.3,2.0,")
+
+
 def test_an_owner_in_plain_words(get: Get, runs: Path) -> None:
     found = get("runs/market/owner", name="0")
     statement = json.loads((runs / "market/owners/owner-0/statement.json").read_text())
