@@ -12,7 +12,7 @@ from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.reference import Directions, set_aside
-from noisemarket.federated.weighting.weight_cap import capped
+from noisemarket.federated.weighting import capped
 
 
 @pytest.fixture(scope="module")

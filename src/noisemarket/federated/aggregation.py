@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.weighting.weight_cap import capped
+from noisemarket.federated.weighting import capped
 
 Refused = tuple[tuple[int, str], ...]
 """Owners whose uploads do not count in a round, and why."""

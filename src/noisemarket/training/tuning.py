@@ -8,19 +8,15 @@ from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.rounds import TrainingPlan
-from noisemarket.federated.server_rule import (
-    ServerSteps,
-    linear_steps,
-    network_steps,
-)
+from noisemarket.federated.server_rule import linear_steps, network_steps
 from noisemarket.federated.weighting import (
     WEIGHTINGS,
     PublicFigures,
     Weighting,
+    capped,
     effective_noise,
     owner_weights,
 )
-from noisemarket.federated.weighting.weight_cap import capped
 from noisemarket.scenario.auto import AUTO, ModelKind, tuned
 from noisemarket.scenario.training_section import TrainingSection
 
@@ -55,15 +51,14 @@ def plan_of(
         steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
-    chosen = ServerSteps(
-        *(
-            own if said == AUTO else float(said)
-            for said, own in (
-                (training.server_rate, steps.rate),
-                (training.momentum, steps.momentum),
-                (training.averaging, steps.averaging),
-            )
+    rate, momentum, averaging = (
+        own if said == AUTO else float(said)
+        for said, own in (
+            (training.server_rate, steps.rate),
+            (training.momentum, steps.momentum),
+            (training.averaging, steps.averaging),
         )
     )
-    return TrainingPlan(training.rounds, shares, chosen.averaging, training.decay, chosen.rate,
-                        chosen.momentum, training.weight_cap)  # fmt: skip
+    return TrainingPlan(
+        training.rounds, shares, averaging, training.decay, rate, momentum, training.weight_cap
+    )
