@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from noisemarket.federated.models.model import (
+    AT_ONCE,
     CLIP_MARGIN,
     LARGEST_NORM,
     Flat,
@@ -29,8 +30,6 @@ from noisemarket.federated.models.model import (
     ModelMaker,
     Records,
 )
-
-_AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +126,7 @@ class LinearModel(Model):
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
     ) -> Iterator[Flat]:
-        for rows, labels in _own(records).stacks(shards, max(1, _AT_ONCE // len(self))):
+        for rows, labels in _own(records).stacks(shards, max(1, AT_ONCE // len(self))):
             with np.errstate(all="ignore"):  # an update that is not finite counts for nothing
                 moved: Any = np.float32(0.0)
                 here = self._rows(start)
