@@ -24,7 +24,7 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.alternatives import epsilons
 from noisemarket.scenario import Scenario
-from noisemarket.training.many_trainings import in_processes
+from noisemarket.training.worker_processes import in_processes
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """An engine without processes: all owners one after another, on one core.
 
 Slower for one training than the embedded engine, and faster for many: with one process per training
-nothing is started, shared or waited for in between (``many_trainings.py``).
+nothing is started, shared or waited for in between (``worker_processes.py``).
 """
 
 from __future__ import annotations
