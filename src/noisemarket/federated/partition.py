@@ -247,8 +247,8 @@ def _whole(field: str, value: object) -> int:
     return int(value)
 
 
-def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
-    """One positive finite number for each owner, out of one for all or one for each."""
+def one_or_each(field: str, given: ArrayLike, owners: int) -> FloatArray:
+    """One number for all owners, or an array of one for each."""
     try:
         values = np.asarray(given, dtype=float)
     except (TypeError, ValueError):
@@ -256,6 +256,11 @@ def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
     if values.shape not in ((), (owners,)):
         remedy = f"give one number, or one for each of the {owners:,} owners."
         raise BadInput(field, f"values of shape {values.shape}", remedy)
+    return values
+
+
+def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
+    values = one_or_each(field, given, owners)
     bad = np.flatnonzero(~((values > 0) & (values < np.inf)))
     if bad.size:
         name = f"{field} of owner {bad[0]}" if values.ndim else field
