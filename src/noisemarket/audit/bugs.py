@@ -60,9 +60,6 @@ class Buggy(Protection):
     def protects(self, neighbours: Neighbours) -> str:
         return self.right.protects(neighbours)
 
-    def passes(self, records: int) -> float:
-        return self.right.passes(records)
-
 
 def bugs_of(protection: Protection) -> tuple[str, ...]:
     """The bugs that make a difference to this protection."""

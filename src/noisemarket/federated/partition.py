@@ -60,16 +60,15 @@ class Partition:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """The number of images of each owner."""
         return np.array([len(own) for own in self.indices], dtype=np.int64)
 
-    def label_counts(self, labels: ArrayLike, classes: int | None = None) -> IntArray:
+    def label_counts(self, labels: ArrayLike) -> IntArray:
         """How many images of each class each owner holds, (owners, classes)."""
         known = checked_labels("labels", labels)
         if len(known) != self.sizes.sum():
             remedy = f"give the {self.sizes.sum():,} labels that were partitioned."
             raise BadInput("labels", f"{len(known):,} labels", remedy)
-        columns = max(classes or 0, int(known.max()) + 1)
+        columns = int(known.max()) + 1
         cells = np.repeat(np.arange(len(self)), self.sizes) * columns
         cells += known[np.concatenate(self.indices)]
         return np.bincount(cells, minlength=len(self) * columns).reshape(len(self), columns)
@@ -139,10 +138,10 @@ def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
 
 def label_entropy(counts: ArrayLike) -> FloatArray:
     """Entropy in nats of each row's label proportions: 0 for one class, log Y for Y even ones."""
+    from scipy.special import entr  # slow to import, and training needs none
+
     values: FloatArray = np.asarray(counts, dtype=float)
-    shares = values / values.sum(axis=1, keepdims=True)
-    logs = np.log(np.where(shares > 0, shares, 1.0))
-    entropy: FloatArray = np.abs((shares * logs).sum(axis=1))
+    entropy: FloatArray = entr(values / values.sum(axis=1, keepdims=True)).sum(axis=1)
     return entropy
 
 

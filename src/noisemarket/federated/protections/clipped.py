@@ -73,9 +73,6 @@ class Clipped(Protection):
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, 1, neighbours, rounding_reach(dimension))
 
-    def passes(self, records: int) -> float:
-        return float(self.epochs)
-
     def reach(self, records: int) -> float:
         return self.clip
 

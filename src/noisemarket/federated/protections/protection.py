@@ -51,9 +51,9 @@ class Protection(ABC):
     """How an owner trains and what it adds, so that its upload costs a known amount of privacy.
 
     Subclasses are frozen dataclasses at the top level of a module, so that they can be sent to
-    worker processes. Their fields are their settings: numbers, texts, or lists of these. Three
-    methods are needed: ``upload``, ``sensitivity`` and ``passes``. The others have defaults for a
-    protection that adds its noise once, to an update without a stated bound.
+    worker processes. Their fields are their settings: numbers, texts, or lists of these. Two
+    methods are needed: ``upload`` and ``sensitivity``. The others have defaults for a protection
+    that adds its noise once, to an update without a stated bound.
 
     Example:
         A protection of a user's own package, registered as ``mine`` through an entry point of the
@@ -121,17 +121,6 @@ class Protection(ABC):
         """
         remedy = "protects inside the training: choose one for any training, such as clipped."
         raise BadInput("protection", self.name, remedy)
-
-    @abstractmethod
-    def passes(self, records: int) -> float:
-        """How often a round goes over the owner's data, for comparing costs.
-
-        Args:
-            records: how many records the owner has.
-
-        Returns:
-            Passes; less than 1 where a round sees a part of the data.
-        """
 
     # What it costs
 
