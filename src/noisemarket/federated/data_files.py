@@ -154,12 +154,12 @@ def _read(
     """
     arrays, is_mnist = [], True
     for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
-        file = read_idx(path, dimensions)
-        same = file.sha256 == MNIST_SHA256[part]
+        values, sha256 = read_idx(path, dimensions)
+        same = sha256 == MNIST_SHA256[part]
         if name is None and not same:
             remedy = f"is not MNIST's original in {source}: give a folder instead."
             raise BadInput("MNIST file", path.name, remedy)
-        arrays.append(file.values)
+        arrays.append(values)
         is_mnist &= same
     called = "MNIST" if name is None or is_mnist else name
     scaling = MNIST_SCALING if is_mnist else None

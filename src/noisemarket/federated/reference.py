@@ -7,6 +7,7 @@ them and from the global model alone have nothing to do with any owner's noise.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,6 +46,15 @@ def set_aside(
     for part in (left, labels):
         part.setflags(write=False)
     return replace(data, train_images=left, train_labels=labels), kept
+
+
+class Judging(Protocol):
+    """Directions along which uploads are judged, from a global model."""
+
+    def __len__(self) -> int: ...
+
+    def at(self, weights: Weights) -> NDArray[np.float32]:
+        """One row for each direction."""
 
 
 def directions_digest(rows: NDArray[np.float32]) -> str:

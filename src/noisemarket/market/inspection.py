@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
-from noisemarket.federated.reference import Directions
+from noisemarket.federated.reference import Judging
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.kept_arrays import REMEDY
 from noisemarket.market.noise_watch import SHARES, NoiseWatch
@@ -45,7 +45,7 @@ class UploadInspector:
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
         arrays: Arrays | None = None,
-        directions: Directions | None = None,
+        directions: Judging | None = None,
         dimension: int | None = None,
     ) -> None:
         self._contracts = contracts

@@ -11,7 +11,7 @@ from scipy.special import ndtri
 
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.reference import Directions
+from noisemarket.federated.reference import Judging
 from noisemarket.market.kept_arrays import gone_on_from
 from noisemarket.privacy.noise_shape import UploadFinding
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
@@ -34,7 +34,7 @@ class UsefulnessWatch:
     def __init__(
         self,
         sigma: NDArray[np.float64],
-        directions: Directions,
+        directions: Judging,
         rate: float,
         rounds: int,
         arrays: Mapping[str, NDArray[Any]],

@@ -143,14 +143,14 @@ class Processes:
             ready = connection.wait(list(doing), None if stop is None else LOOK_EVERY)
             if stop is not None and stop():
                 raise Interrupted("stopped; what was finished is kept.")
-            for pipe in ready:
-                assert isinstance(pipe, connection.Connection)
-                reply = pipe.recv()
+            for one in ready:
+                assert isinstance(one, connection.Connection)
+                reply = one.recv()
                 if isinstance(reply, _Note):
-                    told(doing[pipe], reply.content)
+                    told(doing[one], reply.content)
                 else:
-                    task = doing.pop(pipe)
-                    hand_out(pipe)
+                    task = doing.pop(one)
+                    hand_out(one)
                     yield task, *reply
 
     def close(self, patience: float) -> None:
@@ -177,7 +177,7 @@ def _serve(pipe: connection.Connection) -> None:
             task = pipe.recv()
             try:
                 work = work or pickle.loads(packed)
-                reply = None, work(task, lambda note: pipe.send(_Note(note)))
+                reply: tuple[str | None, Any] = None, work(task, lambda n: pipe.send(_Note(n)))
             except Exception as problem:
                 reply = error_line(problem), None
             pipe.send(reply)
