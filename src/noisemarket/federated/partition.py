@@ -89,6 +89,8 @@ def dirichlet_partition(
     images (any positive numbers; equal if left out). The same generator state gives the same
     partition.
     """
+    from scipy.special import softmax  # slow to import, and a worker deals nothing
+
     known = checked_labels("labels", labels)
     owners = _whole("owners", owners)
     minimum = _whole("minimum", minimum)
@@ -112,7 +114,7 @@ def dirichlet_partition(
     dealt = np.argsort(holder, kind="stable").astype(np.int64, copy=False)
     dealt.setflags(write=False)
     target = np.zeros((owners, int(present[-1]) + 1))
-    target[:, present] = _softmax(logs)
+    target[:, present] = softmax(logs, axis=1)
     return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
 
 
@@ -138,7 +140,7 @@ def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
 
 def label_entropy(counts: ArrayLike) -> FloatArray:
     """Entropy in nats of each row's label proportions: 0 for one class, log Y for Y even ones."""
-    from scipy.special import entr  # slow to import, and training needs none
+    from scipy.special import entr  # slow to import, as above
 
     values: FloatArray = np.asarray(counts, dtype=float)
     entropy: FloatArray = entr(values / values.sum(axis=1, keepdims=True)).sum(axis=1)
@@ -232,12 +234,6 @@ def _settle(counts: IntArray, ideal: FloatArray, totals: IntArray) -> None:
         counts[order, drain] += taken
         surplus[source] -= moved
         surplus[drain] += moved
-
-
-def _softmax(logs: FloatArray) -> FloatArray:
-    shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
 
 
 def _whole(field: str, value: object) -> int:

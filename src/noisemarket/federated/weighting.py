@@ -124,11 +124,7 @@ WEIGHTINGS = Registry[type[Weighting]](
 
 
 def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
-    """The weights of a weighting, checked.
-
-    Raises:
-        BadInput: there is not one for each owner, or they are not numbers to weigh by.
-    """
+    """The weights of a weighting, checked."""
     weights = np.asarray(weighting.weights(figures), dtype=np.float64)
     if weights.shape != (len(figures),):
         remedy = f"give a one-dimensional array of {len(figures)} weights, one for each owner."
@@ -142,10 +138,8 @@ def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
 def capped(weights: FloatArray, cap: float) -> FloatArray:
     """The weights, the largest lowered to one value, so that none is more than ``cap`` of all.
 
-    Args:
-        weights: not negative.
-        cap: the largest share, above 0; 1 for no limit. Below one owner's equal share all count
-            alike.
+    That bounds what one owner can do to the model. 1 is no limit; below one owner's equal share
+    all count alike.
 
     Example:
         >>> capped(np.array([6.0, 1.0, 1.0]), 0.5).tolist()

@@ -30,11 +30,6 @@ class JournalledAccountant(Closing, Accountant):
         job: the job that is charged for. An existing journal must be of the same one.
         made_by: what makes the releases: versions and the kind of machine. A new journal keeps it.
 
-    Raises:
-        BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other
-            budgets.
-        NoisemarketError: it cannot be written.
-
     Example:
         ::
 
@@ -65,7 +60,6 @@ class JournalledAccountant(Closing, Accountant):
         self._sound = True
 
     def close(self) -> None:
-        """Close the file and let other processes use it."""
         self._file.close()
 
     def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:

@@ -45,7 +45,7 @@ class LocalEngine(Engine):
             "test_images": job.data.test_inputs,
             "test_labels": job.data.test_labels,
             "weights": self._first,
-            "uploads": np.zeros((len(job), self.dimension), np.float32),
+            "uploads": np.zeros((len(job), self._first.size), np.float32),
         }
         _check_room(sum(array.nbytes for array in arrays.values()))
         config = pickle.dumps(
@@ -65,10 +65,6 @@ class LocalEngine(Engine):
         except BaseException:
             self.close()
             raise
-
-    @property
-    def dimension(self) -> int:
-        return int(self._first.size)
 
     def first_weights(self) -> Weights:
         return self._first.copy()

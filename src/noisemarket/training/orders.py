@@ -62,11 +62,7 @@ class Order:
         return State.first(self.job.first_weights(), job)
 
     def resumed(self, checkpoint: Checkpoint | None) -> State:
-        """Where training stands by this checkpoint; the start if it has none yet.
-
-        Raises:
-            BadInput: the checkpoint is of another job, or cannot be read.
-        """
+        """Where training stands by this checkpoint; the start if it has none yet."""
         first = self.start()
         return (checkpoint.load(first) if checkpoint else None) or first
 

@@ -26,10 +26,6 @@ class SerialEngine(Engine):
         self._kept: dict[int, Records] = {}
         self._keeps = self._train.nbytes <= MOST_KEPT
 
-    @property
-    def dimension(self) -> int:
-        return len(self._model)
-
     def first_weights(self) -> Weights:
         return self._first.copy()
 

@@ -36,11 +36,8 @@ def plan_of(
 ) -> TrainingPlan:
     """How a job's updates are weighed and used, by its contracts and sizes.
 
-    Args:
-        training: the scenario's table; what it says takes the place of the rule.
-        job: the job, with its contracts.
-        beta: the mean non-IID degree of the owners' data, as the market states it.
-        weighting: instead of the scenario's own.
+    What ``training`` says takes the place of the rule, ``weighting`` that of the scenario's own.
+    ``beta`` is the mean non-IID degree of the owners' data, as the market states it.
     """
     figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds, beta)
     given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)

@@ -46,11 +46,8 @@ class LinearRecords(Records):
         return LinearRecords(self.features[indices], self.labels[indices])
 
     def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
-        """The shards of one size as (shards, records, dimension), with their labels; at most
-        ``most`` shards at a time.
-
-        These are views: nothing is copied.
-        """
+        """Views of shards of one size, (shards, records, dimension), with their labels; at most
+        ``most`` shards at a time."""
         full, more = divmod(len(self), shards)
         step = self.features.strides[0]
         for first, last, size in ((0, more, full + 1), (more, shards, full)):
@@ -71,10 +68,6 @@ class LinearRecords(Records):
 
 class LinearModel(Model):
     """Softmax regression without bias, from weights of zero.
-
-    Args:
-        classes: how many there are to tell apart.
-        dimension: the number of features of a record.
 
     Example:
         >>> model = LinearModel(classes=10, dimension=200)
@@ -167,12 +160,7 @@ class LinearModel(Model):
 
 @dataclass(frozen=True)
 class LinearMaker(ModelMaker):
-    """Makes a ``LinearModel``.
-
-    Args:
-        classes: how many there are to tell apart.
-        dimension: the number of features of a record.
-    """
+    """Makes a ``LinearModel`` for so many classes and so many features of a record."""
 
     classes: int
     dimension: int
