@@ -201,16 +201,14 @@ def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tupl
 
 def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: int) -> None:
     """Refuse a round that was charged under other noise than it would get now."""
-    before = {c.owner: c.release_id for c in accountant.charges if c.round == number}
+    before = {charge.owner for charge in accountant.charges if charge.round == number}
     for owner in range(len(job)):
         release = round_noise(noise, owner, number).release_id()
         if owner in before and not accountant.charged(owner, number, release):
             was, now = str(getattr(accountant, "made_by", "")) or "something else", job.made_by
-            changed = (
-                f"it began with {was}, and this is {now}"
-                if was != now
-                else ("the key of the noise or the data is another")
-            )
+            changed = "the key of the noise or the data is another"
+            if was != now:
+                changed = f"it began with {was}, and this is {now}"
             remedy = (
                 f"was charged and cannot be made again bit by bit ({changed}); a second release "
                 "would cost the owners more for the same pay: go on as it began, or start anew."

@@ -144,5 +144,5 @@ def check_curves(
     reason = "the noise is not Gaussian"
     if rounds > 1:
         reason += " over the rounds so far"
-    found = (float(values[worst]) for values in (scaled, low, high))
-    return UploadFinding("distribution", reason, *found, rounds)
+    value, lowest, highest = (float(values[worst]) for values in (scaled, low, high))
+    return UploadFinding("distribution", reason, value, lowest, highest, rounds)

@@ -21,7 +21,7 @@ from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.owner.shared_arrays import SharedArrays
 from noisemarket.owner.worker import UNGUARDED, WorkerConfig, leave_unless_main, work
-from noisemarket.training.worker_processes import Processes
+from noisemarket.training.worker_processes import WorkerProcesses
 
 
 class LocalEngine(Engine):
@@ -54,7 +54,7 @@ class LocalEngine(Engine):
                 tuple(job.partition.indices),
             )
         )  # fmt: skip
-        self._shared, self._processes = SharedArrays(arrays), Processes()
+        self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
         try:
             count = max(1, min(workers or available_cores(), len(job)))
             self._processes.start(count, work, self._shared)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from multiprocessing import connection, get_context, resource_tracker
 from threading import Thread
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
@@ -23,8 +23,8 @@ from noisemarket.owner.worker import end_with_parent, error_line, leave_unless_m
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Task_in = TypeVar("Task_in", contravariant=True)
-Result_out = TypeVar("Result_out", covariant=True)
+Work = Callable[[Task, Callable[[Any], object]], Result]
+"""Does a task, and tells of its progress meanwhile; it can be sent to another process."""
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at whether to stop."""
@@ -36,12 +36,6 @@ _ONE_THREAD = {
         "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
     ),
 }
-
-
-class Work(Protocol[Task_in, Result_out]):
-    """Does a task, and tells of its progress meanwhile; it can be sent to another process."""
-
-    def __call__(self, task: Task_in, tell: Callable[[Any], object], /) -> Result_out: ...
 
 
 @dataclass(frozen=True)
@@ -76,14 +70,10 @@ def in_processes(
         tasks: are handed out in this order to whoever is free.
         told: is given what the work tells of a task under way.
         workers: processes, by default one per core; never more than tasks.
-        stop: when it returns True, what is under way is dropped.
-
-    Raises:
-        Interrupted: it was stopped.
-        NoisemarketError: a task failed, or a process died.
+        stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
     leave_unless_main()
-    processes = Processes()
+    processes = WorkerProcesses()
     try:
         processes.start(min(workers or available_cores(), len(tasks)), _serve)
         processes.send(pickle.dumps(work))
@@ -97,7 +87,7 @@ def in_processes(
         processes.close(patience=0.0)
 
 
-class Processes:
+class WorkerProcesses:
     """Some processes, and this side of the pipes to them."""
 
     def __init__(self) -> None:
