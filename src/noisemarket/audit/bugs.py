@@ -48,7 +48,6 @@ class Buggy(Protection):
 
     @property
     def whole_owner(self) -> bool:
-        """As the right protection says."""
         return self.right.whole_owner
 
     def upload(self, task: UploadTask) -> Upload:

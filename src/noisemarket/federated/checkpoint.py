@@ -72,7 +72,6 @@ class State:
 
     @classmethod
     def first(cls, weights: Weights, job: str = "") -> State:
-        """Before the first round."""
         return cls(weights.copy(), weights.copy(), job=job)
 
 

@@ -49,12 +49,10 @@ class Charge:
             raise BadInput("rho", self.rho, "give a number that is not negative.")
 
     def to_row(self) -> list[Any]:
-        """As plain values for JSON."""
         return [self.owner, self.round, finite(self.rho), self.release_id]
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Charge:
-        """From what ``to_row`` gave."""
         owner, number, rho, release_id = row
         return cls(owner, int(number), infinite(rho), str(release_id))
 
@@ -86,7 +84,7 @@ class Accountant:
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """All charges, owner by owner, each owner's in order."""
+        """Owner by owner, each owner's in order."""
         return tuple(
             Charge(owner, number, rho, release_id)
             for owner, costs in self._charged.items()

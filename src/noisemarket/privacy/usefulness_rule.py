@@ -114,7 +114,6 @@ class UsefulnessRule:
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> UsefulnessRule:
-        """The rule that a job or a contract states."""
         try:
             rule = cls(
                 float(stated["length"]),

@@ -47,7 +47,6 @@ class Neighbours(StrEnum):
 
     @classmethod
     def named(cls, name: str) -> Neighbours:
-        """The relation of that name."""
         try:
             return cls(name)
         except ValueError:

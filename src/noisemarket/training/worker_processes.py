@@ -107,7 +107,6 @@ class WorkerProcesses:
                 self._pipes.append(ours)
 
     def send(self, content: bytes) -> None:
-        """Send the same to all."""
         for pipe in self._pipes:
             pipe.send_bytes(content)
 

@@ -295,7 +295,6 @@ _Part = _Whole | _Outer
 
 
 def _parts(call: _Call, gradient: torch.Tensor) -> list[_Part]:
-    """The gradients of one layer's parameters, all examples."""
     count = len(gradient)
     last = gradient if call.kernel is None else gradient.permute(0, 2, 3, 1)
     rows = last.reshape(count, -1, last.shape[-1])
