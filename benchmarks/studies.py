@@ -45,9 +45,9 @@ from noisemarket.negotiation import run_options
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.training import carry_out
-from noisemarket.training.many_trainings import in_processes
 from noisemarket.training.serial_engine import SerialEngine
 from noisemarket.training.tuning import plan_of
+from noisemarket.training.worker_processes import in_processes
 
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -60,9 +60,6 @@ class OneStep(Protection):
     def sensitivity(self, dimension, records, neighbours):
         return neighbours.reach * self.clip / self.strength
 
-    def passes(self, records):
-        return 1.0
-
 
 class FirstOwner(Weighting):
     name = "first_owner"

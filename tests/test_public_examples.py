@@ -17,7 +17,7 @@ import noisemarket as nm
 
 MODULES = {
     *("noisemarket.errors", "noisemarket.federated.data", "noisemarket.federated.data_files"),
-    *("noisemarket.federated.weighting.effective", "noisemarket.mechanisms.tables"),
+    *("noisemarket.federated.weighting", "noisemarket.mechanisms.tables"),
     *("noisemarket.learning.rule", "noisemarket.mechanisms.mechanism", "noisemarket.negotiation"),
     *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),

@@ -54,7 +54,9 @@ def main() -> None:
     model = _network(task.options.get("network", "paper"))
     job = Job(data, partition, model, protection, np.zeros(task.owners), seed=1)
     owners, shares = range(task.owners), np.ones(task.owners)
-    common.say(passes=protection.passes(task.each), setting=repr(protection))
+    own = protection.settings()
+    passes = float(own.get("steps", own.get("epochs", 1)))  # over an owner's data in a round
+    common.say(passes=passes, setting=repr(protection))
     with LocalEngine(job, workers=int(task.options.get("workers", "2"))) as engine:
         weights = engine.first_weights()
         rounds.start()

@@ -16,7 +16,7 @@ from torch import nn
 from noisemarket.audit import BUGS, AuditResult, Buggy, Target, audit, bugs_of
 from noisemarket.audit import canaries as made
 from noisemarket.audit.attack import LEAST_SIGMA
-from noisemarket.audit.probes import probe_for
+from noisemarket.audit.canaries import probe_for
 from noisemarket.cli import main
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.cnn import CNN
@@ -79,7 +79,7 @@ def test_a_right_protection_passes(name: str, target: Target) -> None:
     assert result.passed
     assert result.breaches == ()
     assert result.false_alarm <= 0.01
-    assert not result.private
+    assert not result.secure_noise
     assert result.claimed == (name != "paper")
     named = {finding.canary for finding in result.findings}
     assert named == {"whole", "partial", "network", "layer"}
@@ -150,7 +150,7 @@ def test_a_repeated_noise_is_caught() -> None:
 
 def test_secure_noise_is_the_default() -> None:
     result = audit(Sharded(shards=1), trials=20, target=PLAIN)
-    assert result.private
+    assert result.secure_noise
     assert result.source == SecureNoise.name
 
 

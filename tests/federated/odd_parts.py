@@ -45,9 +45,6 @@ class Halting(Protection):
     def sensitivity(self, dimension: int, records: int, neighbours: object) -> float:
         return 1.0
 
-    def passes(self, records: int) -> float:
-        return 1.0
-
 
 class Diverging(Halting):
     """The smallest owner's update is not finite, the largest one's beyond all bounds."""

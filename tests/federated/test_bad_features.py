@@ -14,7 +14,7 @@ from tests.tiny_images import idx
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.npy import read_npy
+from noisemarket.federated.data_files import read_npy
 
 RNG = np.random.default_rng(0)
 VECTORS: dict[str, Any] = {

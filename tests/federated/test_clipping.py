@@ -43,7 +43,7 @@ def agree(module: nn.Module, images: torch.Tensor, classes: int, clip: float, fa
     flat, labels = FlatModel(module), torch.randint(0, classes, (len(images),))
     expected = looped(flat, images, labels, clip)
     before = flat.weights.clone()
-    given = module, flat.layers(), images, labels, clip
+    given = module, flat.layers, images, labels, clip
     made = by_layers(*given)
     assert (made is not None) == fast
     for sums in (made, by_vmap(*given), flat.clipped_gradient(images, labels, clip)):
@@ -193,14 +193,14 @@ def test_any_convolution(
 def test_a_backward_pass_of_its_own_is_not_trusted() -> None:
     first = nn.Sequential(nn.Conv2d(1, 1, 1), Own(Double.apply))
     flat, labels = FlatModel(first), torch.arange(COUNT) % 5
-    assert by_layers(first, flat.layers(), squares(), labels, 1.0) is None
+    assert by_layers(first, flat.layers, squares(), labels, 1.0) is None
 
 
 def test_a_hook_on_gradients_is_not_trusted() -> None:
     first = nn.Sequential(nn.Flatten(), nn.Linear(64, 8), nn.ReLU(), nn.Linear(8, 5))
     first[2].register_full_backward_hook(lambda module, given, out: (given[0].flip(0),))
     flat, labels = FlatModel(first), torch.arange(COUNT) % 5
-    assert by_layers(first, flat.layers(), squares(), labels, 1.0) is None
+    assert by_layers(first, flat.layers, squares(), labels, 1.0) is None
 
 
 @pytest.mark.parametrize("name", ["linear", "rows", "pools", "normalised"])
@@ -230,7 +230,7 @@ def test_no_single_example_passes_the_bound(
     torch.manual_seed(4)
     flat = FlatModel(FAST[name]())
     image = squares(3)[:1] * 10.0**magnitude
-    made = by_layers(flat.module, flat.layers(), image, torch.tensor([label]), clip)
+    made = by_layers(flat.module, flat.layers, image, torch.tensor([label]), clip)
     assert made is not None
     assert float(made.double().norm()) <= clip
 
@@ -238,7 +238,7 @@ def test_no_single_example_passes_the_bound(
 def test_dropout_stays_within_the_bound() -> None:
     module = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.Dropout(0.5), nn.Linear(32, 5))
     flat, labels = FlatModel(module), torch.arange(COUNT) % 5
-    first, second = (by_layers(module, flat.layers(), squares(), labels, 0.1) for _ in range(2))
+    first, second = (by_layers(module, flat.layers, squares(), labels, 0.1) for _ in range(2))
     assert first is not None
     assert second is not None
     assert not torch.equal(first, second)
@@ -262,13 +262,13 @@ class Normalised(nn.Module):
 def test_a_norm_within_an_example_is_known_to_keep_examples_apart() -> None:
     images, labels = torch.randn(6, 5), torch.tensor([0, 1, 2, 0, 1, 2])
     model = FlatModel(Normalised(over_batch=False))
-    fast = by_layers(model.module, model.layers(), images, labels, 0.3)
+    fast = by_layers(model.module, model.layers, images, labels, 0.3)
     assert fast is not None
-    slow = by_vmap(model.module, model.layers(), images, labels, 0.3)
+    slow = by_vmap(model.module, model.layers, images, labels, 0.3)
     assert torch.allclose(fast, slow, atol=1e-6)
 
 
 def test_a_norm_over_the_batch_is_not() -> None:
     images, labels = torch.randn(6, 5), torch.tensor([0, 1, 2, 0, 1, 2])
     model = FlatModel(Normalised(over_batch=True))
-    assert by_layers(model.module, model.layers(), images, labels, 0.3) is None
+    assert by_layers(model.module, model.layers, images, labels, 0.3) is None

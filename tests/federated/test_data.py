@@ -20,7 +20,7 @@ from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.federated import data_files as data
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import PARTS, load_mnist
-from noisemarket.federated.idx import IdxFile, read_idx
+from noisemarket.federated.idx import read_idx
 
 
 @pytest.fixture(scope="module")
@@ -174,7 +174,7 @@ def test_files_are_read_once_until_they_change(
 ) -> None:
     reads: list[Path] = []
 
-    def counted(path: Path, dimensions: int) -> IdxFile:
+    def counted(path: Path, dimensions: int) -> tuple[np.ndarray, str]:
         reads.append(path)
         return read_idx(path, dimensions)
 

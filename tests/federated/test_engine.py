@@ -89,7 +89,7 @@ def _nothing_left():  # type: ignore[no-untyped-def]
 def test_workers_are_no_more_than_owners_and_uploads_outlive_them() -> None:
     one = Partition((np.arange(200),), np.full((1, 4), 0.25))
     engine = LocalEngine(replace(job(), partition=one, sigma=np.array([0.1])), 50)
-    assert len(engine._workers) == 1
+    assert len(engine._processes.running) == 1
     upload = engine.train(1, engine.first_weights(), [0])[0]
     assert upload is not None
     kept = upload.copy()
@@ -205,15 +205,15 @@ def test_a_worker_killed_before_a_round() -> None:
     with LocalEngine(job(), 2) as engine:
         first = engine.first_weights()
         engine.train(1, first, [0, 1])
-        os.kill(engine._workers[0].pid, signal.SIGKILL)
-        engine._workers[0].join()
+        os.kill(engine._processes.running[0].pid, signal.SIGKILL)
+        engine._processes.running[0].join()
         with pytest.raises(NoisemarketError, match="died"):
             engine.train(2, first, [0, 1, 2, 3])
 
 
 def test_a_worker_killed_while_it_starts_or_trains() -> None:
     with LocalEngine(job(), 2) as engine:
-        os.kill(engine._workers[0].pid, signal.SIGKILL)
+        os.kill(engine._processes.running[0].pid, signal.SIGKILL)
         with pytest.raises(NoisemarketError, match="died"):
             engine.train(1, engine.first_weights(), [0, 1, 2, 3])
 
@@ -223,7 +223,7 @@ def test_a_round_under_way_is_dropped_when_asked() -> None:
     engine = LocalEngine(job(protection=Endless()), 2, stop=lambda: next(looks, True))
     with pytest.raises(Interrupted):
         engine.train(1, engine.first_weights(), [0, 1, 2, 3])
-    assert not engine._workers
+    assert not engine._processes.running
     with pytest.raises(NoisemarketError, match="closed"):
         engine.score(engine.first_weights())
 
@@ -267,14 +267,14 @@ def start(protection):
 IDLE = """
 if __name__ == "__main__":
     engine = start(Sharded(4))
-    print(*(worker.pid for worker in engine._workers), flush=True)
+    print(*(worker.pid for worker in engine._processes.running), flush=True)
     time.sleep(120)
 """
 
 BUSY = """
 if __name__ == "__main__":
     engine = start(Endless(4))
-    print(*(worker.pid for worker in engine._workers), flush=True)
+    print(*(worker.pid for worker in engine._processes.running), flush=True)
     engine.train(1, engine.first_weights(), [0, 1])
 """
 

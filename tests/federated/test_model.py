@@ -55,7 +55,7 @@ def test_parameters_and_gradients_are_views_of_one_vector() -> None:
     images, labels = batch()
     functional.cross_entropy(flat.module(images), labels).backward()
     assert flat.gradient.abs().sum() > 0
-    layers = flat.layers()
+    layers = flat.layers
     assert sum(here.stop - here.start for here in layers.values()) == len(flat)
     for name, parameter in flat.module.named_parameters():
         here = layers[name]
@@ -119,7 +119,7 @@ def test_frozen_parameters_stay_out() -> None:
     module.first.weight.requires_grad_(False)
     flat = FlatModel(module)
     assert len(flat) == sum(p.numel() for p in module.parameters()) - module.first.weight.numel()
-    assert "first.weight" not in flat.layers()
+    assert "first.weight" not in flat.layers
 
 
 @pytest.mark.parametrize(

@@ -57,9 +57,6 @@ class OneStep(Protection):
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return neighbours.reach * self.clip / self.strength + rounding_reach(dimension)
 
-    def passes(self, records: int) -> float:
-        return 1.0
-
 
 class TestOfAnotherPackage(ProtectionConformance):
     """With nothing but what has to be written."""

@@ -269,11 +269,6 @@ class TestSensitivities:
             assert dp_sgd.sensitivity(1000, count, neighbours) == pytest.approx(expected, rel=1e-12)
         assert Paper().sensitivity(1000, 500, neighbours) == math.inf
 
-    def test_costs(self) -> None:
-        assert Paper(epochs=3).passes(100) == 3.0
-        assert Sharded(steps=4).passes(100) == 4.0
-        assert DPSGD().passes(100) == 1.0
-
 
 def test_neighbours_in_words() -> None:
     replace, zero = Neighbours.REPLACE_ONE, Neighbours.ZERO_OUT

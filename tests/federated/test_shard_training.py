@@ -10,15 +10,10 @@ import pytest
 import torch
 from torch import nn
 
-from noisemarket.federated.models import torch_shards
+from noisemarket.federated.models import flat_model
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.flat_model import FlatModel
 from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
-from noisemarket.federated.models.torch_shards import (
-    batched_updates,
-    sequential_updates,
-    shard_updates,
-)
 from noisemarket.federated.protections import Sharded, UploadTask
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
@@ -112,9 +107,9 @@ def in_order(made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
 def test_the_same_as_one_after_the_other(name: str, sizes: list[int]) -> None:
     model, shards = flat(MODELS[name]), dealt(sizes)
     start = model.weights.clone()
-    wanted = rows(sequential_updates(model, start, shards, 3, 0.1))
-    made = rows(shard_updates(model, start, shards, 3, 0.1))
-    assert model not in torch_shards._not_batchable
+    wanted = rows(model.sequential_updates(start, shards, 3, 0.1))
+    made = rows(model.shard_updates(start, shards, 3, 0.1))
+    assert not model._single_shards
     assert made.shape == wanted.shape == (len(sizes), len(model))
     assert np.abs(wanted).max() > 1e-3
     np.testing.assert_allclose(in_order(made, wanted), wanted, atol=2e-6, rtol=1e-4)
@@ -124,7 +119,7 @@ def test_the_model_is_left_as_it_was_side_by_side() -> None:
     model, shards = flat(MODELS["stride"]), dealt([4] * 3)
     start = model.weights.clone() + 0.1
     before = model.weights.clone()
-    list(shard_updates(model, start, shards, 2, 0.1))
+    list(model.shard_updates(start, shards, 2, 0.1))
     assert torch.equal(model.weights, before)
 
 
@@ -132,9 +127,9 @@ def test_few_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory bounds how many are trained at once."""
     model, shards = flat(MODELS["stride"]), dealt([4] * 7 + [3] * 2)
     start = model.weights.clone()
-    wanted = rows(shard_updates(model, start, shards, 2, 0.1))
-    monkeypatch.setattr(torch_shards, "_AT_ONCE", 3 * len(model))
-    groups = list(shard_updates(model, start, shards, 2, 0.1))
+    wanted = rows(model.shard_updates(start, shards, 2, 0.1))
+    monkeypatch.setattr(flat_model, "AT_ONCE", 3 * len(model))
+    groups = list(model.shard_updates(start, shards, 2, 0.1))
     assert [len(group) for group in groups] == [3, 3, 1, 2]
     np.testing.assert_allclose(rows(groups), wanted, atol=1e-6)
 
@@ -143,12 +138,12 @@ def test_a_model_that_cannot_is_trained_one_by_one() -> None:
     model, shards = flat(Curious), dealt([4] * 4)
     start = model.weights.clone()
     with pytest.raises(RuntimeError):
-        batched_updates(model, start, shards[0][0][None], shards[0][1][None], 1, 0.1)
-    made = rows(shard_updates(model, start, shards, 2, 0.1))
-    assert model in torch_shards._not_batchable
-    wanted = rows(sequential_updates(model, start, shards, 2, 0.1))
+        model.batched_updates(start, shards[0][0][None], shards[0][1][None], 1, 0.1)
+    made = rows(model.shard_updates(start, shards, 2, 0.1))
+    assert model._single_shards
+    wanted = rows(model.sequential_updates(start, shards, 2, 0.1))
     np.testing.assert_array_equal(made, wanted)
-    again = rows(shard_updates(model, start, shards, 2, 0.1))  # known by now
+    again = rows(model.shard_updates(start, shards, 2, 0.1))  # known by now
     np.testing.assert_array_equal(again, wanted)
 
 
@@ -157,12 +152,12 @@ def test_a_model_that_draws_draws_for_each_shard() -> None:
     one = dealt([4])[0]
     start = model.weights.clone()
     torch.manual_seed(1)
-    made = rows(shard_updates(model, start, [one] * 3, 1, 0.1))
+    made = rows(model.shard_updates(start, [one] * 3, 1, 0.1))
     assert len(made) == 3
     assert np.isfinite(made).all()
     assert len({row.tobytes() for row in made}) == 3  # equal records, other units dropped
     torch.manual_seed(1)
-    np.testing.assert_array_equal(rows(shard_updates(model, start, [one] * 3, 1, 0.1)), made)
+    np.testing.assert_array_equal(rows(model.shard_updates(start, [one] * 3, 1, 0.1)), made)
 
 
 def test_the_same_bits_again() -> None:
@@ -170,7 +165,7 @@ def test_the_same_bits_again() -> None:
     made = []
     for _ in range(2):
         model = flat(MODELS["pool"])
-        made.append(rows(shard_updates(model, model.weights.clone(), shards, 2, 0.1)).tobytes())
+        made.append(rows(model.shard_updates(model.weights.clone(), shards, 2, 0.1)).tobytes())
     assert made[0] == made[1]
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
+from noisemarket.federated import weighting
 from noisemarket.federated.weighting import (
     WEIGHTINGS,
     DataSize,
@@ -16,7 +17,6 @@ from noisemarket.federated.weighting import (
     Noise,
     PublicFigures,
     Weighting,
-    effective,
     effective_noise,
     effective_share,
     owner_weights,
@@ -96,8 +96,8 @@ class TestEffective:
         assert effective_share([2.0, 1.0]) == effective_share([4.0, 2.0])
 
     def test_examples_of_docstrings(self) -> None:
-        assert doctest.testmod(effective).attempted == 2
-        assert doctest.testmod(effective).failed == 0
+        assert doctest.testmod(weighting).attempted == 3
+        assert doctest.testmod(weighting).failed == 0
 
 
 def test_all_of_the_package_are_tested() -> None:

@@ -16,8 +16,7 @@ import noisemarket as nm
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import MNIST_SCALING
-from noisemarket.federated.weighting import Equal, PublicFigures, Weighting
-from noisemarket.federated.weighting.weighting import FloatArray
+from noisemarket.federated.weighting import Equal, FloatArray, PublicFigures, Weighting
 from noisemarket.privacy import accountant
 from noisemarket.training import Training, order, session, train
 from noisemarket.training.serial_engine import SerialEngine

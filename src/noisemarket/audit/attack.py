@@ -11,9 +11,8 @@ import numpy as np
 
 from noisemarket.audit import canaries
 from noisemarket.audit.bugs import BUGS, Buggy, bugs_of
-from noisemarket.audit.canaries import Pair
+from noisemarket.audit.canaries import LAYERS, WIDTH, Pair, probe_for
 from noisemarket.audit.findings import AuditResult, Control, Finding, NoiseCheck
-from noisemarket.audit.probes import LAYERS, WIDTH, probe_for
 from noisemarket.audit.statistics import chance
 from noisemarket.audit.trials import Canary, Judge, Watch, attack, noise_check, sensitivity_of
 from noisemarket.errors import BadInput
@@ -115,9 +114,7 @@ class Prepared:
                         degrees = int(seen.sizes[part - 1])
                         squares = float(seen.squares[part - 1])
                         checks.append(noise_check("network", layer, squares, degrees, alpha))
-        alarms = [
-            chance(f.mu, f.mu, settings.trials, alpha) if self.claimed else 0.0 for f in findings
-        ]
+        alarms = [chance(f.mu, f.mu, settings.trials, alpha) for f in findings if self.claimed]
         hidden = protection.protects(Neighbours.REPLACE_ONE)
         return AuditResult(
             protection=protection.name,
@@ -129,7 +126,7 @@ class Prepared:
             trials=settings.trials,
             confidence=settings.confidence,
             false_alarm=math.fsum(alarms) + alpha * len(checks),
-            private=source.private,
+            secure_noise=source.private,
             source=source.name,
             findings=tuple(findings),
             noise=tuple(checks),

@@ -48,7 +48,6 @@ class Buggy(Protection):
 
     @property
     def whole_owner(self) -> bool:
-        """As the right protection says."""
         return self.right.whole_owner
 
     def upload(self, task: UploadTask) -> Upload:
@@ -59,9 +58,6 @@ class Buggy(Protection):
 
     def protects(self, neighbours: Neighbours) -> str:
         return self.right.protects(neighbours)
-
-    def passes(self, records: int) -> float:
-        return self.right.passes(records)
 
 
 def bugs_of(protection: Protection) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ auditor may choose the model, the weights it starts from and all records, becaus
 for any of them. Two models serve:
 
 - a probe, whose gradient for a record *is* the record (or its opposite, by its label), so the worst
-  case is met exactly (``probes``);
+  case is met exactly;
 - the model that is really trained, from weights at which a record's two labels pull in opposite
   directions.
 """
@@ -19,9 +19,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.audit.bugs import parts, setting
-from noisemarket.audit.probes import LAYERS, WIDTH
 from noisemarket.errors import BadInput
-from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.federated.models.linear import LinearModel, LinearRecords
+from noisemarket.federated.models.model import Flat, Labels, Model, Records
 from noisemarket.federated.protections import Protection, UploadTask
 from noisemarket.privacy.noise import NoiseSource, SimulatedNoise
 
@@ -31,6 +31,9 @@ FEW = 8
 """Records of the owner with the real network, at most: fewer than a batch or the shards have."""
 MOST = 4096
 """Largest number of shards, or records in a batch, that is audited."""
+LAYERS, WIDTH = 4, 512
+
+_AMPLIFIER = 2  # the label of a record with a mark above 0
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,43 @@ class Pair:
             for side in sides
         ]
         return np.stack(plain)
+
+
+class LinearProbe(LinearModel):
+    """The probe as a linear model of one row, with the products, shards and clipping of any other.
+
+    A record holds a mark and a vector x; the score is <w, x>. From w = 0 the gradient is -x for
+    label 0 and +x for label 1. A record with a mark above 0 is an amplifier: its score is
+    |<w, x>| - mark, its label 0, so it drives w away from where <w, x> = 0, to whichever side w is
+    on. It makes the final upload show on which side an earlier step ended, for an observer of all
+    steps, against whom DP-SGD claims to protect, would have seen it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(classes=1, dimension=LAYERS * WIDTH)
+
+    def layers(self) -> dict[str, slice]:
+        return {f"part {part}": slice(part * WIDTH, (part + 1) * WIDTH) for part in range(LAYERS)}
+
+    def records(self, inputs: NDArray[np.float32], labels: Labels) -> LinearRecords:
+        return super().records(inputs[:, 1:], np.where(inputs[:, 0] > 0.0, _AMPLIFIER, labels))
+
+    def _residuals(self, scores: Flat, labels: Labels) -> Flat:
+        along = scores[..., 0]
+        sign = np.where(labels == 0, np.float32(-2.0), np.float32(2.0))
+        slope = sign / (1.0 + np.exp(-sign * along))
+        wrong: Flat = np.where(labels == _AMPLIFIER, -2.0 * np.sign(along), slope)
+        return wrong.astype(np.float32)[..., None]
+
+
+def probe_for(model: Model) -> Model:
+    """The probe that goes through the same code as this model."""
+    if isinstance(model, LinearModel):
+        return LinearProbe()
+    from noisemarket.audit.torch_probe import TorchProbe
+    from noisemarket.federated.models.torch_model import TorchModel
+
+    return TorchModel(TorchProbe(LAYERS, WIDTH))
 
 
 def right_part(protection: Protection) -> Protection:

@@ -41,11 +41,9 @@ class Finding:
 
     @property
     def name(self) -> str:
-        """The canary, with its layer."""
         return self.canary if self.layer is None else f"{self.canary} {self.layer}"
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is null."""
         return plain({name: value for name, value in vars(self).items() if name != "scores"})
 
 
@@ -59,10 +57,6 @@ class NoiseCheck:
     ratio: float
     p_value: float
     breach: bool
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
-        return plain(vars(self))
 
 
 @dataclass(frozen=True)
@@ -84,19 +78,17 @@ class AuditResult:
     trials: int
     confidence: float
     false_alarm: float
-    private: bool
+    secure_noise: bool
     source: str
     findings: tuple[Finding, ...]
     noise: tuple[NoiseCheck, ...]
 
     @property
     def passed(self) -> bool:
-        """Whether nothing speaks against the claim."""
         return not self.breaches
 
     @property
     def breaches(self) -> tuple[str, ...]:
-        """The names of what speaks against the claim."""
         found = [finding.name for finding in self.findings if finding.breach]
         return (*found, *(f"noise of {one.layer or one.part}" for one in self.noise if one.breach))
 
@@ -108,38 +100,21 @@ class AuditResult:
         return max(self.findings, key=lambda finding: finding.mu_low - finding.mu)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is null."""
-        worst = self.worst
+        """As plain values for JSON, with the figures of the worst finding."""
+        of_worst = ("mu", "mu_low", "epsilon", "epsilon_low", "epsilon_low_gaussian")
         return {
-            "protection": self.protection,
-            "bug": self.bug,
+            **vars(self),
+            **{name: finite(getattr(self.worst, name)) for name in of_worst},
             "passed": self.passed,
             "breaches": list(self.breaches),
-            "claimed": self.claimed,
-            "neighbours": self.neighbours,
-            "protects": self.protects,
-            "delta": self.delta,
-            "mu": finite(worst.mu),
-            "mu_low": worst.mu_low,
-            "epsilon": finite(worst.epsilon),
-            "epsilon_low": worst.epsilon_low,
-            "epsilon_low_gaussian": worst.epsilon_low_gaussian,
-            "trials": self.trials,
-            "confidence": self.confidence,
-            "false_alarm": self.false_alarm,
-            "secure_noise": self.private,
-            "source": self.source,
             "findings": [finding.to_dict() for finding in self.findings],
-            "noise": [check.to_dict() for check in self.noise],
+            "noise": [plain(vars(check)) for check in self.noise],
         }
 
 
 @dataclass(frozen=True)
 class Control:
-    """A seeded bug and whether the audit caught it; ``bug`` is None for the right protection.
-
-    ``as_hoped`` says that a bug was caught, or that the right protection passed.
-    """
+    """A seeded bug and whether the audit caught it; ``bug`` is None for the right protection."""
 
     bug: str | None
     meaning: str
@@ -147,11 +122,10 @@ class Control:
 
     @property
     def as_hoped(self) -> bool:
-        """Whether the audit told right from wrong."""
+        """Whether a bug was caught, or the right protection passed."""
         return self.result.passed == (self.bug is None)
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
         return {
             "bug": self.bug,
             "meaning": self.meaning,

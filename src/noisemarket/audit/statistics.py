@@ -1,9 +1,9 @@
 """What counted errors prove: exact bounds on error rates, on mu and epsilon, and on the noise.
 
 An attack guesses which of two neighbours an upload came from. A false positive takes ``-`` for
-``+``, a false negative the other way round. Whoever is mu-GDP lets no test have a false positive
-rate ``a`` and a false negative rate ``b`` with ``ndtri(1 - a) - ndtri(b) > mu``. Counts bound both
-rates from above (Clopper and Pearson: exact for any number of trials), so they bound mu from below.
+``+``, a false negative the other way round. Under mu-GDP no test has a false positive rate ``a``
+and a false negative rate ``b`` with ``ndtri(1 - a) - ndtri(b) > mu``. Counts bound both rates from
+above (Clopper and Pearson: exact for any number of trials), so they bound mu from below.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def mu_lower(false_positives: int, false_negatives: int, trials: int, alpha: flo
 def epsilon_lower(
     false_positives: int, false_negatives: int, trials: int, alpha: float, delta: float
 ) -> float:
-    """The epsilon that the counts prove of any mechanism whatsoever: ln((1 - delta - b) / a)."""
+    """The epsilon that the counts prove of any mechanism: ln((1 - delta - b) / a)."""
     a, b = rate_upper([false_positives, false_negatives], trials, alpha / 2.0)
     shown = [math.log((1.0 - delta - y) / x) for x, y in ((a, b), (b, a)) if y < 1.0 - delta]
     return max(0.0, *shown) if shown else 0.0

@@ -7,7 +7,7 @@ from torch import nn
 
 
 class TorchProbe(nn.Module):
-    """See ``probes``; its weights lie in several parameters, as those of a network do."""
+    """``LinearProbe`` with weights in several parameters, as those of a network are."""
 
     def __init__(self, layers: int, width: int) -> None:
         super().__init__()

@@ -61,6 +61,7 @@ class Judge:
         wrong = int((scores[0] > 0.0).sum()), int((scores[1] <= 0.0).sum())
         low = mu_lower(*wrong, self.trials, self.alpha)
         reach = float(seen.reach[part])
+        shown = math.inf if layer is not None else min(reach, mu) / SHORTAGE
         return Finding(
             canary=pair.canary if layer is None else "layer",
             layer=layer,
@@ -75,16 +76,10 @@ class Judge:
             mu_low=low,
             epsilon_low=epsilon_lower(*wrong, self.trials, self.alpha, self.delta),
             epsilon_low_gaussian=epsilon_of(low, self.delta),
-            power=self._power(layer, min(reach, mu), mu),
+            power=chance(shown, mu, self.trials, self.alpha) if self.claimed else 0.0,
             breach=self.claimed and low > mu,
             scores=scores,
         )
-
-    def _power(self, layer: str | None, reach: float, mu: float) -> float:
-        if not self.claimed:
-            return 0.0
-        true = math.inf if layer is not None else reach / SHORTAGE
-        return chance(true, mu, self.trials, self.alpha)
 
 
 def attack(

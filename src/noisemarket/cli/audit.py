@@ -60,7 +60,7 @@ def run(request: Request, options: AuditOptions) -> int:
             result = prepared.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
-        folder.status("complete", passed=result.passed, secure_noise=result.private)
+        folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
     if request.json:
         print(json.dumps(result.to_dict(), allow_nan=False))
         return int(not result.passed)
@@ -172,6 +172,6 @@ def verdict(result: AuditResult) -> list[str]:
                 "The canaries are weak here: use more trials, or omit --sigma. The check of "
                 f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
             )
-    if not result.private:
+    if not result.secure_noise:
         sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
     return sentences

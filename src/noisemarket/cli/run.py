@@ -48,7 +48,7 @@ from noisemarket.report.market_report import draw_market, market_table, sellers_
 from noisemarket.report.negotiation_report import write_policies
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.training.many_trainings import in_processes, one_by_one
+from noisemarket.training.worker_processes import in_processes, one_by_one
 
 FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and more iterations."""

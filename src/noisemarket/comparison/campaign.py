@@ -12,7 +12,7 @@ from noisemarket.comparison.results import Row, row_of
 from noisemarket.comparison.trainings import Key, NoiseOfAll, Orders, Trained, TrainingWork
 from noisemarket.market.alternatives import epsilons
 from noisemarket.scenario import Scenario
-from noisemarket.training.many_trainings import in_processes
+from noisemarket.training.worker_processes import in_processes
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class RoundResult:
         return tuple(sorted({*self.delivered, *(owner for owner, _ in self.refused)}))
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; a loss that is not finite is null."""
+        """For JSON, with null for a loss that is not finite."""
         values = asdict(self)
         for score in (values["score"], values["averaged"]):
             if score is not None:
@@ -68,12 +68,10 @@ class State:
 
     @property
     def rounds_done(self) -> int:
-        """How many rounds are finished."""
         return len(self.results)
 
     @classmethod
     def first(cls, weights: Weights, job: str = "") -> State:
-        """Before the first round."""
         return cls(weights.copy(), weights.copy(), job=job)
 
 
@@ -100,14 +98,7 @@ class Checkpoint:
         )
 
     def load(self, like: State | None = None) -> State | None:
-        """The last state, None if there is none yet.
-
-        Args:
-            like: the state before the first round, whose shape it must have.
-
-        Raises:
-            BadInput: it is of another job, or is not what ``save`` wrote.
-        """
+        """The last state, None if there is none yet; it must have the shape of ``like``."""
         if not self.path.exists():
             return None
         try:

@@ -157,10 +157,8 @@ class Dataset:
             BadInput: shapes, types or labels do not fit, or a value is not finite.
         """
         images = _images("train_images", train_images), _images("test_images", test_images)
-        labels = (
-            checked_labels("train_labels", train_labels),
-            checked_labels("test_labels", test_labels),
-        )
+        given = ("train_labels", train_labels), ("test_labels", test_labels)
+        labels = [checked_labels(*one) for one in given]
         for half, pictures, marks in zip(("train", "test"), images, labels, strict=True):
             if len(pictures) != len(marks):
                 remedy = f"give one label for each of the {len(pictures):,} {half} records."
@@ -173,17 +171,8 @@ class Dataset:
         if (labels[0] == labels[0][0]).all():
             shown = "a single record" if len(train) == 1 else f"class {labels[0][0]} alone"
             raise BadInput("train_labels", shown, "give records of at least two classes.")
-        return cls(
-            train_images=train,
-            train_labels=labels[0],
-            test_images=test,
-            test_labels=labels[1],
-            classes=classes,
-            name=name,
-            source=source,
-            scaling=_scaling(scaling, train.dtype == np.uint8),
-            channel=channel,
-        )
+        scaling = _scaling(scaling, train.dtype == np.uint8)
+        return cls(train, labels[0], test, labels[1], classes, name, source, scaling, channel)
 
     @classmethod
     def of_features(
@@ -220,18 +209,13 @@ class Dataset:
             >>> Dataset.of_features([[1.0, 0.0], [0.0, 2.0]], [0, 1], [[3.0, 4.0]], [1]).classes
             2
         """
-        features = [
-            _vectors(f"{half}_features", given)
-            for half, given in (("train", train_features), ("test", test_features))
-        ]
-        if features[0].shape[1] != features[1].shape[1]:
-            remedy = f"give {features[0].shape[1]} numbers a record, as in train_features."
-            raise BadInput("test_features", f"{features[1].shape[1]} numbers a record", remedy)
-        data = cls.of(
-            features[0], train_labels, features[1], test_labels,
-            name=name, source=source, scaling=(0.0, 1.0), channel=False,
-        )  # fmt: skip
-        return data.with_features()
+        train = _vectors("train_features", train_features)
+        test = _vectors("test_features", test_features)
+        if train.shape[1] != test.shape[1]:
+            remedy = f"give {train.shape[1]} numbers a record, as in train_features."
+            raise BadInput("test_features", f"{test.shape[1]} numbers a record", remedy)
+        arrays = train, train_labels, test, test_labels
+        return cls.of(*arrays, name=name, source=source, channel=False).with_features()
 
 
 def _vectors(field: str, given: ArrayLike) -> Images:

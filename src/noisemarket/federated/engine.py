@@ -139,9 +139,9 @@ class Engine(Closing):
     """
 
     @property
-    @abstractmethod
     def dimension(self) -> int:
         """Number of parameters of the model."""
+        return int(self.first_weights().size)
 
     @abstractmethod
     def first_weights(self) -> Weights:

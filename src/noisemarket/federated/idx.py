@@ -13,7 +13,6 @@ import hashlib
 import math
 import struct
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -38,18 +37,11 @@ _GZIP = b"\x1f\x8b"
 _CHUNK = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class IdxFile:
-    """The values of an idx file, read-only, and the SHA-256 of its bytes once unzipped."""
+def read_idx(path: Path, dimensions: int) -> tuple[NDArray[np.uint8], str]:
+    """The unsigned bytes in an idx file of this many dimensions, plain or gzip-compressed.
 
-    values: NDArray[np.uint8]
-    sha256: str
-
-
-def read_idx(path: Path, dimensions: int) -> IdxFile:
-    """Read an idx file of unsigned bytes with this many dimensions, plain or gzip-compressed.
-
-    Compression is recognised by content, not by name: browsers unzip files and leave the ``.gz``.
+    They are read-only; beside them stands the SHA-256 of the file once unzipped. Compression is
+    recognised by content, not by name: browsers unzip files and leave the ``.gz``.
     """
     if not path.is_file():
         reason = "is not a regular file." if path.exists() else "does not exist."
@@ -68,7 +60,7 @@ def read_idx(path: Path, dimensions: int) -> IdxFile:
         raise _bad(path, f"cannot be read ({problem.strerror or problem}).") from None
 
 
-def _parse(path: Path, stream: BinaryIO, dimensions: int) -> IdxFile:
+def _parse(path: Path, stream: BinaryIO, dimensions: int) -> tuple[NDArray[np.uint8], str]:
     header = _read(stream, 4)
     if header[:2] != b"\0\0"[: len(header)] or (len(header) > 2 and header[2] not in _TYPES):
         raise _bad(path, f"is not an idx file: it begins with {bytes(header)!r}.")
@@ -78,7 +70,7 @@ def _parse(path: Path, stream: BinaryIO, dimensions: int) -> IdxFile:
         raise _bad(path, f"holds {_TYPES[header[2]]}: images and labels are unsigned bytes.")
     if header[3] != dimensions:
         what = "images" if dimensions > 1 else "labels"
-        found = _dimensions(header[3])
+        found = "1 dimension" if header[3] == 1 else f"{header[3]} dimensions"
         raise _bad(path, f"has {found} where {what} have {dimensions}: is it another part?")
     lengths = _read(stream, 4 * dimensions)
     if len(lengths) < 4 * dimensions:
@@ -99,7 +91,7 @@ def _parse(path: Path, stream: BinaryIO, dimensions: int) -> IdxFile:
     digest.update(values)
     array = np.frombuffer(values, dtype=np.uint8).reshape(shape)
     array.setflags(write=False)
-    return IdxFile(array, digest.hexdigest())
+    return array, digest.hexdigest()
 
 
 def _read(stream: BinaryIO, size: int) -> bytearray:
@@ -113,10 +105,6 @@ def _read(stream: BinaryIO, size: int) -> bytearray:
 def _bad(path: Path, remedy: str) -> BadInput:
     shown = str(path)  # the end of a path says more than its beginning
     return BadInput("idx file", shown if len(shown) <= 80 else "..." + shown[-77:], remedy)
-
-
-def _dimensions(number: int) -> str:
-    return "1 dimension" if number == 1 else f"{number} dimensions"
 
 
 def _by(shape: tuple[int, ...]) -> str:

@@ -60,16 +60,15 @@ class Partition:
 
     @cached_property
     def sizes(self) -> IntArray:
-        """The number of images of each owner."""
         return np.array([len(own) for own in self.indices], dtype=np.int64)
 
-    def label_counts(self, labels: ArrayLike, classes: int | None = None) -> IntArray:
+    def label_counts(self, labels: ArrayLike) -> IntArray:
         """How many images of each class each owner holds, (owners, classes)."""
         known = checked_labels("labels", labels)
         if len(known) != self.sizes.sum():
             remedy = f"give the {self.sizes.sum():,} labels that were partitioned."
             raise BadInput("labels", f"{len(known):,} labels", remedy)
-        columns = max(classes or 0, int(known.max()) + 1)
+        columns = int(known.max()) + 1
         cells = np.repeat(np.arange(len(self)), self.sizes) * columns
         cells += known[np.concatenate(self.indices)]
         return np.bincount(cells, minlength=len(self) * columns).reshape(len(self), columns)
@@ -90,6 +89,8 @@ def dirichlet_partition(
     images (any positive numbers; equal if left out). The same generator state gives the same
     partition.
     """
+    from scipy.special import softmax  # slow to import, and a worker deals nothing
+
     known = checked_labels("labels", labels)
     owners = _whole("owners", owners)
     minimum = _whole("minimum", minimum)
@@ -113,7 +114,7 @@ def dirichlet_partition(
     dealt = np.argsort(holder, kind="stable").astype(np.int64, copy=False)
     dealt.setflags(write=False)
     target = np.zeros((owners, int(present[-1]) + 1))
-    target[:, present] = _softmax(logs)
+    target[:, present] = softmax(logs, axis=1)
     return Partition(tuple(np.split(dealt, np.cumsum(sizes)[:-1])), target)
 
 
@@ -139,10 +140,10 @@ def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
 
 def label_entropy(counts: ArrayLike) -> FloatArray:
     """Entropy in nats of each row's label proportions: 0 for one class, log Y for Y even ones."""
+    from scipy.special import entr  # slow to import, as above
+
     values: FloatArray = np.asarray(counts, dtype=float)
-    shares = values / values.sum(axis=1, keepdims=True)
-    logs = np.log(np.where(shares > 0, shares, 1.0))
-    entropy: FloatArray = np.abs((shares * logs).sum(axis=1))
+    entropy: FloatArray = entr(values / values.sum(axis=1, keepdims=True)).sum(axis=1)
     return entropy
 
 
@@ -235,20 +236,14 @@ def _settle(counts: IntArray, ideal: FloatArray, totals: IntArray) -> None:
         surplus[drain] += moved
 
 
-def _softmax(logs: FloatArray) -> FloatArray:
-    shares: FloatArray = np.exp(logs - logs.max(axis=1, keepdims=True))
-    shares /= shares.sum(axis=1, keepdims=True)
-    return shares
-
-
 def _whole(field: str, value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise BadInput(field, value, "give a whole number of at least 1.")
     return int(value)
 
 
-def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
-    """One positive finite number for each owner, out of one for all or one for each."""
+def one_or_each(field: str, given: ArrayLike, owners: int) -> FloatArray:
+    """One number for all owners, or an array of one for each."""
     try:
         values = np.asarray(given, dtype=float)
     except (TypeError, ValueError):
@@ -256,6 +251,11 @@ def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
     if values.shape not in ((), (owners,)):
         remedy = f"give one number, or one for each of the {owners:,} owners."
         raise BadInput(field, f"values of shape {values.shape}", remedy)
+    return values
+
+
+def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
+    values = one_or_each(field, given, owners)
     bad = np.flatnonzero(~((values > 0) & (values < np.inf)))
     if bad.size:
         name = f"{field} of owner {bad[0]}" if values.ndim else field

@@ -29,36 +29,18 @@ class ReferenceRecords:
     def __len__(self) -> int:
         return len(self.labels)
 
-    @property
-    def classes(self) -> list[int]:
-        """The classes that occur among them."""
-        return sorted(set(self.labels.tolist()))
-
 
 def set_aside(
     data: Dataset, number: int, rng: np.random.Generator
 ) -> tuple[Dataset, ReferenceRecords]:
-    """Take some training records out of what is dealt to owners: these are the curator's.
-
-    Args:
-        data: whose training records are divided.
-        number: how many the curator keeps.
-        rng: chooses them.
-
-    Returns:
-        The data that is left for the owners, and the curator's records.
-
-    Raises:
-        BadInput: that would take more than half of the records.
-    """
+    """The data without some training records, which are the curator's, and these."""
     records = len(data.train_labels)
     if 2 * number > records:
         remedy = f"give at most half of the {records:,} training records."
         raise BadInput("market.reference_records", number, remedy)
     own = np.zeros(records, dtype=bool)
     own[rng.choice(records, number, replace=False)] = True
-    images = data.ready(data.train_images[own])
-    kept = ReferenceRecords(images, data.train_labels[own])
+    kept = ReferenceRecords(data.ready(data.train_images[own]), data.train_labels[own])
     left: Images = data.train_images[~own]
     labels = data.train_labels[~own]
     for part in (left, labels):
@@ -73,7 +55,6 @@ class Judging(Protocol):
 
     def at(self, weights: Weights) -> NDArray[np.float32]:
         """One row for each direction."""
-        ...
 
 
 def directions_digest(rows: NDArray[np.float32]) -> str:
@@ -95,16 +76,12 @@ class Directions:
     A direction is the negative gradient of the mean loss of these records. Each class has its own
     because owners differ: one with two classes moves along these, and may well move against the
     gradient of all records together.
-
-    Args:
-        model: makes the model.
-        seed: the job's.
-        records: the curator's own.
     """
 
     def __init__(self, model: ModelMaker, seed: int, records: ReferenceRecords) -> None:
         self._model = model(seed)
-        groups = [np.flatnonzero(records.labels == label) for label in records.classes]
+        labels = np.unique(records.labels)
+        groups = [np.flatnonzero(records.labels == label) for label in labels]
         self._groups = [
             self._model.records(records.inputs[own], records.labels[own].copy())
             for own in (*groups, np.arange(len(records)))

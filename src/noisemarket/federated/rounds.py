@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.aggregation import aggregate, refuse, screen
 from noisemarket.federated.checkpoint import Checkpoint, RoundResult, State
 from noisemarket.federated.engine import Engine, Job, Weights, at_model
 from noisemarket.federated.protections import Upload
+from noisemarket.federated.weighting import capped
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
@@ -29,6 +29,9 @@ Present = Callable[[int], Collection[int]]
 
 Begin = Callable[[int, Weights, Collection[int]], None]
 """Is told that a round begins: it was charged to these owners, and nothing of it is released."""
+
+Refused = tuple[tuple[int, str], ...]
+"""Owners whose uploads do not count in a round, and why."""
 
 LeftOut = Callable[[], Collection[int]]
 """Owners whose uploads of the round, delivered and accepted, have no part in the mean."""
@@ -78,9 +81,42 @@ def train(
     second release would cost the owners privacy that nobody pays for.
     """
     check_charges(accountant, state)
-    return _rounds(
-        engine, job, accountant, plan, state, checkpoint, inspect, present, left_out, begin, once
-    )
+
+    def rounds() -> Iterator[RoundResult]:
+        if checkpoint is not None and state.rounds_done == 0:
+            checkpoint.save(state)  # before anything is charged, it is known to which job
+        noise = job.noise_source()
+        while state.rounds_done < plan.rounds:
+            start, number = time.monotonic(), state.rounds_done + 1
+            invited = range(len(job)) if present is None else sorted(set(present(number)))
+            here = at_model(noise, state.weights)
+            if once:
+                _check_once(accountant, job, here, number)
+            owners = _charged(accountant, here, number, invited)
+            if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
+                return
+            if begin is not None:
+                begin(number, state.weights, owners)
+            uploads = engine.train(number, state.weights, owners) if owners else {}
+            good, refused = screen(uploads, engine.dimension)
+            if inspect is not None:
+                good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
+            out = set() if left_out is None else set(left_out())
+            counted = {owner: upload for owner, upload in good.items() if owner not in out}
+            weights, velocity = _moved(state, counted, plan)
+            past = plan.averaging if number > 1 else 0.0
+            averaged = past * state.averaged + (1.0 - past) * weights
+            scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
+            seconds = time.monotonic() - start
+            delivered = tuple(sorted(good))
+            result = RoundResult(number, *scores, seconds, len(good), refused, delivered)
+            state.weights, state.averaged, state.velocity = weights, averaged, velocity
+            state.results.append(result)
+            if checkpoint is not None:
+                checkpoint.save(state)
+            yield result
+
+    return rounds()
 
 
 def check_charges(accountant: Accountant, state: State) -> None:
@@ -93,51 +129,61 @@ def check_charges(accountant: Accountant, state: State) -> None:
             raise BadInput("journal", where, remedy)
 
 
-def _rounds(
-    engine: Engine,
-    job: Job,
-    accountant: Accountant,
-    plan: TrainingPlan,
-    state: State,
-    checkpoint: Checkpoint | None,
-    inspect: Inspect | None,
-    present: Present | None,
-    left_out: LeftOut | None,
-    begin: Begin | None,
-    once: bool,
-) -> Iterator[RoundResult]:
-    if checkpoint is not None and state.rounds_done == 0:
-        checkpoint.save(state)  # before anything is charged, it is known to which job
-    noise = job.noise_source()
-    while state.rounds_done < plan.rounds:
-        start, number = time.monotonic(), state.rounds_done + 1
-        invited = range(len(job)) if present is None else sorted(set(present(number)))
-        here = at_model(noise, state.weights)
-        if once:
-            _check_once(accountant, job, here, number)
-        owners = _charged(accountant, here, number, invited)
-        if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
-            return
-        if begin is not None:
-            begin(number, state.weights, owners)
-        uploads = engine.train(number, state.weights, owners) if owners else {}
-        good, refused = screen(uploads, engine.dimension)
-        if inspect is not None:
-            good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
-        out = set() if left_out is None else set(left_out())
-        counted = {owner: upload for owner, upload in good.items() if owner not in out}
-        weights, velocity = _moved(state, counted, plan)
-        past = plan.averaging if number > 1 else 0.0
-        averaged = past * state.averaged + (1.0 - past) * weights
-        scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None
-        seconds = time.monotonic() - start
-        delivered = tuple(sorted(good))
-        result = RoundResult(number, *scores, seconds, len(good), refused, delivered)
-        state.weights, state.averaged, state.velocity = weights, averaged, velocity
-        state.results.append(result)
-        if checkpoint is not None:
-            checkpoint.save(state)
-        yield result
+def screen(uploads: dict[int, Upload | None], dimension: int) -> tuple[dict[int, Upload], Refused]:
+    """The uploads that can be used, and why the others cannot."""
+    good: dict[int, Upload] = {}
+    refused = []
+    for owner, upload in sorted(uploads.items()):
+        if upload is None:
+            refused.append((owner, "missing"))
+        elif upload.shape != (dimension,):
+            refused.append((owner, "wrong shape"))
+        elif upload.dtype != np.float32:
+            refused.append((owner, "wrong type"))
+        elif not np.isfinite(upload).all():
+            refused.append((owner, "not finite"))
+        else:
+            good[owner] = upload
+    return good, tuple(refused)
+
+
+def refuse(
+    refusals: Mapping[int, str],
+    good: dict[int, Upload],
+    refused: Refused,
+    uploads: Mapping[int, Upload | None],
+) -> tuple[dict[int, Upload], Refused]:
+    """Take out what the caller refuses; what could not be used anyway keeps its own reason."""
+    for owner in refusals:
+        if owner not in uploads:
+            raise BadInput("inspect", owner, "refuse only owners that took part in the round.")
+    more = tuple((owner, str(why)) for owner, why in refusals.items() if owner in good)
+    left = {owner: upload for owner, upload in good.items() if owner not in refusals}
+    return left, tuple(sorted(refused + more))
+
+
+def aggregate(
+    weights: Weights,
+    uploads: dict[int, Upload],
+    shares: NDArray[np.float64],
+    decay: float = 0.0,
+    rate: float = 1.0,
+    weight_cap: float = 1.0,
+) -> Weights:
+    """The global model moved by the weighted mean of the updates, summed in the owners' order.
+
+    The mean counts ``rate`` times. The model is first shrunk by ``decay``, which keeps the noise of
+    past rounds from piling up. No owner has a larger part in the mean than ``weight_cap``.
+    """
+    present = sorted(uploads)
+    counts = capped(shares[present], weight_cap) if present else np.zeros(0)
+    whole = float(counts.sum())
+    if whole <= 0.0:
+        return weights
+    moved = (1.0 - decay) * weights
+    for owner, count in zip(present, counts.tolist(), strict=True):
+        moved += (rate * count / whole) * uploads[owner].astype(np.float64)
+    return moved
 
 
 def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tuple[Weights, Weights]:
@@ -155,16 +201,14 @@ def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tupl
 
 def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: int) -> None:
     """Refuse a round that was charged under other noise than it would get now."""
-    before = {c.owner: c.release_id for c in accountant.charges if c.round == number}
+    before = {charge.owner for charge in accountant.charges if charge.round == number}
     for owner in range(len(job)):
         release = round_noise(noise, owner, number).release_id()
         if owner in before and not accountant.charged(owner, number, release):
             was, now = str(getattr(accountant, "made_by", "")) or "something else", job.made_by
-            changed = (
-                f"it began with {was}, and this is {now}"
-                if was != now
-                else ("the key of the noise or the data is another")
-            )
+            changed = "the key of the noise or the data is another"
+            if was != now:
+                changed = f"it began with {was}, and this is {now}"
             remedy = (
                 f"was charged and cannot be made again bit by bit ({changed}); a second release "
                 "would cost the owners more for the same pay: go on as it began, or start anew."

@@ -41,10 +41,7 @@ NETWORK_AVERAGING = 0.6
 class ServerSteps:
     """velocity = momentum * velocity + mean update; model += rate * velocity.
 
-    Args:
-        rate: factor of the velocity.
-        momentum: how much of the last velocity stays.
-        averaging: weight of the past in an average of the global models.
+    ``averaging`` is the weight of the past in an average of the global models.
     """
 
     rate: float
@@ -53,13 +50,10 @@ class ServerSteps:
 
 
 def linear_steps(noise: float, length: float, rounds: int = ROUNDS) -> ServerSteps:
-    """The steps for a linear model.
+    """The steps for a linear model, by the deviation of the mean update's noise on every weight.
 
-    Args:
-        noise: the standard deviation of the mean update's noise on every weight.
-        length: how long an update may be without its noise; infinite where nothing bounds it. Then
-            the mean counts once: plain federated averaging.
-        rounds: how many rounds the job has.
+    ``length`` is how long an update may be without its noise; infinite where nothing bounds it.
+    Then the mean counts once: plain federated averaging.
 
     Example:
         >>> linear_steps(noise=0.06, length=1.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS
-from noisemarket.federated.protections.privacy_sold import privacy_sold
+from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.owner.folder import Declined, OwnerFolder
 

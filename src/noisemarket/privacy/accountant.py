@@ -31,16 +31,10 @@ class BudgetSpent(BadInput):
 
 @dataclass(frozen=True)
 class Charge:
-    """One release.
+    """One release of an owner in a round, counted from 1.
 
-    Args:
-        owner: whose it is.
-        round: the round, counted from 1.
-        rho: what it costs, in zCDP; infinite where nothing is guaranteed.
-        release_id: names the bits: equal for the same bits released again, else new.
-
-    Raises:
-        BadInput: the round is below 1, or the cost is negative or not a number.
+    ``rho`` is what it costs, in zCDP; infinite where nothing is guaranteed. ``release_id`` names
+    the bits: equal for the same bits released again, else new.
     """
 
     owner: OwnerId
@@ -55,24 +49,16 @@ class Charge:
             raise BadInput("rho", self.rho, "give a number that is not negative.")
 
     def to_row(self) -> list[Any]:
-        """As plain values for JSON."""
         return [self.owner, self.round, finite(self.rho), self.release_id]
 
     @classmethod
     def from_row(cls, row: Iterable[Any]) -> Charge:
-        """From what ``to_row`` gave."""
         owner, number, rho, release_id = row
         return cls(owner, int(number), infinite(rho), str(release_id))
 
 
 class Accountant:
     """Adds up zCDP per owner, and refuses what would pass an owner's cap.
-
-    Args:
-        budgets: one for each owner.
-
-    Raises:
-        BadInput: an owner has two budgets.
 
     Example:
         >>> budget = PrivacyBudget("anna", "sharded", sigma=0.3, sensitivity=0.03, rho_cap=0.01)
@@ -93,12 +79,12 @@ class Accountant:
 
     @property
     def budgets(self) -> tuple[PrivacyBudget, ...]:
-        """The budgets, in the order in which they were given."""
+        """In the order in which they were given."""
         return tuple(self._budgets.values())
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """All charges, owner by owner, each owner's in order."""
+        """Owner by owner, each owner's in order."""
         return tuple(
             Charge(owner, number, rho, release_id)
             for owner, costs in self._charged.items()
@@ -106,11 +92,7 @@ class Accountant:
         )
 
     def spent(self, owner: OwnerId) -> float:
-        """The rho charged to an owner so far; rounded once, so the order does not matter.
-
-        Raises:
-            BadInput: the owner has no budget. So do all methods that name an owner.
-        """
+        """The rho charged to an owner so far; rounded once, so the order does not matter."""
         return math.fsum(self._costs(owner).values())
 
     def may_start(self, owner: OwnerId, rho: float | None = None) -> bool:
@@ -124,7 +106,7 @@ class Accountant:
     def charge(
         self, owner: OwnerId, round: int, rho: float | None = None, release_id: str | None = None
     ) -> bool:
-        """Charge one release, before it goes out.
+        """Charge one release, before it goes out, and say whether it was new.
 
         Args:
             owner: whose release it is.
@@ -133,23 +115,13 @@ class Accountant:
             release_id: names the bits. The same bits again, for this owner and round, cost nothing
                 more. Without a name, a release always counts as new.
 
-        Returns:
-            Whether the release was new, and was charged.
-
         Raises:
             BudgetSpent: the release would pass the owner's cap. Nothing was charged.
-            BadInput: a value is out of range, or these bits were charged at another rho.
         """
         return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
 
     def charge_all(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
-        """Charge the releases of a round together, all or none.
-
-        Args:
-            charges: the releases.
-
-        Returns:
-            Those that were new, and were charged.
+        """Charge the releases of a round together, all or none; give those that were new.
 
         Raises:
             BudgetSpent: an owner's cap would be passed. Nothing was charged to anyone.
@@ -181,11 +153,7 @@ class Accountant:
         return added
 
     def statement(self, owner: OwnerId) -> PrivacyStatement:
-        """What this owner has given up so far.
-
-        Returns:
-            The statement, with ``text()`` for people and ``to_dict()`` for files.
-        """
+        """What this owner has given up so far."""
         budget, entries, total = self._budget(owner), self._costs(owner), self.spent(owner)
         bounded = math.isfinite(total + budget.rho_per_round)
         return PrivacyStatement(

@@ -30,11 +30,6 @@ class JournalledAccountant(Closing, Accountant):
         job: the job that is charged for. An existing journal must be of the same one.
         made_by: what makes the releases: versions and the kind of machine. A new journal keeps it.
 
-    Raises:
-        BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other
-            budgets.
-        NoisemarketError: it cannot be written.
-
     Example:
         ::
 
@@ -65,21 +60,20 @@ class JournalledAccountant(Closing, Accountant):
         self._sound = True
 
     def close(self) -> None:
-        """Close the file and let other processes use it."""
         self._file.close()
 
     def _resume(self, budgets: tuple[PrivacyBudget, ...] | None) -> None:
         content = self._file.read()
         if b"\n" not in content:  # new, or killed before the first line was whole
-            header = _header(budgets or (), self.job, self.made_by)
+            said = [budget.to_dict() for budget in budgets or ()]
+            header = _line({"job": self.job, "made_by": self.made_by, "budgets": said})
             if budgets is None or not header.startswith(content):
                 raise BadInput("journal", str(self.path), "is not a privacy journal.")
             self._file.cut(0)
             self._file.append(header)
             super().__init__(budgets)
             return
-        held, charges, whole = _parse(content, self.path)
-        job, self.made_by = _about(content)
+        (job, self.made_by), held, charges, whole = _parse(content, self.path)
         if budgets is not None and job != self.job:
             raise BadInput("journal", str(self.path), "is of another job: give this job's own.")
         self.job = job
@@ -102,32 +96,26 @@ class JournalledAccountant(Closing, Accountant):
 
 
 def read_journal(path: str | Path) -> Accountant:
-    """Read a journal, without locking or changing it.
-
-    Args:
-        path: the journal.
-
-    Returns:
-        An accountant with its budgets and charges.
-
-    Raises:
-        BadInput: the file cannot be read, is damaged, or is not a journal.
-    """
+    """The account in a journal, which is neither locked nor changed."""
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
         raise unusable("journal", path, "used", problem) from None
-    held, charges, _ = _parse(content, Path(path))
+    _, held, charges, _ = _parse(content, Path(path))
     accountant = Accountant(held)
     accountant._enter(charges)
     return accountant
 
 
-def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[Charge], int]:
-    """Budgets and charges, and how many bytes of the journal are whole lines."""
+def _parse(
+    content: bytes, path: Path
+) -> tuple[tuple[str, str], tuple[PrivacyBudget, ...], list[Charge], int]:
+    """Job and what made it, budgets, charges, and how many bytes are whole lines."""
     first, *lines = content.splitlines(keepends=True) or [b""]
     try:
-        budgets = tuple(PrivacyBudget.from_dict(v) for v in json.loads(first)["budgets"])
+        header = json.loads(first)
+        about = str(header["job"]), str(header["made_by"])
+        budgets = tuple(PrivacyBudget.from_dict(one) for one in header["budgets"])
     except (ValueError, TypeError, KeyError):
         raise BadInput("journal", str(path), "is not a privacy journal.") from None
     charges: list[Charge] = []
@@ -141,18 +129,7 @@ def _parse(content: bytes, path: Path) -> tuple[tuple[PrivacyBudget, ...], list[
                 raise BadInput("journal", str(path), remedy) from None
             break  # cut short by a crash: the charge was not acted upon
         whole += len(line)
-    return budgets, charges, whole
-
-
-def _about(content: bytes) -> tuple[str, str]:
-    """The job of a journal, and what made its releases; of one without, empty."""
-    first = json.loads(content.splitlines()[0])
-    return str(first.get("job", "")), str(first.get("made_by", ""))
-
-
-def _header(budgets: Iterable[PrivacyBudget], job: str, made_by: str) -> bytes:
-    said = {"job": job, "made_by": made_by, "budgets": [budget.to_dict() for budget in budgets]}
-    return _line(said)
+    return about, budgets, charges, whole
 
 
 def _line(document: object) -> bytes:

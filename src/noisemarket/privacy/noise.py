@@ -63,7 +63,10 @@ class NoiseSource(Protocol):
         """
 
     def stream(self, *key: int) -> NoiseSource:
-        """The source for one purpose, named by numbers such as owner and round."""
+        """The source for one purpose, named by numbers such as owner and round.
+
+        It is the same whoever asks and in whatever order.
+        """
 
     def release_id(self) -> str:
         """Name for what is released with the next noise of this stream.
@@ -86,15 +89,12 @@ class SecureNoise:
     name = "operating system"
 
     def bound(self, context: bytes) -> SecureNoise:
-        """This source itself: its noise never serves twice."""
-        return self
+        return self  # its noise never serves twice
 
     def stream(self, *key: int) -> SecureNoise:
-        """This source itself: its noise never repeats, whatever it is for."""
         return self
 
     def release_id(self) -> str:
-        """A new name at every call: what comes next has never been released."""
         return secrets.token_hex(16)
 
     def gaussians(self, count: int) -> FloatArray:
@@ -127,16 +127,13 @@ class KeyedNoise:
         return secrets.token_bytes(KEY_BYTES)
 
     def bound(self, context: bytes) -> KeyedNoise:
-        """Other noise than in any other context."""
         bound = hashlib.sha256(self._context + context).digest()
         return KeyedNoise(self._key, bound, self._purpose)
 
     def stream(self, *key: int) -> KeyedNoise:
-        """A stream of its own for this key, the same whoever asks and in whatever order."""
         return KeyedNoise(self._key, self._context, (*self._purpose, *key))
 
     def release_id(self) -> str:
-        """The same name whenever the same noise comes next; it tells nothing of the key."""
         return f"keyed-{self._secret(b'name')[:16].hex()}-{self._drawn}"
 
     def gaussians(self, count: int) -> FloatArray:
@@ -176,15 +173,12 @@ class SimulatedNoise:
         self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
 
     def bound(self, context: bytes) -> SimulatedNoise:
-        """This source itself: its seed is not secret."""
-        return self
+        return self  # its seed is not secret
 
     def stream(self, *key: int) -> SimulatedNoise:
-        """A stream of its own for this key, the same whoever asks and in whatever order."""
         return SimulatedNoise(self.seed, (*self.key, *key))
 
     def release_id(self) -> str:
-        """The same name whenever the same noise comes next."""
         return f"simulated-{self.seed}-{'.'.join(map(str, self.key))}-{self._drawn}"
 
     def gaussians(self, count: int) -> FloatArray:
@@ -195,17 +189,10 @@ class SimulatedNoise:
 def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
     """The update plus N(0, sigma^2) on every coordinate, both on the grid.
 
-    Args:
-        update: what to hide.
-        sigma: standard deviation of the noise, from 0 to ``LARGEST``.
-        source: where the noise comes from.
-
-    Returns:
-        float32 for a float32 update, else float64. Rounding to float32 uses the released value
-        alone and leaks nothing.
+    It is float32 for a float32 update, else float64. Rounding to float32 uses the released value
+    alone and leaks nothing.
 
     Raises:
-        BadInput: sigma is out of range.
         Diverged: the update is not finite, or has values beyond ``LARGEST``.
     """
     if not 0.0 <= sigma <= LARGEST:

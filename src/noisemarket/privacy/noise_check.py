@@ -67,14 +67,6 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
     """The rate for one side of one test, so that a whole job accuses any honest owner that rarely.
 
     Every owner is tested in every round, alone and pooled with the rounds before, on two sides.
-
-    Args:
-        false_alarm: the chance that the job accuses any honest owner.
-        owners: owners in the job.
-        rounds: rounds of the job.
-
-    Raises:
-        BadInput: a value is out of range.
     """
     if owners < 1 or rounds < 1:
         raise BadInput("owners, rounds", (owners, rounds), "give at least 1 of each.")
@@ -94,15 +86,8 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
         sigma: the contracted noise.
         clip: the contracted bound on the update's norm; infinity if there is none.
         rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-
-    Returns:
-        What was measured, and the verdict.
-
-    Raises:
-        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
-    _check_terms(sigma, clip)
-    values = _values(difference)
+    values = _checked(difference, sigma, clip)
     if sigma == 0.0:
         return _check_clip(values, clip)
     shift, low = (clip / sigma) ** 2, sigma < LOW_SIGMA
@@ -119,52 +104,26 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
 def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: float) -> Evidence:
     """Judge an upload whose noise came in steps that may have reacted to each other.
 
-    An honest owner is accused at most at ``rate``; it finds a little less than ``check_upload``.
-
-    Args:
-        difference: upload minus global model.
-        sigma: the contracted total noise.
-        reach: the greatest length of the upload without its noise.
-        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-
-    Returns:
-        What was measured, and the verdict.
-
-    Raises:
-        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
+    An honest owner is accused at most at ``rate``; it finds a little less than ``check_upload``,
+    and takes the same but for ``reach``, the greatest length of the upload without its noise.
     """
-    _check_terms(sigma, reach)
-    values = _values(difference)
+    values = _checked(difference, sigma, reach)
     if sigma == 0.0:
         return _check_clip(values, reach)
-    degrees, limit, far = values.size, _sigmas(rate), reach / sigma
+    degrees, far = values.size, reach / sigma
     length = math.sqrt(_squared_length(values)) / sigma
     least, most = max(length - far, 0.0), length + far  # lengths of the noise alone
     above, below = (tail_score(noise * noise, degrees, 0.0) for noise in (least, most))
-    return Evidence(
-        method="reach",
-        statistic=length * length,
-        degrees=degrees,
-        largest_shift=far**2,
-        lowest=max(math.sqrt(_quantile(degrees, 0.0, -limit)) - far, 0.0) ** 2,
-        highest=(math.sqrt(_quantile(degrees, 0.0, limit)) + far) ** 2,
-        z_score=max(above, 0.0) + min(below, 0.0),
-        verdict=_verdict(above, below, limit),
-    )
+    short, long = (math.sqrt(square) for square in chi_square_limits(degrees, 0.0, rate))
+    limits = max(short - far, 0.0) ** 2, (long + far) ** 2
+    found = _verdict(above, below, rate)
+    return Evidence("reach", length * length, degrees, far**2, *limits, *found)
 
 
 def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
     """Judge several rounds of one owner together: finds what is too small to show in one.
 
-    Args:
-        rounds: the evidence of each round, or of rounds that were pooled before.
-        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-
-    Returns:
-        The evidence of all rounds together.
-
-    Raises:
-        BadInput: there are no rounds, or their noise was not added once at the end.
+    Rounds that were pooled before may be pooled with more.
     """
     methods = {evidence.method for evidence in rounds}
     if not rounds or methods & {"clip", "reach"}:
@@ -179,12 +138,9 @@ def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
 
 
 def chi_square_limits(degrees: int, shift: float, rate: float) -> tuple[float, float]:
-    """Between which limits a squared length stays: its noncentrality is anything up to ``shift``.
+    """Between which limits a squared length stays, beyond each of which it is at ``rate``.
 
-    Args:
-        degrees: how many coordinates it is of.
-        shift: the largest noncentrality; infinity for no limit above.
-        rate: how often an honest owner is beyond a limit, on each side.
+    Its noncentrality is anything up to ``shift``; infinity for no limit above.
     """
     limit = _sigmas(rate)
     return _quantile(degrees, 0.0, -limit), _quantile(degrees, shift, limit)
@@ -214,49 +170,38 @@ def tail_score(statistic: float, degrees: int, shift: float) -> float:
 
 
 def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: float) -> Evidence:
-    limit = _sigmas(rate)
     above, below = tail_score(statistic, degrees, shift), tail_score(statistic, degrees, 0.0)
-    return Evidence(
-        method=method,
-        statistic=statistic,
-        degrees=degrees,
-        largest_shift=shift,
-        lowest=_quantile(degrees, 0.0, -limit),
-        highest=_quantile(degrees, shift, limit),
-        z_score=max(above, 0.0) + min(below, 0.0),
-        verdict=_verdict(above, below, limit),
-    )
+    limits, found = chi_square_limits(degrees, shift, rate), _verdict(above, below, rate)
+    return Evidence(method, statistic, degrees, shift, *limits, *found)
 
 
-def _values(difference: NDArray[Any]) -> NDArray[np.float64]:
+def _checked(difference: NDArray[Any], sigma: float, clip: float) -> NDArray[np.float64]:
+    if not 0.0 <= sigma < math.inf:
+        raise BadInput("sigma", sigma, "give a number that is not negative.")
+    if not clip > 0.0:
+        raise BadInput("clip", clip, "give a positive number.")
     values = np.asarray(difference, dtype=np.float64).reshape(-1)
     if values.size < 2 or not np.isfinite(values).all():
         raise BadInput("upload", "array", "needs at least two values, all finite.")
     return values
 
 
-def _verdict(above: float, below: float, limit: float) -> Verdict:
+def _verdict(above: float, below: float, rate: float) -> tuple[float, Verdict]:
     """From how far beyond the laws of the most and of the least noise an upload lies."""
+    score, limit = max(above, 0.0) + min(below, 0.0), _sigmas(rate)
     if not above <= limit:  # NaN is an accusation, too
-        return "too much noise"
-    return "as contracted" if below >= -limit else "too little noise"
+        return score, "too much noise"
+    return score, "as contracted" if below >= -limit else "too little noise"
 
 
 def _check_clip(values: NDArray[np.float64], clip: float) -> Evidence:
     """Without noise nothing is random: the update must respect its clip, up to rounding."""
     squared = _squared_length(values)
     highest = (clip * (1.0 + 1e-6) + rounding_reach(values.size)) ** 2
-    over = not squared <= highest
-    return Evidence(
-        method="clip",
-        statistic=squared,
-        degrees=values.size,
-        largest_shift=clip**2,
-        lowest=0.0,
-        highest=highest,
-        z_score=math.inf if over else 0.0,
-        verdict="too much noise" if over else "as contracted",
-    )
+    terms = squared, values.size, clip**2, 0.0, highest
+    if squared <= highest:
+        return Evidence("clip", *terms, 0.0, "as contracted")
+    return Evidence("clip", *terms, math.inf, "too much noise")
 
 
 def _squared_length(values: NDArray[np.float64]) -> float:
@@ -291,10 +236,3 @@ def _rate(rate: float) -> float:
     if not 0.0 < rate < 1.0:
         raise BadInput("false alarm rate", rate, "give a number between 0 and 1, both excluded.")
     return rate
-
-
-def _check_terms(sigma: float, clip: float) -> None:
-    if not 0.0 <= sigma < math.inf:
-        raise BadInput("sigma", sigma, "give a number that is not negative.")
-    if not clip > 0.0:
-        raise BadInput("clip", clip, "give a positive number.")

@@ -43,9 +43,7 @@ _SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
 class Sketch:
     """Some bits of an upload that tell it from others, by a secret seed.
 
-    Args:
-        dimension: how many coordinates an upload has.
-        seed: who knows it could change an upload without changing its bits.
+    Who knows the seed could change an upload without changing its bits.
     """
 
     dimension: int
@@ -114,10 +112,10 @@ class Likeness:
 def alike(
     uploads: NDArray[np.float32], bounds: FloatArray, rate: float, *, in_steps: bool = False
 ) -> Iterator[Likeness]:
-    """All pairs of a round's uploads whose noise is related.
+    """All pairs of a round's uploads, each over its sigma, whose noise is related.
 
     Args:
-        uploads: each over its sigma, one row for each owner.
+        uploads: one row for each owner.
         bounds: each owner's M; a pair without a bound is not judged.
         rate: how often two honest owners are found, on each side.
         in_steps: whether a shift may have reacted to the noise of its own round (DP-SGD).

@@ -82,15 +82,9 @@ def _sizes(dimension: int) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
 
 
 def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding | None:
-    """Test the noise of every block of coordinates.
+    """Test the noise of every block of coordinates of an upload over its sigma.
 
-    Args:
-        values: the upload over its sigma.
-        bound: the greatest length of the shift (M); infinity for none.
-        rate: how often an honest owner is accused by one side of one block.
-
-    Returns:
-        What is found against it, for the block that is farthest off.
+    ``bound`` is M; an honest owner is accused at ``rate`` by one side of one block.
     """
     starts = blocks_of(values.size)
     if not starts.size:
@@ -139,12 +133,7 @@ def check_curves(
 ) -> UploadFinding | None:
     """Test the distribution of the noise by ``curve_sums``, of one round or added over several.
 
-    Args:
-        sums: of one upload, or their sum over rounds.
-        dimension: how many coordinates an upload has.
-        bound: the greatest length of the shift (M); infinity for none.
-        rounds: over how many rounds the sums go.
-        rate: how often an honest owner is accused by one side of one sum.
+    ``bound`` is M; an honest owner is accused at ``rate`` by one side of one sum.
     """
     low, high = _curve_limits(dimension, bound, rounds, rate)
     scaled = sums / math.sqrt(rounds)
@@ -155,11 +144,5 @@ def check_curves(
     reason = "the noise is not Gaussian"
     if rounds > 1:
         reason += " over the rounds so far"
-    return UploadFinding(
-        "distribution",
-        reason,
-        float(scaled[worst]),
-        float(low[worst]),
-        float(high[worst]),
-        rounds,
-    )
+    value, lowest, highest = (float(values[worst]) for values in (scaled, low, high))
+    return UploadFinding("distribution", reason, value, lowest, highest, rounds)

@@ -60,12 +60,10 @@ class PrivacyBudget:
         return self.sigma / self.sensitivity if self.sensitivity else math.inf
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is None."""
         return plain(asdict(self))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> PrivacyBudget:
-        """From what ``to_dict`` gave."""
         numbers = {name: infinite(values[name]) for name in ("sigma", "sensitivity", "rho_cap")}
         neighbours = Neighbours.named(values["neighbours"])
         return cls(**{**values, **numbers, "neighbours": neighbours})
@@ -98,11 +96,9 @@ class PrivacyStatement:
     simulated: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON; what is infinite is None."""
         return plain(asdict(self))
 
     def text(self) -> str:
-        """In plain sentences."""
         sentences = [
             f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
             f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}."
@@ -126,7 +122,6 @@ class PrivacyStatement:
         return " ".join(sentences)
 
     def _why(self) -> str:
-        """Why nothing is bounded."""
         if self.sigma == 0.0:
             return "no noise is added"
         if self.noise_multiplier == 0.0:

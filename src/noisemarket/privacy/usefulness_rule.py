@@ -114,11 +114,6 @@ class UsefulnessRule:
 
     @classmethod
     def of(cls, stated: Mapping[str, Any]) -> UsefulnessRule:
-        """The rule that a job or a contract states.
-
-        Raises:
-            BadInput: it states none.
-        """
         try:
             rule = cls(
                 float(stated["length"]),
@@ -137,14 +132,9 @@ class UsefulnessRule:
 def standings(
     along: NDArray[np.float64], gram: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """The best z and how far each owner is against, from sums over its rounds.
+    """``best`` and ``against`` of each owner, from sums over its rounds; 0 for one without a round.
 
-    Args:
-        along: sum of <y, r> / sigma, (owners, directions).
-        gram: sum of <r, r'>, (owners, directions, directions).
-
-    Returns:
-        ``best`` and ``against`` of each owner; 0 for one without a round.
+    ``along`` is the sum of <y, r> / sigma, (owners, directions), and ``gram`` that of <r, r'>.
     """
     lengths = np.sqrt(np.einsum("nkk->nk", gram))
     safe = np.where(lengths > 0.0, lengths, 1.0)

@@ -47,7 +47,6 @@ class Neighbours(StrEnum):
 
     @classmethod
     def named(cls, name: str) -> Neighbours:
-        """The relation of that name."""
         try:
             return cls(name)
         except ValueError:
@@ -60,19 +59,7 @@ def sharded_sensitivity(
     """Sensitivity of the mean of ``shards`` updates, each clipped to norm ``clip``.
 
     A record is in one shard, and however that shard was trained, its share of the mean has norm at
-    most ``clip / shards``.
-
-    Args:
-        clip: largest norm of a shard's update.
-        shards: number of shards.
-        neighbours: which two data sets must look alike.
-        rounding: what rounding to the noise grid may add, from ``rounding_reach``.
-
-    Returns:
-        The largest distance (L2) between the means of two neighbours.
-
-    Raises:
-        BadInput: a value is out of range.
+    most ``clip / shards``. ``rounding`` is what the noise grid may add (``rounding_reach``).
     """
     _positive("clip", clip)
     _count("shards", shards)
@@ -92,20 +79,7 @@ def dp_sgd_sensitivity(
     ``steps`` disjoint batches, gradients clipped one by one, noise sigma / sqrt(steps) a step. A
     record moves one step, by ``reach * learning_rate * clip / batch``; that step's noise is
     sqrt(steps) times smaller than sigma, so against sigma the move counts sqrt(steps) times.
-
-    Args:
-        clip: largest norm of a record's gradient.
-        batch: records in a batch.
-        steps: batches in the pass.
-        learning_rate: step size.
-        neighbours: which two data sets must look alike.
-        rounding: what rounding to the noise grid may add in a step, from ``rounding_reach``.
-
-    Returns:
-        The sensitivity to compare with the total noise.
-
-    Raises:
-        BadInput: a value is out of range.
+    ``rounding`` is what the noise grid may add in a step (``rounding_reach``).
     """
     _positive("clip", clip)
     _count("batch", batch)
@@ -118,15 +92,7 @@ def dp_sgd_sensitivity(
 def gaussian_rho(sensitivity: float, sigma: float) -> float:
     """The zCDP cost of one Gaussian release, ``sensitivity^2 / (2 sigma^2)``.
 
-    Args:
-        sensitivity: largest distance (L2) between the results of two neighbours; may be infinite.
-        sigma: standard deviation of the noise on every coordinate.
-
-    Returns:
-        The cost; infinite without noise, or without a bound on the sensitivity.
-
-    Raises:
-        BadInput: a value is negative or not a number.
+    Infinite without noise, or without a bound on the sensitivity.
 
     Example:
         >>> gaussian_rho(sensitivity=1.0, sigma=2.0)
@@ -142,27 +108,10 @@ def gaussian_rho(sensitivity: float, sigma: float) -> float:
     return ratio * ratio / 2.0
 
 
-def gaussian_sigma(sensitivity: float, rho: float) -> float:
-    """The noise with which one Gaussian release costs ``rho``: inverse of ``gaussian_rho``."""
-    _non_negative("sensitivity", sensitivity)
-    _positive("rho", rho)
-    return sensitivity / math.sqrt(2.0 * rho)
-
-
 def gaussian_epsilon(rho: float, delta: float) -> float:
     """The exact epsilon at ``delta`` of Gaussian releases of total cost ``rho``.
 
     With mu = sqrt(2 rho): delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-
-    Args:
-        rho: total zCDP cost; may be infinite.
-        delta: probability between 0 and 1.
-
-    Returns:
-        The smallest epsilon for which the releases are (epsilon, delta)-DP.
-
-    Raises:
-        BadInput: a value is out of range.
 
     Example:
         >>> round(gaussian_epsilon(rho=0.125, delta=1e-5), 3)
@@ -195,25 +144,13 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
-    """The noise with which ``rounds`` Gaussian releases together have this exact epsilon.
-
-    Args:
-        sensitivity: of one release.
-        epsilon: of all releases, at ``delta``.
-        delta: probability between 0 and 1.
-        rounds: number of releases.
-
-    Returns:
-        The standard deviation of the noise of each release.
-
-    Raises:
-        BadInput: a value is out of range, or the epsilon needs more noise than a number can hold.
-    """
+    """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon."""
+    _non_negative("sensitivity", sensitivity)
     _count("rounds", rounds)
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
     if rho == 0.0:
         raise BadInput("epsilon", epsilon, "needs more noise than a number can hold: raise it.")
-    return gaussian_sigma(sensitivity, rho)
+    return sensitivity / math.sqrt(2.0 * rho)
 
 
 def zcdp_epsilon(rho: float, delta: float) -> float:

@@ -8,7 +8,7 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
-from noisemarket.federated.protections.privacy_sold import privacy_sold
+from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import Population
 from noisemarket.scenario.auto import ModelKind, tuned

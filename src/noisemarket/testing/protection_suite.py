@@ -274,6 +274,5 @@ class ProtectionConformance:
     def test_it_can_be_sent_to_a_worker_process(self) -> None:
         assert pickle.loads(pickle.dumps(self.protection)) == self.protection
 
-    def test_it_has_a_name_and_costs_something(self) -> None:
+    def test_it_has_a_name(self) -> None:
         assert self.protection.name.isidentifier()
-        assert self.protection.passes(RECORDS) > 0.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from noisemarket.scenario.account import protection_of
-from noisemarket.training.orders import Order, fingerprint, order
+from noisemarket.training.orders import Order, order
 from noisemarket.training.session import Training, carry_out, train
 from noisemarket.training.sigmas import one_sigma, read_contracts
 
@@ -11,7 +11,6 @@ __all__ = [
     "Order",
     "Training",
     "carry_out",
-    "fingerprint",
     "one_sigma",
     "order",
     "protection_of",

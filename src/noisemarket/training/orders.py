@@ -62,11 +62,7 @@ class Order:
         return State.first(self.job.first_weights(), job)
 
     def resumed(self, checkpoint: Checkpoint | None) -> State:
-        """Where training stands by this checkpoint; the start if it has none yet.
-
-        Raises:
-            BadInput: the checkpoint is of another job, or cannot be read.
-        """
+        """Where training stands by this checkpoint; the start if it has none yet."""
         first = self.start()
         return (checkpoint.load(first) if checkpoint else None) or first
 
@@ -159,7 +155,7 @@ def fingerprint(
     """What tells this job from any other: how it trains, its owners and their contracts.
 
     Owners and data (in ``own``) count by what they are, not by the files they were read from. What
-    owners keep to themselves is no part of it: whoever has the checkpoint could guess at it.
+    owners keep to themselves is not part of it: who has the checkpoint could guess at it.
     """
     population = environment.population
     unset = None if scenario.privacy.settings else {"settings"}
@@ -203,13 +199,8 @@ def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Pa
 def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
     population = environment.population
     rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
-    return dirichlet_partition(
-        data.train_labels,
-        len(environment),
-        population.beta,
-        rng,
-        data_size=population.data_size,
-    )
+    owners, sizes = len(environment), population.data_size
+    return dirichlet_partition(data.train_labels, owners, population.beta, rng, data_size=sizes)
 
 
 def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker:
@@ -265,19 +256,12 @@ def _check_cap(scenario: Scenario, budgets: Sequence[PrivacyBudget]) -> None:
     accountant, privacy = Accountant(budgets), scenario.privacy
     if any(accountant.may_start(budget.owner) for budget in budgets):
         return
-    by_rho = budgets[0].rho_cap == privacy.rho_cap
-    field, value = (
-        ("privacy.rho_cap", privacy.rho_cap)
-        if by_rho
-        else ("privacy.epsilon_cap", privacy.epsilon_cap)
-    )
     least = min(budget.rho_per_round for budget in budgets)
+    kind, value, cost = "rho", privacy.rho_cap, least
+    if budgets[0].rho_cap != value:
+        kind, value, cost = "epsilon", privacy.epsilon_cap, gaussian_epsilon(least, privacy.delta)
+    remedy = f"does not allow one round, which costs {kind} {cost:.4g}: raise it, or the noise."
     if math.isinf(least):
         remedy = "cannot be kept: nothing bounds what a round costs; drop it, or choose another "
-        raise BadInput(field, value, remedy + "protection, or more noise than 0.")
-    costs = (
-        f"rho {least:.4g}" if by_rho else f"epsilon {gaussian_epsilon(least, privacy.delta):.4g}"
-    )
-    raise BadInput(
-        field, value, f"does not allow one round, which costs {costs}: raise it, or the noise."
-    )
+        remedy += "protection, or more noise than 0."
+    raise BadInput(f"privacy.{kind}_cap", value, remedy)

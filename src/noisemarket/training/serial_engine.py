@@ -1,7 +1,7 @@
 """An engine without processes: all owners one after another, on one core.
 
 Slower for one training than the embedded engine, and faster for many: with one process per training
-nothing is started, shared or waited for in between (``many_trainings.py``).
+nothing is started, shared or waited for in between (``worker_processes.py``).
 """
 
 from __future__ import annotations
@@ -25,10 +25,6 @@ class SerialEngine(Engine):
         self._train = job.data.train_inputs()
         self._kept: dict[int, Records] = {}
         self._keeps = self._train.nbytes <= MOST_KEPT
-
-    @property
-    def dimension(self) -> int:
-        return len(self._model)
 
     def first_weights(self) -> Weights:
         return self._first.copy()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +17,7 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Engine, Job, Weights, single_precision
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.rounds import (
-    Checkpoint,
-    RoundResult,
-    State,
-    check_charges,
-)
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.federated.weighting import Weighting
 from noisemarket.owner.worker import leave_unless_main
@@ -200,13 +197,12 @@ def train(
         scenario, environment, noise, data=data, model=model, partition=partition,
         protection=protection, weighting=weighting,
     )  # fmt: skip
-    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), job_order.fingerprint)
+    run = partial(carry_out, job_order, workers=workers, watch=watch, stop=stop)
     if journal is None:
-        return carry_out(
-            job_order, Accountant(job_order.budgets), workers=workers, watch=watch, stop=stop
-        )
+        return run(Accountant(job_order.budgets))
+    kept = None if checkpoint is None else Checkpoint(Path(checkpoint), job_order.fingerprint)
     with JournalledAccountant(journal, job_order.budgets) as accountant:
-        return carry_out(job_order, accountant, kept, workers=workers, watch=watch, stop=stop)
+        return run(accountant, kept)
 
 
 def carry_out(
@@ -231,17 +227,14 @@ def carry_out(
     complete = state.rounds_done >= job_order.plan.rounds
     if not complete:  # a job that is done needs no workers
         with engine(job_order.job) as running:
-            rounds = rounds_of(
-                running, job_order.job, accountant, job_order.plan, state, checkpoint
-            )
-            try:
+            parts = running, job_order.job, accountant, job_order.plan, state, checkpoint
+            rounds = rounds_of(*parts)
+            with suppress(Interrupted):  # the round under way is lost; its charge stands
                 while not complete and not (stop is not None and stop()):
                     result = next(rounds, None)
                     complete = result is None
                     if result is not None:
                         watch(result)
-            except Interrupted:
-                pass  # the round under way is lost; its charge stands
     return Training(
         order=job_order,
         rounds=tuple(state.results),

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from noisemarket.csv_text import text_of
 from noisemarket.errors import BadInput
+from noisemarket.federated.partition import one_or_each
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 
@@ -21,16 +22,9 @@ def one_sigma(value: float, owners: int, sigma_max: float) -> FloatArray:
 
 def given_sigma(sigma: ArrayLike, environment: Environment) -> FloatArray:
     """One noise scale for all owners, or one for each, checked."""
-    owners, highest = len(environment), environment.levels.sigma_max
-    try:
-        values = np.asarray(sigma, dtype=float)
-    except (TypeError, ValueError):
-        raise BadInput("sigma", sigma, "give a number, or one for each owner.") from None
+    highest, values = environment.levels.sigma_max, one_or_each("sigma", sigma, len(environment))
     if values.ndim == 0:
-        return one_sigma(float(values), owners, highest)
-    if values.shape != (owners,):
-        remedy = f"give one number, or one for each of the {owners:,} owners."
-        raise BadInput("sigma", f"values of shape {values.shape}", remedy)
+        return one_sigma(float(values), len(environment), highest)
     names = [f"owner {name}" for name in environment.population.names]
     return _checked(values.copy(), names, highest)
 

@@ -8,19 +8,15 @@ from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.rounds import TrainingPlan
-from noisemarket.federated.server_rule import (
-    ServerSteps,
-    linear_steps,
-    network_steps,
-)
+from noisemarket.federated.server_rule import linear_steps, network_steps
 from noisemarket.federated.weighting import (
     WEIGHTINGS,
     PublicFigures,
     Weighting,
+    capped,
     effective_noise,
     owner_weights,
 )
-from noisemarket.federated.weighting.weight_cap import capped
 from noisemarket.scenario.auto import AUTO, ModelKind, tuned
 from noisemarket.scenario.training_section import TrainingSection
 
@@ -40,11 +36,8 @@ def plan_of(
 ) -> TrainingPlan:
     """How a job's updates are weighed and used, by its contracts and sizes.
 
-    Args:
-        training: the scenario's table; what it says takes the place of the rule.
-        job: the job, with its contracts.
-        beta: the mean non-IID degree of the owners' data, as the market states it.
-        weighting: instead of the scenario's own.
+    What ``training`` says takes the place of the rule, ``weighting`` that of the scenario's own.
+    ``beta`` is the mean non-IID degree of the owners' data, as the market states it.
     """
     figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds, beta)
     given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
@@ -55,15 +48,14 @@ def plan_of(
         steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
-    chosen = ServerSteps(
-        *(
-            own if said == AUTO else float(said)
-            for said, own in (
-                (training.server_rate, steps.rate),
-                (training.momentum, steps.momentum),
-                (training.averaging, steps.averaging),
-            )
+    rate, momentum, averaging = (
+        own if said == AUTO else float(said)
+        for said, own in (
+            (training.server_rate, steps.rate),
+            (training.momentum, steps.momentum),
+            (training.averaging, steps.averaging),
         )
     )
-    return TrainingPlan(training.rounds, shares, chosen.averaging, training.decay, chosen.rate,
-                        chosen.momentum, training.weight_cap)  # fmt: skip
+    return TrainingPlan(
+        training.rounds, shares, averaging, training.decay, rate, momentum, training.weight_cap
+    )

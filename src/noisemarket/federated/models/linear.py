@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from threadpoolctl import threadpool_info
 
 from noisemarket.federated.models.model import (
+    AT_ONCE,
     CLIP_MARGIN,
     LARGEST_NORM,
     Flat,
@@ -29,8 +30,6 @@ from noisemarket.federated.models.model import (
     ModelMaker,
     Records,
 )
-
-_AT_ONCE = 2**24  # weights of the shards that are trained at once, which bounds the memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,11 +46,8 @@ class LinearRecords(Records):
         return LinearRecords(self.features[indices], self.labels[indices])
 
     def stacks(self, shards: int, most: int) -> Iterator[tuple[Flat, Labels]]:
-        """The shards of one size as (shards, records, dimension), with their labels; at most
-        ``most`` shards at a time.
-
-        These are views: nothing is copied.
-        """
+        """Views of shards of one size, (shards, records, dimension), with their labels; at most
+        ``most`` shards at a time."""
         full, more = divmod(len(self), shards)
         step = self.features.strides[0]
         for first, last, size in ((0, more, full + 1), (more, shards, full)):
@@ -72,10 +68,6 @@ class LinearRecords(Records):
 
 class LinearModel(Model):
     """Softmax regression without bias, from weights of zero.
-
-    Args:
-        classes: how many there are to tell apart.
-        dimension: the number of features of a record.
 
     Example:
         >>> model = LinearModel(classes=10, dimension=200)
@@ -127,7 +119,7 @@ class LinearModel(Model):
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
     ) -> Iterator[Flat]:
-        for rows, labels in _own(records).stacks(shards, max(1, _AT_ONCE // len(self))):
+        for rows, labels in _own(records).stacks(shards, max(1, AT_ONCE // len(self))):
             with np.errstate(all="ignore"):  # an update that is not finite counts for nothing
                 moved: Any = np.float32(0.0)
                 here = self._rows(start)
@@ -168,12 +160,7 @@ class LinearModel(Model):
 
 @dataclass(frozen=True)
 class LinearMaker(ModelMaker):
-    """Makes a ``LinearModel``.
-
-    Args:
-        classes: how many there are to tell apart.
-        dimension: the number of features of a record.
-    """
+    """Makes a ``LinearModel`` for so many classes and so many features of a record."""
 
     classes: int
     dimension: int

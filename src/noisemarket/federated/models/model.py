@@ -24,6 +24,8 @@ CLIP_MARGIN = 1.0 - 1e-6
 """Updates and gradients are clipped this much lower: single precision must not take them beyond."""
 LARGEST_NORM = 1e30
 """Nor can it scale what has such a norm down exactly: it counts for nothing."""
+AT_ONCE = 2**24
+"""Weights of the shards that are trained at once, which bounds the memory."""
 
 
 class Records(ABC):
@@ -59,12 +61,7 @@ class Model(ABC):
 
     @abstractmethod
     def records(self, inputs: NDArray[np.float32], labels: Labels) -> Records:
-        """An owner's data, ready for this model.
-
-        Args:
-            inputs: as ``Dataset.ready`` gives them, (number, ...).
-            labels: one for each input.
-        """
+        """An owner's data, ready for this model; inputs are as ``Dataset.ready`` gives them."""
 
     @abstractmethod
     def descend(self, weights: Flat, records: Records, rate: float) -> None:

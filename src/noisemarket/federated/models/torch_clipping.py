@@ -295,15 +295,9 @@ _Part = _Whole | _Outer
 
 
 def _parts(call: _Call, gradient: torch.Tensor) -> list[_Part]:
-    """The gradients of one layer's parameters, all examples."""
     count = len(gradient)
-    if call.kernel is None:
-        if gradient.dim() == 2:
-            rows = gradient[:, None]
-        else:
-            rows = gradient.reshape(count, -1, gradient.shape[-1])
-    else:
-        rows = gradient.permute(0, 2, 3, 1).reshape(count, -1, gradient.shape[1])
+    last = gradient if call.kernel is None else gradient.permute(0, 2, 3, 1)
+    rows = last.reshape(count, -1, last.shape[-1])
     parts: list[_Part] = []
     if call.bias is not None:
         parts.append(_Whole(call.bias, rows.sum(1)))

@@ -24,7 +24,6 @@ except ModuleNotFoundError as missing:
 from noisemarket.federated.models.cnn import cnn_settings
 from noisemarket.federated.models.flat_model import FlatModel
 from noisemarket.federated.models.model import Flat, Labels, Model, ModelMaker, Records
-from noisemarket.federated.models.torch_shards import shard_updates
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,6 @@ class TorchRecords(Records):
 
     @classmethod
     def of(cls, inputs: NDArray[np.float32], labels: Labels) -> TorchRecords:
-        """Arrays as tensors, which share their memory where they can."""
         ready = torch.from_numpy(inputs)
         if ready.dim() == 4:
             ready = ready.contiguous(memory_format=torch.channels_last)
@@ -51,11 +49,7 @@ class TorchRecords(Records):
 
 
 class TorchModel(Model):
-    """A module whose training is that of ``FlatModel``.
-
-    Args:
-        module: the module to train; its parameters are laid out anew.
-    """
+    """A module whose training is that of ``FlatModel``, which lays its parameters out anew."""
 
     def __init__(self, module: nn.Module) -> None:
         self._flat = FlatModel(module)
@@ -68,7 +62,7 @@ class TorchModel(Model):
         return self._first.copy()
 
     def layers(self) -> dict[str, slice]:
-        return self._flat.layers()
+        return dict(self._flat.layers)
 
     def records(self, inputs: NDArray[np.float32], labels: Labels) -> TorchRecords:
         return TorchRecords.of(inputs, labels)
@@ -94,7 +88,7 @@ class TorchModel(Model):
             for first in range(min(shards, len(own)))
         ]
         begin = torch.from_numpy(start.copy())
-        for updates in shard_updates(self._flat, begin, parts, steps, rate):
+        for updates in self._flat.shard_updates(begin, parts, steps, rate):
             yield updates.numpy()
 
     def score(

@@ -54,14 +54,10 @@ class Clipped(Protection):
     }
     account_options: ClassVar = {"clip": 1.0}
     any_training = True
+    whole_owner = True
 
     def __post_init__(self) -> None:
         check_positive(self)
-
-    @property
-    def whole_owner(self) -> bool:
-        """All the owner's data is hidden."""
-        return True
 
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs).astype(np.float64)
@@ -72,9 +68,6 @@ class Clipped(Protection):
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return sharded_sensitivity(self.clip, 1, neighbours, rounding_reach(dimension))
-
-    def passes(self, records: int) -> float:
-        return float(self.epochs)
 
     def reach(self, records: int) -> float:
         return self.clip

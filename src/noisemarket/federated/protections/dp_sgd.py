@@ -104,6 +104,3 @@ class DPSGD(Protection):
             raise BadInput("steps", steps, "give at least 1.")
         found = cls(int(options["batch"]), options["learning_rate"], options["clip"])
         return found, steps * found.batch
-
-    def passes(self, records: int) -> float:
-        return 1.0

@@ -46,8 +46,8 @@ class Paper(Protection):
         epochs: passes over the owner's data in a round.
 
     Example:
-        >>> Paper(batch=32, epochs=2).passes(records=600)
-        2.0
+        >>> Paper(batch=32, epochs=2).settings()
+        {'batch': 32, 'rate': 0.05, 'epochs': 2}
     """
 
     batch: int = 64
@@ -69,9 +69,6 @@ class Paper(Protection):
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return math.inf
-
-    def passes(self, records: int) -> float:
-        return float(self.epochs)
 
     def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
         """By what the round's updates are at most, under their noise: owners have their own."""

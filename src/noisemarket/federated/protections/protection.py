@@ -10,7 +10,7 @@ import dataclasses
 import math
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -21,7 +21,7 @@ from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.privacy.noise import NoiseSource
 from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget
-from noisemarket.privacy.zcdp import MOST, Neighbours
+from noisemarket.privacy.zcdp import MOST, Neighbours, gaussian_epsilon, gaussian_rho
 
 Upload = NDArray[np.float32]
 
@@ -51,9 +51,9 @@ class Protection(ABC):
     """How an owner trains and what it adds, so that its upload costs a known amount of privacy.
 
     Subclasses are frozen dataclasses at the top level of a module, so that they can be sent to
-    worker processes. Their fields are their settings: numbers, texts, or lists of these. Three
-    methods are needed: ``upload``, ``sensitivity`` and ``passes``. The others have defaults for a
-    protection that adds its noise once, to an update without a stated bound.
+    worker processes. Their fields are their settings: numbers, texts, or lists of these. Two
+    methods are needed: ``upload`` and ``sensitivity``. The others have defaults for a protection
+    that adds its noise once, to an update without a stated bound.
 
     Example:
         A protection of a user's own package, registered as ``mine`` through an entry point of the
@@ -121,17 +121,6 @@ class Protection(ABC):
         """
         remedy = "protects inside the training: choose one for any training, such as clipped."
         raise BadInput("protection", self.name, remedy)
-
-    @abstractmethod
-    def passes(self, records: int) -> float:
-        """How often a round goes over the owner's data, for comparing costs.
-
-        Args:
-            records: how many records the owner has.
-
-        Returns:
-            Passes; less than 1 where a round sees a part of the data.
-        """
 
     # What it costs
 
@@ -305,6 +294,39 @@ class Protection(ABC):
     def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
         """The protection and a number of records for ``account_options``."""
         return cls.from_settings(options), 1
+
+
+def privacy_sold(
+    protection: Protection,
+    sigmas: Sequence[float],
+    *,
+    rounds: int,
+    records: int,
+    neighbours: str,
+    delta: float,
+) -> NDArray[np.float64]:
+    """The epsilon of the whole job at each noise, over that at the first noise, which is all of it.
+
+    It is counted in units in which half of all noise is worth itself: ``sigmas[0] / 2``. So a loss
+    that is linear in it is the same there as one that is linear in the noise given up.
+
+    ``sigmas`` are the noise that is left, all of it first; 0 sells infinitely much. The number of
+    records counts where the account depends on it.
+    """
+    reach = protection.sensitivity(0, records, Neighbours.named(neighbours))
+
+    def epsilon(sigma: float) -> float:
+        return gaussian_epsilon(rounds * gaussian_rho(reach, sigma), delta)
+
+    remedy = f"{protection.name} has no epsilon to sell: choose privacy_loss, or a protection."
+    if math.isinf(reach):
+        raise BadInput("game.payoff", "epsilon_loss", remedy)
+    least, half = epsilon(sigmas[0]), epsilon(sigmas[0] / 2.0)
+    if not half > least:
+        remedy = f"half of the noise costs no epsilon at delta {delta:g}: choose privacy_loss."
+        raise BadInput("game.payoff", "epsilon_loss", remedy)
+    unit = sigmas[0] / 2.0 / (half - least)
+    return np.array([unit * (epsilon(sigma) - least) for sigma in sigmas])
 
 
 def check_positive(protection: Protection) -> None:

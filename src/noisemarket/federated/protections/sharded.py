@@ -80,6 +80,3 @@ class Sharded(Protection):
 
     def reach(self, records: int) -> float:
         return self.clip
-
-    def passes(self, records: int) -> float:
-        return float(self.steps)

@@ -1,6 +1,10 @@
-"""Features of a grey image: edges by direction on a coarse grid.
+"""Fixed features: what a linear model sees of a record, as a pure function of that record alone.
 
-For an image with values from 0 to 1:
+Nothing is learned from, averaged over or compared with anybody's data, so an owner may compute its
+features before any protection, and no release depends on more records than before: they cost no
+privacy. Every feature map has a name and a version, which stand in the fingerprint of a job.
+
+**Edges** of a grey image with values from 0 to 1, by direction on a coarse grid:
 
 1. 3 x 3 Sobel gradients (black outside); for each of 8 directions the rectified component, squared
    and divided by (length of the gradient + ``SOFT``): weak edges count less than in proportion.
@@ -14,14 +18,15 @@ For an image with values from 0 to 1:
    which would be a statistic of somebody's records.
 5. Scaled to length 1. A blank image gives zeros.
 
-Every constant is written in this file; they were chosen on public training images of MNIST and
-Fashion-MNIST. Only additions, multiplications, divisions, square roots and comparisons of single
-numbers in a fixed order are used, all exactly rounded by IEEE 754, with the image's index last: an
-image has the same bits alone and in any batch, on any machine and with any number of threads.
+The constants were chosen on public training images of MNIST and Fashion-MNIST. Only additions,
+multiplications, divisions, square roots and comparisons of single numbers in a fixed order are
+used, all exactly rounded by IEEE 754, with the image's index last: an image has the same bits alone
+and in any batch, on any machine and with any number of threads.
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
@@ -32,8 +37,11 @@ from numpy.typing import NDArray
 
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
-from noisemarket.federated.features.features import FeatureMap, Floats, total, unit
 
+Floats = NDArray[np.float32]
+
+TINY = 1e-12
+"""Shorter records than this are not stretched to length 1."""
 SMALLEST = 8
 """The smallest side of an image."""
 USUAL = 28
@@ -48,6 +56,57 @@ DIMENSION = CELLS * CELLS * DIRECTIONS
 
 _CHUNK = 128  # images worked on at a time, to stay in the processor's cache
 _DIAGONAL = np.float32(0.5**0.5)
+
+
+class FeatureMap(ABC):
+    """Turns records into features, each on its own, with the same bits alone and in any batch.
+
+    Subclasses are frozen dataclasses at the top level of a module. A change of what ``extract``
+    gives, be it in the last bit, needs a new ``version``.
+    """
+
+    name: str
+    version: int
+    dimension: int
+    """The number of features of a record."""
+
+    @property
+    def label(self) -> str:
+        """For reports and fingerprints."""
+        return f"{self.name} v{self.version}"
+
+    @abstractmethod
+    def check(self, records: NDArray[Any]) -> None:
+        """Refuse records of another shape, or with values out of range."""
+
+    @abstractmethod
+    def extract(self, records: NDArray[Any]) -> Floats:
+        """The features (number, dimension) of records as a dataset holds them, which it checks."""
+
+
+@dataclass(frozen=True)
+class UnitVectors(FeatureMap):
+    """Vectors of one's own, such as embeddings, each scaled to length 1; one of zeros stays so.
+
+    Example:
+        >>> UnitVectors(2).extract(np.array([[3.0, 4.0]], np.float32)).tolist()
+        [[0.6000000238418579, 0.800000011920929]]
+    """
+
+    dimension: int
+    name = "unit-vectors"
+    version = 1
+
+    def check(self, records: NDArray[Any]) -> None:
+        if records.ndim != 2 or records.shape[1] != self.dimension:
+            shape = " x ".join(map(str, records.shape[1:]))
+            remedy = f"give vectors of {self.dimension} numbers."
+            raise BadInput("data", f"items of {shape}", remedy)
+
+    def extract(self, records: NDArray[Any]) -> Floats:
+        self.check(records)
+        columns = np.ascontiguousarray(records.T, dtype=np.float64)
+        return np.ascontiguousarray(unit(columns).T, dtype=np.float32)
 
 
 @dataclass(frozen=True)
@@ -79,7 +138,8 @@ class Edges(FeatureMap):
     def extract(self, records: NDArray[Any]) -> Floats:
         """The features of images (number, side, side): uint8 from 0 to 255, floats from 0 to 1."""
         self.check(records)
-        away = _common(_reduced_side(records.shape[1]))
+        side = records.shape[1]
+        away = _common(side // max(1, side // USUAL))
         features = np.empty((len(records), DIMENSION), np.float32)
 
         def work(start: int) -> None:
@@ -95,14 +155,41 @@ class Edges(FeatureMap):
         return features
 
 
+def features_for(records: NDArray[Any]) -> FeatureMap:
+    """The features of records of this shape: edges of pictures, vectors as they are."""
+    return UnitVectors(records.shape[1]) if records.ndim == 2 else Edges()
+
+
+def unit(columns: NDArray[Any]) -> NDArray[Any]:
+    """Records, one a column, each at length 1; one of zeros stays so.
+
+    With features of length 1, noise of standard deviation s on every weight of a linear model moves
+    every score by N(0, s^2), however many features there are.
+    """
+    lengths = np.sqrt(total(columns * columns))
+    scaled: NDArray[Any] = columns / np.maximum(lengths, columns.dtype.type(TINY))
+    return scaled
+
+
+def total(values: NDArray[Any]) -> NDArray[Any]:
+    """The sum along the first axis, by halves in an order that depends on its length alone.
+
+    So a record has the same sum alone and among others, where a library's own sum may differ.
+    """
+    while len(values) > 1:
+        half = len(values) // 2
+        added = values[:half] + values[half : 2 * half]
+        if len(values) % 2:
+            added[0] += values[-1]
+        values = added
+    whole: NDArray[Any] = values[0]
+    return whole
+
+
 def _scaled(images: NDArray[Any]) -> Floats:
     """Values from 0 to 1 as (row, column, image)."""
     turned = np.ascontiguousarray(images.transpose(1, 2, 0), dtype=np.float32)
     return turned / np.float32(255.0) if images.dtype == np.uint8 else turned
-
-
-def _reduced_side(side: int) -> int:
-    return side // max(1, side // USUAL)
 
 
 def _reduced(pixels: Floats) -> Floats:
@@ -189,9 +276,8 @@ def _common(side: int) -> Floats:
         for _ in range(twice):
             radius = np.sqrt(radius)
         drawn[:, :, number] = np.minimum(1.0, np.maximum(0.0, (1.15 - radius) / 0.3))
-    found = _edges(drawn).astype(np.float64)
     kept: list[NDArray[np.float64]] = []
-    for column in found.T:
+    for column in _edges(drawn).astype(np.float64).T:
         for before in kept:
             column = column - float(total(before * column)) * before
         kept.append(column / float(np.sqrt(total(column * column))))

@@ -1,0 +1,204 @@
+"""Processes that are started once, compute with one thread each, and have tasks handed out to them.
+
+``in_processes`` does many trainings at once, each whole in one process; ``local_engine`` one
+training, its owners shared out.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing import connection, get_context, resource_tracker
+from threading import Thread
+from typing import Any, TypeVar
+
+from noisemarket.cores import available_cores
+from noisemarket.errors import Interrupted, NoisemarketError
+from noisemarket.owner.worker import end_with_parent, error_line, leave_unless_main
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+Work = Callable[[Task, Callable[[Any], object]], Result]
+"""Does a task, and tells of its progress meanwhile; it can be sent to another process."""
+
+LOOK_EVERY = 0.2
+"""Seconds between two looks at whether to stop."""
+
+_ONE_THREAD = {
+    "OMP_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+    "GLIBC_TUNABLES": (
+        "glibc.malloc.mmap_threshold=1073741824:glibc.malloc.trim_threshold=1073741824"
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Note:
+    """What is told of a task under way."""
+
+    content: Any
+
+
+def one_by_one(
+    work: Work[Task, Result],
+    tasks: Sequence[Task],
+    told: Callable[[Task, Any], object] = lambda task, note: None,
+) -> Iterator[tuple[Task, Result]]:
+    """Do tasks in this process, one after another: for work that has processes of its own."""
+    for task in tasks:
+        yield task, work(task, partial(told, task))
+
+
+def in_processes(
+    work: Work[Task, Result],
+    tasks: Sequence[Task],
+    told: Callable[[Task, Any], object] = lambda task, note: None,
+    *,
+    workers: int | None = None,
+    stop: Callable[[], bool] | None = None,
+) -> Iterator[tuple[Task, Result]]:
+    """Do tasks in processes of one thread each, and give each with its result once it is done.
+
+    Args:
+        work: is sent to every process once.
+        tasks: are handed out in this order to whoever is free.
+        told: is given what the work tells of a task under way.
+        workers: processes, by default one per core; never more than tasks.
+        stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
+    """
+    leave_unless_main()
+    processes = WorkerProcesses()
+    try:
+        processes.start(min(workers or available_cores(), len(tasks)), _serve)
+        processes.send(pickle.dumps(work))
+        for task, problem, result in processes.answers(tasks, stop, told):
+            if problem is not None:
+                raise NoisemarketError(f"A process failed: {problem}.")
+            yield task, result
+    except (EOFError, OSError):
+        raise NoisemarketError("A process died; what it was doing is lost.") from None
+    finally:
+        processes.close(patience=0.0)
+
+
+class WorkerProcesses:
+    """Some processes, and this side of the pipes to them."""
+
+    def __init__(self) -> None:
+        self.running: list[Any] = []
+        self._pipes: list[connection.Connection] = []
+
+    def start(self, count: int, target: Callable[..., None], *args: object) -> None:
+        """Start some that do ``target``, given their side of a pipe and ``args``."""
+        context = get_context("spawn")
+        with _one_thread(), _no_interrupts():
+            for _ in range(count):
+                ours, theirs = context.Pipe()
+                process = context.Process(target=target, args=(theirs, *args), daemon=True)
+                process.start()
+                theirs.close()
+                self.running.append(process)
+                self._pipes.append(ours)
+
+    def send(self, content: bytes) -> None:
+        for pipe in self._pipes:
+            pipe.send_bytes(content)
+
+    def answers(
+        self,
+        tasks: Sequence[Task],
+        stop: Callable[[], bool] | None,
+        told: Callable[[Task, Any], object] = lambda task, note: None,
+    ) -> Iterator[tuple[Task, str | None, Any]]:
+        """Hand out tasks to whoever is free; give each with what went wrong, or its answer."""
+        waiting = iter(tasks)
+        doing: dict[connection.Connection, Task] = {}
+
+        def hand_out(pipe: connection.Connection) -> None:
+            for task in waiting:
+                pipe.send(task)
+                doing[pipe] = task
+                return
+
+        for pipe in self._pipes:
+            hand_out(pipe)
+        while doing:
+            ready = connection.wait(list(doing), None if stop is None else LOOK_EVERY)
+            if stop is not None and stop():
+                raise Interrupted("stopped; what was finished is kept.")
+            for one in ready:
+                assert isinstance(one, connection.Connection)
+                reply = one.recv()
+                if isinstance(reply, _Note):
+                    told(doing[one], reply.content)
+                else:
+                    task = doing.pop(one)
+                    hand_out(one)
+                    yield task, *reply
+
+    def close(self, patience: float) -> None:
+        """Close the pipes, and kill what is still at work after so many seconds each."""
+        for pipe in self._pipes:
+            pipe.close()
+        for process in self.running:
+            process.join(timeout=patience)
+            if process.is_alive():
+                process.kill()
+                process.join()
+        self.running, self._pipes = [], []
+
+
+def _serve(pipe: connection.Connection) -> None:
+    """A process's life: do tasks until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    Thread(target=end_with_parent, daemon=True).start()
+    try:
+        work = None
+        packed = pipe.recv_bytes()
+        while True:
+            task = pipe.recv()
+            try:
+                work = work or pickle.loads(packed)
+                reply: tuple[str | None, Any] = None, work(task, lambda n: pipe.send(_Note(n)))
+            except Exception as problem:
+                reply = error_line(problem), None
+            pipe.send(reply)
+    except (EOFError, OSError):
+        return
+
+
+@contextmanager
+def _no_interrupts() -> Iterator[None]:
+    """Ctrl-C is for the parent alone: processes started meanwhile never see it, not even while
+    they start; here it waits."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    resource_tracker.ensure_running()  # begun later, it would let signals through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Processes that are started meanwhile compute with one thread each."""
+    before = {name: os.environ.get(name) for name in _ONE_THREAD}
+    os.environ.update(_ONE_THREAD)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
