@@ -10,8 +10,7 @@ import numpy as np
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig, trace_spacing
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism

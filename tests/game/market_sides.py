@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Protocol
+from noisemarket.game.protocol import Outcomes, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import surface
 

@@ -19,8 +19,7 @@ from noisemarket.game.equilibrium import (
     stage_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Games, Protocol, games
+from noisemarket.game.protocol import Games, Outcomes, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import surface
 

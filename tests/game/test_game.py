@@ -12,8 +12,7 @@ from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owne
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import games
+from noisemarket.game.protocol import Outcomes, games
 from noisemarket.game.sides import Payoff
 from noisemarket.game.surface import SURFACES, LossSurface, surface
 

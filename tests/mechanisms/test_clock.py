@@ -15,8 +15,7 @@ from tests.mechanisms.test_portfolio import reordered
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import Levels
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.market.deals import strike
 from noisemarket.mechanisms.clock import ClockAuction, floor_level
 from noisemarket.mechanisms.falling_prices import FallingPrices, price_levels

@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import EXACT, Behaviour, scrambled
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import BoolArray, FloatArray, Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
@@ -163,7 +162,7 @@ def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
     return replace(now, **changed)
 
 
-def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> NDArray[np.bool_]:
+def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> BoolArray:
     hit = np.zeros(len(population), dtype=bool)
     if not change.names:
         count = max(1, round(change.share * len(population)))

@@ -9,6 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+KeyArray = NDArray[np.uint64]
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.learning.bisection_curator import curator_beliefs, hear_answer, quote, stands
 from noisemarket.learning.bisection_owner import (
@@ -21,7 +22,7 @@ from noisemarket.learning.bisection_owner import (
     owner_beliefs,
     wants_of,
 )
-from noisemarket.learning.messages import BoolArray, CuratorPlayer, Moves, OwnerPlayer, State
+from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer, State
 
 
 class BisectionOwner(OwnerPlayer):
@@ -36,7 +37,7 @@ class BisectionOwner(OwnerPlayer):
     def deal(self) -> tuple[int, int]:
         return self.deals.last()
 
-    def _move(self, quotes: Moves, signs: BoolArray) -> tuple[int, int, bool]:
+    def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         offer = make_offer(self._beliefs, self._wants)
         quoted = int(quotes[offer])
         both = bool(signs[offer]) and quoted >= int(self._wants.reserves[offer])
@@ -63,7 +64,7 @@ class BisectionCurator(CuratorPlayer):
     def deal(self) -> tuple[int, int]:
         return self.deals.last()
 
-    def _draw(self, interactions: int) -> tuple[Moves, BoolArray]:
+    def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         offers = range(self._shape[0])
         row = np.array([quote(self._beliefs, self._limits, offer) for offer in offers])
         quotes = np.tile(row, (interactions, 1))

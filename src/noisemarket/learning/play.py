@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.rule import Rule
 
@@ -19,8 +18,8 @@ NEVER.setflags(write=False)
 class PlayHistory:
     """What was played: level numbers and rewards, one entry an iteration."""
 
-    offers: NDArray[np.int64]
-    quotes: NDArray[np.int64]
+    offers: IntArray
+    quotes: IntArray
     owner_rewards: FloatArray
     curator_rewards: FloatArray
 
@@ -30,11 +29,11 @@ def play_pair(
     curator: Rule,
     owner_rewards: FloatArray,
     curator_rewards: FloatArray,
-    starts: NDArray[np.int64],
+    starts: IntArray,
     *,
     sees_offer: bool,
     stream: Stream,
-    cancelled: NDArray[np.bool_] = NEVER,
+    cancelled: BoolArray = NEVER,
 ) -> PlayHistory:
     """Let two rules play ``starts[-1]`` iterations.
 

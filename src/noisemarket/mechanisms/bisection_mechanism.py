@@ -12,8 +12,7 @@ from functools import partial
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection import bargain_batch
 from noisemarket.learning.compiled.bisection_loop import Bargains

@@ -32,13 +32,11 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
-from noisemarket.game.sides import BoolArray, OwnerSide
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
+from noisemarket.game.sides import OwnerSide
 from noisemarket.mechanisms.falling_prices import FallingPrices
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.lying import gained_over
@@ -153,7 +151,7 @@ class ClockAuction:
         demand: floor, budget and target.
     """
 
-    def __init__(self, joint: JointValue, keys: NDArray[np.uint64], demand: Demand) -> None:
+    def __init__(self, joint: JointValue, keys: KeyArray, demand: Demand) -> None:
         self._joint, self._demand = joint, demand
         self.saving = floor_level(joint.levels, demand.floor)
         self._step = 0

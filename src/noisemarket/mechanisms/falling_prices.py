@@ -12,8 +12,7 @@ import math
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 
 MOST_STEPS = 36
 """Prices that an owner is asked about at most: a finer grid is passed in larger steps. With its

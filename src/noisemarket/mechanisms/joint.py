@@ -26,8 +26,7 @@ from noisemarket.federated.weighting import (
     owner_weights,
 )
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.game.surface import LossSurface
 from noisemarket.mechanisms.mechanism import Contracts
 

@@ -10,13 +10,12 @@ from contextlib import closing
 from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import Outcomes
+from noisemarket.game.levels import BoolArray, FloatArray
+from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
 from noisemarket.learning.compiled.arguments import Batch
 from noisemarket.learning.rule import Rule
@@ -102,7 +101,7 @@ class Learned(Mechanism):
         environment: Environment,
         config: PlayConfig,
         some: slice,
-        cancelled: NDArray[np.bool_],
+        cancelled: BoolArray,
     ) -> tuple[Batch, Contracts, Exploitability]:
         """A batch, with what is computed from its policies before they are dropped."""
         phases = [environment.games(i, some) for i in range(len(environment.phases))]

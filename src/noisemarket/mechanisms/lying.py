@@ -14,9 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.game.protocol import Games, games
+from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.protocol import Games, Outcomes, games
 from noisemarket.game.sides import OwnerSide
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
 

@@ -10,9 +10,8 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import PlayConfig
 
 

@@ -7,8 +7,7 @@ from abc import abstractmethod
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Games
+from noisemarket.game.protocol import Games, Outcomes
 from noisemarket.mechanisms.lying import gained_by_costs
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions, by_slices
 

@@ -26,8 +26,7 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Demand, Direct, RunOptions

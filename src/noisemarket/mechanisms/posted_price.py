@@ -8,11 +8,9 @@ better than the true one. Should more take it than the budget pays, those with m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, RunOptions
 from noisemarket.mechanisms.purse import affordable
@@ -41,7 +39,7 @@ class _Shop:
 
     def __init__(self, environment: Environment, saving: int, budget: float | None) -> None:
         self._joint, self._budget = JointValue.of(environment), budget
-        keys: NDArray[np.uint64] = environment.population.key
+        keys: KeyArray = environment.population.key
         self._order = np.lexsort((keys, -self._joint.records))  # heaviest first
         noise = [self._joint.levels.sigma_left(level) for level in (0, saving)]
         without, sold = (self._joint.terms(one, self._joint.records) for one in noise)

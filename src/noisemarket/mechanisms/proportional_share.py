@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, Demand
 from noisemarket.mechanisms.purse import MICRO, micro_down, micro_up
@@ -43,7 +41,7 @@ class ProportionalShare:
     """
 
     joint: JointValue
-    keys: NDArray[np.uint64]
+    keys: KeyArray
     saving: int
     scores: FloatArray
     demand: Demand

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class RankedSteps:
     price: FloatArray
 
 
-def steps_by_worth(worth: FloatArray, price: FloatArray, keys: NDArray[np.uint64]) -> RankedSteps:
+def steps_by_worth(worth: FloatArray, price: FloatArray, keys: KeyArray) -> RankedSteps:
     """The steps along the upper hull of (price, worth) of each owner, all owners together.
 
     Args:

@@ -10,9 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.mechanisms.joint import JointValue
 
 

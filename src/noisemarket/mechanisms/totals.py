@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
 from noisemarket.mechanisms.mechanism import Trace

@@ -8,8 +8,7 @@ from numba import njit
 from numba.extending import register_jitable
 
 from noisemarket.game.jit import cached
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.bisection_curator import (
     PATIENCE,
     CuratorBeliefs,
