@@ -149,11 +149,7 @@ def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outc
         said = costs[start : start + _REPORTS_AT_ONCE]
         other = replace(curator, beta=np.repeat(curator.beta, len(said)))
         parts.append(Contracts.of(solve(games(own.reporting(said), other, environment.protocol))))
-    return Contracts(
-        np.concatenate([part.saving for part in parts]),
-        np.concatenate([part.payment for part in parts]),
-        np.concatenate([part.signed for part in parts]),
-    )
+    return Contracts.joined(parts)
 
 
 def _costs(side: OwnerSide) -> FloatArray:

@@ -9,7 +9,7 @@ from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.protocol import Games, Outcomes
 from noisemarket.mechanisms.lying import gained_by_costs
-from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions, by_slices
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions
 
 
 class Oracle(Direct):
@@ -32,7 +32,7 @@ class Oracle(Direct):
                 return self.choose(CheapestDeals.between(*sides))  # no tables: many times faster
             return self.solve(environment.games(some=some))
 
-        return by_slices(environment, solve)
+        return Contracts.joined([Contracts.of(solve(some)) for some in environment.slices()])
 
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
