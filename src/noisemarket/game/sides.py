@@ -64,26 +64,14 @@ class OwnerSide:
             return np.where(np.isfinite(self.sold), self.sold, 10.0 * most)
         return self.levels.sigma_max - savings if self.payoff == "printed" else savings
 
-    def one(self, owner: int) -> OwnerSide:
-        """The side of one owner alone."""
-        own = slice(owner, owner + 1)
+    def of(self, owners: IntArray) -> OwnerSide:
+        """The side of these owners, by their index; each may be there several times."""
         return replace(
             self,
-            privacy_cost=self.privacy_cost[own],
-            markup=self.markup[own],
-            floor=self.floors()[own],
-            key=None if self.key is None else self.key[own],
-        )
-
-    def reporting(self, costs: FloatArray) -> OwnerSide:
-        """This one owner as it would be with each of these privacy costs."""
-        count = len(costs)
-        return replace(
-            self,
-            privacy_cost=costs,
-            markup=np.repeat(self.markup, count),
-            floor=np.repeat(self.floors(), count),
-            key=None if self.key is None else np.repeat(self.key, count),
+            privacy_cost=self.privacy_cost[owners],
+            markup=self.markup[owners],
+            floor=self.floors()[owners],
+            key=None if self.key is None else self.key[owners],
         )
 
     def payoffs(self) -> FloatArray:
@@ -141,16 +129,16 @@ class OwnerSide:
         """The least noise that each owner keeps."""
         return np.zeros(len(self)) if self.floor is None else self.floor
 
-    def surplus(self, saving: IntArray, payment: IntArray) -> FloatArray:
-        """What contracts, one for each owner, leave it over its limit: its markup counts as cost.
+    def surplus(self, saving: int | IntArray, payment: int | IntArray) -> FloatArray:
+        """What a contract, or one for each owner, leaves it over its limit: markup counts as cost.
 
         An owner signs what leaves it something. So by this it also judges what a lie brings. What
         it would not sell at any price leaves it minus infinity.
         """
         more = self._loss() - self._loss(slice(0, 1))
-        sold, at = np.asarray(saving), np.arange(len(self))
-        left = self.income()[payment] - (1.0 + self.markup) * more[at, sold]
-        return np.where(self.sells()[at, sold], left, -np.inf)
+        at = np.arange(len(self)), saving
+        left = self.income()[payment] - (1.0 + self.markup) * more[at]
+        return np.where(self.sells()[at], left, -np.inf)
 
     def _signs(self, savings: slice, payments: slice) -> BoolArray:
         over = self.income()[payments][None, None, :] - self._least(savings)[:, :, None]

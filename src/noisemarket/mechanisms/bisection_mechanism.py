@@ -17,7 +17,7 @@ from noisemarket.learning.compiled.bisection_loop import Bargains
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import MOST_MESSAGES
-from noisemarket.mechanisms.lying import gained_over
+from noisemarket.mechanisms.lying import gained_by_items
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
 from noisemarket.mechanisms.totals import PlayTotals
 
@@ -47,12 +47,12 @@ class Bisection(Mechanism):
         self, environment: Environment, options: RunOptions, agreement: Agreement
     ) -> FloatArray:
         """An owner that refuses all but the curator's limit ends there: nothing more is paid."""
-        side, limits = environment.owner_side(), environment.curator_side().limits()
-        best = np.zeros(len(environment))
-        for saving, limit in enumerate(limits.T):
-            one = np.full(len(best), saving), np.maximum(limit, 0)
-            best = np.maximum(best, np.where(limit >= 0, side.surplus(*one), 0.0))
-        return gained_over(side, agreement.contracts, best)
+        limits = environment.curator_side().limits()
+        items = (
+            (np.where(limit >= 0, saving, 0), np.maximum(limit, 0))
+            for saving, limit in enumerate(limits.T)
+        )
+        return gained_by_items(environment.owner_side(), agreement.contracts, items)
 
 
 def _messages(played: Bargains, config: PlayConfig) -> IntArray:

@@ -36,7 +36,7 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.game.sides import OwnerSide
+from noisemarket.mechanisms.budget import affordable, micro_down, micro_up
 from noisemarket.mechanisms.falling_prices import FallingPrices
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.lying import gained_over
@@ -49,7 +49,6 @@ from noisemarket.mechanisms.mechanism import (
     RunOptions,
     same_for_all,
 )
-from noisemarket.mechanisms.purse import affordable, micro_down, micro_up
 from noisemarket.mechanisms.sellers import Sellers
 
 LOTS = 8
@@ -87,50 +86,38 @@ class Clock(Mechanism):
         """
         side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
         auction = ClockAuction.of(environment, options.demand)
+        stays = cache(partial(side.accepts, auction.saving))
         while not auction.over:
-            stay = truthful(auction, side)
+            stay = truthful(auction, stays)
             refused[auction.asked[~stay]] = auction.prices[~stay]
             auction.hear(stay)
         sold = np.full(len(environment), auction.saving)
         hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
         best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
         for owner in np.flatnonzero(hope > 0.0):
-            stayed = _contracts_if_it_never_leaves(int(owner), environment, options.demand)
+            auction = ClockAuction.of(environment, options.demand)
+            try:
+                while not auction.over:
+                    auction.hear(truthful(auction, stays) | (auction.asked == owner))
+            except BadInput:  # it misses a target: no trade
+                best[owner] = 0.0
+                continue
+            stayed = auction.contracts()
             best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
         return gained_over(side, agreement.contracts, best)
 
 
-def _contracts_if_it_never_leaves(
-    owner: int, environment: Environment, demand: Demand
-) -> Contracts:
-    """What comes of the clock if one owner stays at every price; no trade if it misses a target."""
-    side, auction = environment.owner_side(), ClockAuction.of(environment, demand)
-    try:
-        while not auction.over:
-            auction.hear(truthful(auction, side) | (auction.asked == owner))
-    except BadInput:
-        return same_for_all(len(environment), 0, 0)
-    return auction.contracts()
-
-
 def played(auction: ClockAuction, environment: Environment) -> Iterator[float]:
     """Play an auction with the owners of an environment; gives the price of each question."""
-    owners = environment.owner_side()
-    stays = cache(partial(owners.accepts, auction.saving))
+    stays = cache(partial(environment.owner_side().accepts, auction.saving))
     while not auction.over:
         price = auction.price
-        auction.hear(truthful(auction, owners, stays))
+        auction.hear(truthful(auction, stays))
         yield float(environment.levels.payments[price])
 
 
-def truthful(
-    auction: ClockAuction, owners: OwnerSide, stays: Callable[[int], BoolArray] | None = None
-) -> BoolArray:
-    """Who of the asked stays, each answering by what pays for it.
-
-    ``stays`` is what all owners answer to one price, if it is kept from question to question.
-    """
-    stays = stays or partial(owners.accepts, auction.saving)
+def truthful(auction: ClockAuction, stays: Callable[[int], BoolArray]) -> BoolArray:
+    """Who of the asked stays; ``stays`` is what all owners answer to one price."""
     asked, prices = auction.asked, auction.prices
     answers = np.zeros(len(asked), dtype=bool)
     for price in np.unique(prices).tolist():

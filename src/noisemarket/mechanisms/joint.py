@@ -104,6 +104,12 @@ class JointValue:
         weight = Noise().weights(figures).reshape(noise.shape)
         return np.stack([weight, weight**2 * noise**2, weight**2], axis=-1)
 
+    def sale(self, saving: int) -> tuple[FloatArray, FloatArray]:
+        """The sums over all owners without a trade, and what each owner's sale of a saving adds."""
+        levels = (0, saving)
+        without, sold = (self.terms(self.levels.sigma_left(one), self.records) for one in levels)
+        return without.sum(axis=0), sold - without
+
     def quality(self, sums: FloatArray) -> FloatArray:
         """The quality at each of these sums over all owners."""
         weight, noisy, square = np.moveaxis(np.asarray(sums), -1, 0)

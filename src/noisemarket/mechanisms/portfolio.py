@@ -21,18 +21,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.mechanisms.budget import affordable
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
 from noisemarket.mechanisms.portfolio_bound import most_value
-from noisemarket.mechanisms.purse import affordable
-from noisemarket.mechanisms.ranked_steps import RankedSteps, steps_by_worth
 
 MOST_STATES = 200_000
 """Portfolios under way in the exact search, before it gives up."""
@@ -168,7 +169,7 @@ class _ForSale:
         sale = self._sale.copy()
         sale[:, most + 1 :] = np.inf
         for _ in range(_ROUNDS):
-            now = self._beginning(steps_by_worth(self._exactness(now), sale, self._keys))
+            now = self._beginning(_steps_by_worth(self._exactness(now), sale, self._keys))
             if self.score_of(now) <= self.score_of(best):
                 break
             best = now
@@ -188,7 +189,7 @@ class _ForSale:
         """Weight W, and noise C: but for the share of the owners, quality falls in C / W^2."""
         return sums[..., 0], np.maximum(sums[..., 1], 1e-30)
 
-    def _beginning(self, steps: RankedSteps) -> IntArray:
+    def _beginning(self, steps: _RankedSteps) -> IntArray:
         first = self._terms[self._rows, steps.start].sum(axis=0)
         before, after = self._terms[steps.owner, steps.old], self._terms[steps.owner, steps.new]
         sums = np.concatenate([first[None], first + np.cumsum(after - before, axis=0)])
@@ -269,3 +270,51 @@ class _ForSale:
         portfolio = np.zeros(len(self._rows), dtype=np.int64)
         portfolio[order] = chosen[best]
         return portfolio
+
+
+@dataclass(frozen=True)
+class _RankedSteps:
+    """Steps from one level to the next worth taking, best first; an owner's own are in order.
+
+    ``start`` is the level of each owner that costs nothing.
+    """
+
+    start: IntArray
+    owner: IntArray
+    old: IntArray
+    new: IntArray
+    price: FloatArray
+
+
+def _steps_by_worth(worth: FloatArray, price: FloatArray, keys: KeyArray) -> _RankedSteps:
+    """The steps along the upper hull of (price, worth) of each owner, all owners together.
+
+    Args:
+        worth: of each owner and level.
+        price: the same; infinite where it is not for sale.
+        keys: settle ties, so that nothing depends on the order of the owners.
+    """
+    rows = np.arange(len(worth))
+    now = start = np.argmax(np.where(price == 0.0, worth, -np.inf), axis=1)
+    taken: list[tuple[NDArray[Any], ...]] = []
+    while True:
+        more = worth - worth[rows, now][:, None]
+        extra = price - price[rows, now][:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slope = np.where((extra > 0.0) & (more > 0.0), more / extra, 0.0)
+        best = np.argmax(slope, axis=1)
+        rate = slope[rows, best]
+        going = np.flatnonzero(rate > 0.0)
+        if not len(going):
+            break
+        step = (going, now[going], best[going], extra[going, best[going]], rate[going])
+        taken.append(step)
+        now = now.copy()
+        now[going] = best[going]
+    if not taken:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _RankedSteps(start, nothing, nothing, nothing, np.zeros(0))
+    owner, old, new, cost, rate = (np.concatenate(column) for column in zip(*taken, strict=True))
+    turn = np.repeat(np.arange(len(taken)), [len(step[0]) for step in taken])
+    order = np.lexsort((turn, keys[owner], -rate))
+    return _RankedSteps(start, owner[order], old[order], new[order], cost[order])
