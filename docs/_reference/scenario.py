@@ -15,10 +15,10 @@ from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.allowed import allowed_values
-from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import MOST_CELLS, ChangeSection, FaultSection
 from noisemarket.scenario.toml_text import DEEPEST
+from noisemarket.scenario.training_section import ComparedSection
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.

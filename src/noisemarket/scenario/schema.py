@@ -16,11 +16,10 @@ from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
-from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.scenario.training_section import PrivacySection, TrainingSection
+from noisemarket.scenario.training_section import ComparedSection, PrivacySection, TrainingSection
 
 
 def _ledger_url(value: str) -> str:

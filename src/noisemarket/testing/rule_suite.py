@@ -26,7 +26,7 @@ from noisemarket.game.environment import Environment, Phase
 from noisemarket.game.levels import Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol
-from noisemarket.game.surface import surface
+from noisemarket.game.surface import SURFACES
 from noisemarket.learning.batch import PlayConfig, play_batch
 from noisemarket.learning.compiled.arguments import Batch
 from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
@@ -97,7 +97,7 @@ def market(
         phases.append(Phase(change_at, 2.5 * cost, markup, beta, 0.6, 0.5, 0.13))
     return Environment(
         levels=Levels(0.6, savings - 1, 16.0, payments - 1),
-        surface=surface("printed"),
+        surface=SURFACES["printed"],
         payoff="privacy_loss",
         protocol=protocol,
         payment_value=0.08,
