@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from _reference import code, page, table
 from noisemarket.federated.partition import MINIMUM
-from noisemarket.game.distributions import Distributions
+from noisemarket.game.distributions import DISTRIBUTIONS
 from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
@@ -116,7 +116,7 @@ def _list_of(prefix: str, kind: type[BaseModel]) -> str:
 
 def _distributions() -> str:
     rows = []
-    for name, kind in Distributions.BY_NAME.items():
+    for name, kind in DISTRIBUTIONS.items():
         shown = []
         for field in fields(kind):  # type: ignore[arg-type]
             factory = field.default_factory is not MISSING

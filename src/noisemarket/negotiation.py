@@ -15,7 +15,7 @@ from noisemarket.learning.batch import PlayConfig, trace_spacing
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.lying import most_gained_by_lying
+from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
@@ -119,8 +119,8 @@ class Negotiation:
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
-        owner = _mean(self.agreement.owner_exploitability)
-        curator = _mean(self.agreement.curator_exploitability)
+        owner = mean_and_most(self.agreement.owner_exploitability)[0]
+        curator = mean_and_most(self.agreement.curator_exploitability)[0]
         return {
             "preset": self.scenario.preset,
             "mechanism": self.scenario.mechanism,
@@ -228,7 +228,3 @@ def _demand(scenario: Scenario) -> Demand:
         target=None if market.target_accuracy == "none" else float(market.target_accuracy),
         scored=market.clock_prices == "scored",
     )
-
-
-def _mean(values: np.ndarray | None) -> float | None:
-    return None if values is None or np.isnan(values).all() else float(np.nanmean(values))

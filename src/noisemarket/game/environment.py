@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -143,23 +143,17 @@ def _after(
             raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
-    for name, factor in change.scale:
+    for number, (name, value) in enumerate((*change.scale, *change.set)):
         old = getattr(now, name)
-        new = old * factor if change.who == "curator" else np.where(hit, old * factor, old)
-        now = _with(now, name, new)
-    for name, value in change.set:
-        new = value if change.who == "curator" else np.where(hit, value, getattr(now, name))
-        now = _with(now, name, new)
+        new = old * value if number < len(change.scale) else value
+        if change.who == "owners":
+            new = np.where(hit, new, old)
+        if name == "beta" and np.min(new) <= 0:
+            raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
+        if name == "quality_weight" and new > 1:
+            raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
+        now = replace(now, **{name: new})
     return now
-
-
-def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
-    if name == "beta" and np.min(new) <= 0:
-        raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
-    if name == "quality_weight" and new > 1:
-        raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
-    changed: dict[str, Any] = {name: new}
-    return replace(now, **changed)
 
 
 def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> BoolArray:

@@ -216,19 +216,30 @@ class Stakes:
     signs: BoolArray
 
 
-class LearningOwner(OwnerPlayer):
-    """An owner's player that follows a learning rule."""
+class _Learner(_Player):
+    """What both players that follow a learning rule have."""
+
+    _offer = 0  # the last
 
     def __init__(
         self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
     ) -> None:
         super().__init__(stakes.rewards.shape, window)
         self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_offer, self._offer, self._quote = sees_offer, 0, 0
+        self._sees_offer = sees_offer
+
+    def _state(self, offer: int) -> int:
+        return offer if self._sees_offer else self._offer
+
+
+class LearningOwner(_Learner, OwnerPlayer):
+    """An owner's player that follows a learning rule."""
+
+    _quote = 0  # the last
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         offer = self._rule.act(self._quote, self._stream.next()[0])
-        state = offer if self._sees_offer else self._offer
+        state = self._state(offer)
         quote = int(quotes[state])
         both = bool(signs[state]) and bool(self._stakes.signs[offer, quote])
         reward = float(self._stakes.rewards[offer, quote]) if both else 0.0
@@ -252,17 +263,10 @@ class LearningOwner(OwnerPlayer):
         self._offer, self._quote = (int(move) for move in state["last"])
 
 
-class LearningCurator(CuratorPlayer):
+class LearningCurator(_Learner, CuratorPlayer):
     """A curator's player that follows a learning rule."""
 
     _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
-
-    def __init__(
-        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
-    ) -> None:
-        super().__init__(stakes.rewards.shape, window)
-        self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_offer, self._offer = sees_offer, 0
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
@@ -270,9 +274,6 @@ class LearningCurator(CuratorPlayer):
         if not self._sees_offer:
             return quotes, np.ones(quotes.shape, bool)
         return quotes, self._stakes.signs[np.arange(self._shape[0])[None, :], quotes]
-
-    def _state(self, offer: int) -> int:
-        return offer if self._sees_offer else self._offer
 
     def _hear(self, offer: int, quote: int, signed: bool) -> None:
         state = self._state(offer)

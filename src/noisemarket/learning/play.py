@@ -10,9 +10,6 @@ from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.rule import Rule
 
-NEVER = np.zeros(1, np.bool_)
-NEVER.setflags(write=False)
-
 
 @dataclass(frozen=True)
 class PlayHistory:
@@ -33,7 +30,7 @@ def play_pair(
     *,
     sees_offer: bool,
     stream: Stream,
-    cancelled: BoolArray = NEVER,
+    cancelled: BoolArray,
 ) -> PlayHistory:
     """Let two rules play ``starts[-1]`` iterations.
 

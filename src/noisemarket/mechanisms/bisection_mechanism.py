@@ -12,8 +12,7 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.learning.bisection import bargain_batch
-from noisemarket.learning.compiled.bisection_loop import Bargains
+from noisemarket.learning.compiled.bisection_loop import Bargains, bargain_batch
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import MOST_MESSAGES

@@ -34,17 +34,9 @@ def most_gained_by_lying(
     """The most that each owner could gain by lying to a mechanism.
 
     Exact for auctions, menus and the exact answers, over all that an owner could say. For learners
-    it is what the best answer to the curator's final policy would bring per interaction.
-
-    Args:
-        environment: the game.
-        mechanism: the mechanism.
-        options: how it runs.
-        agreement: what came of it.
-
-    Returns:
-        One number an owner, 0 where nothing is gained and NaN where it was not examined. None
-        where it is not known for this mechanism, or owners answer with errors anyway.
+    it is what the best answer to the curator's final policy would bring per interaction. One
+    number an owner, 0 where nothing is gained and NaN where it was not examined; None where it is
+    not known for this mechanism, or owners answer with errors anyway.
     """
     if not environment.behaviour.exact:
         return None

@@ -13,6 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section
@@ -181,8 +182,6 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         return
     population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
-        from noisemarket.scenario.population_file import read_population
-
         population["owners"] = len(read_population(population["file"], secrets=False))
 
 

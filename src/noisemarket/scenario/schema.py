@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import Behaviour
-from noisemarket.game.distributions import Distribution, Distributions
+from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
@@ -115,7 +115,7 @@ class PopulationSection(Section):
         if isinstance(self.data_size, float) and self.data_size < 1:
             raise BadInput("population.data_size", self.data_size, "give at least 1.")
         return {
-            name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
+            name: make_distribution(f"population.{name}", getattr(self, name)) for name in FIELDS
         }
 
 

@@ -16,7 +16,7 @@ one whose payoffs change while it is played.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -62,18 +62,14 @@ class Table:
 
     def some(self, pairs: Sequence[int]) -> Table:
         """The same for some of the pairs, in that order."""
-        chosen = list(pairs)
-        return replace(
-            self, phases=[pick(games, chosen) for games in self.phases], keys=self.keys[chosen]
-        )
+        phases = [pick(games, pairs) for games in self.phases]
+        return replace(self, phases=phases, keys=self.keys[list(pairs)])
 
 
 def pick(games: Games, pairs: Sequence[int]) -> Games:
     """The games of some pairs, in that order."""
-    chosen = list(pairs)
-    names = [field.name for field in fields(Games) if field.name != "sees_offer"]
-    tables = {name: getattr(games, name)[chosen] for name in names}
-    return Games(**tables, sees_offer=games.sees_offer)
+    tables = {name: one[list(pairs)] for name, one in vars(games).items() if name != "sees_offer"}
+    return replace(games, **tables)
 
 
 def market(
@@ -167,10 +163,7 @@ def assert_same_play(one: Batch, other: Batch) -> None:
     """The same moves and the same policies to the bit; sums of rewards up to their order."""
     for name in ("counts", "deals", "last", "owner_policies", "curator_policies"):
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    for name in ("payoffs",):
-        np.testing.assert_allclose(
-            getattr(one, name), getattr(other, name), rtol=0, atol=1e-9, err_msg=name
-        )
+    np.testing.assert_allclose(one.payoffs, other.payoffs, rtol=0, atol=1e-9)
 
 
 def assert_same_agreement(one: Agreement, other: Agreement) -> None:
