@@ -210,21 +210,12 @@ def run_options(
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
     )
-    return RunOptions(
-        play,
-        scenario.menu.types,
-        threads or available_cores(),
-        demand=_demand(scenario),
-        watch=watch,
-        stop=stop,
-    )
-
-
-def _demand(scenario: Scenario) -> Demand:
     market = scenario.market
-    return Demand(
+    demand = Demand(
         floor=market.floor,
         budget=None if market.budget == "none" else float(market.budget),
         target=None if market.target_accuracy == "none" else float(market.target_accuracy),
         scored=market.clock_prices == "scored",
     )
+    threads = threads or available_cores()
+    return RunOptions(play, scenario.menu.types, threads, demand, watch, stop)

@@ -18,12 +18,11 @@ from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.greedy import Greedy
 from noisemarket.learning.lanes import LANES
-from noisemarket.learning.phc import PHC
 from noisemarket.learning.play import PlayHistory, play_pair
 from noisemarket.learning.q_learning import QLearning
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import find_rule
-from noisemarket.learning.wolf_phc import WolfPHC
+from noisemarket.learning.wolf_phc import PHC, WolfPHC
 
 LARGEST_REWARD = 1e100
 """Beyond it, sums of rewards might reach the sentinel that fills unused lanes."""

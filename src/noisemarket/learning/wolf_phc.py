@@ -1,4 +1,4 @@
-"""WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
+"""WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP. And plain hill-climbing."""
 
 from __future__ import annotations
 
@@ -57,6 +57,13 @@ class WolfPHC(Rule):
 
     def policy(self) -> FloatArray:
         return self._policy
+
+
+class PHC(WolfPHC):
+    """Climbs with the same step whether it wins or loses: shows what "learn fast" brings."""
+
+    def step(self, t: int, *, winning: bool) -> float:
+        return super().step(t, winning=True)
 
 
 def climb(policy: FloatArray, best: int, step: float) -> None:

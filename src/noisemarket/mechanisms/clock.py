@@ -51,8 +51,8 @@ from noisemarket.mechanisms.mechanism import (
 )
 from noisemarket.mechanisms.sellers import Sellers
 
-LOTS = 8
-"""Lots in a step at most, where no target is to be kept; 100 where one is."""
+LOTS, TARGET_LOTS = 8, 100
+"""Lots in a step at most, where no target is to be kept and where one is."""
 
 
 class Clock(Mechanism):
@@ -223,11 +223,7 @@ class ClockAuction:
 
     def _most(self) -> int:
         """How many of the heaviest are paid by the budget, and needed for the target."""
-        count, target = self._sellers.count, self._demand.target
-        if target is None:
-            needed = count - self._sellers.not_worth(self._standing_prices())
-        else:
-            needed = count - self._sellers.spare(target)
+        needed = self._sellers.count - self._not_needed()
         if self._demand.budget is None:
             return needed
         levels, kind = np.unique(self._level[self._waiting[::-1]], return_inverse=True)
@@ -245,15 +241,17 @@ class ClockAuction:
 
     def _lot(self) -> int:
         """How many to ask next of those who wait; 0: the clock stops."""
-        count, waiting = self._sellers.count, len(self._waiting)
-        too_many = self._over_budget()
-        if self._demand.target is None:
-            need = max(too_many, self._sellers.not_worth(self._standing_prices()))
-            return 0 if need == 0 else min(max(need, math.ceil(count / LOTS)), waiting)
-        spare = self._sellers.spare(self._demand.target)
-        if max(too_many, spare) == 0:
-            return 0
-        return min(max(too_many, spare, math.ceil(count / 100)), waiting)
+        leave = max(self._over_budget(), self._not_needed())
+        lots = LOTS if self._demand.target is None else TARGET_LOTS
+        few = math.ceil(self._sellers.count / lots)
+        return 0 if leave == 0 else min(max(leave, few), len(self._waiting))
+
+    def _not_needed(self) -> int:
+        """How many are not worth what they have accepted or, with a target, may leave."""
+        if self._demand.target is not None:
+            return self._sellers.spare(self._demand.target)
+        prices = self._joint.levels.payments[self._prices.at(self._standing)]
+        return self._sellers.not_worth(prices)
 
     def _over_budget(self) -> int:
         """How many of those who wait must leave at least for the budget to pay the rest."""
@@ -265,10 +263,6 @@ class ClockAuction:
         excess = cost - micro_down(self._demand.budget)
         dearest = self._payment(int(self._level[self._waiting].max()))
         return max(0, -(-excess // micro_up(dearest)))
-
-    def _standing_prices(self) -> FloatArray:
-        """What those who wait have accepted, for each size."""
-        return self._joint.levels.payments[self._prices.at(self._standing)]
 
     def _pays(self) -> bool:
         """Whether what is left is worth its money, over no trade."""

@@ -36,8 +36,8 @@ from noisemarket.learning.bisection_owner import (
     owner_beliefs,
     wants_of,
 )
+from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
-from noisemarket.learning.compiled.stamp import stamp_of
 
 for _function in (
     begin_curator, hear_answer, quote, begin_owner, hear_quote, make_offer, best_offer, stands,

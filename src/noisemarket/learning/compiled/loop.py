@@ -12,6 +12,7 @@ from numba import njit
 
 from noisemarket.game.behaviour import scrambled
 from noisemarket.game.jit import cached
+from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import (
     DEALS,
     OFFERS,
@@ -24,7 +25,6 @@ from noisemarket.learning.compiled.arguments import (
     Scratch,
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
-from noisemarket.learning.compiled.stamp import stamp_of
 from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
 from noisemarket.learning.draws import GOLDEN, TO_UNIT
 from noisemarket.learning.lanes import LANES
