@@ -11,12 +11,13 @@ from pydantic import BaseModel
 from _reference import code, page, table
 from noisemarket.federated.partition import MINIMUM
 from noisemarket.game.distributions import DISTRIBUTIONS
+from noisemarket.game.levels import MOST_CELLS
 from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME
-from noisemarket.scenario.schema import MOST_CELLS, ChangeSection, FaultSection
+from noisemarket.scenario.schema import ChangeSection, FaultSection
 from noisemarket.scenario.toml_text import DEEPEST
 from noisemarket.scenario.training_section import ComparedSection
 

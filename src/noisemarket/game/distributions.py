@@ -162,8 +162,9 @@ def make_distribution(where: str, given: float | Mapping[str, object]) -> Distri
 
 
 def _finite(number: object) -> bool:
-    plain = isinstance(number, int | float) and not isinstance(number, bool)
-    return plain and bool(np.isfinite(number))
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return bool(np.isfinite(number))
 
 
 def _ordered(low: float, high: float) -> None:

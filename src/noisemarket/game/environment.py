@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -145,7 +145,7 @@ def _after(
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
     for number, (name, value) in enumerate((*change.scale, *change.set)):
         old = getattr(now, name)
-        new = old * value if number < len(change.scale) else value
+        new: Any = old * value if number < len(change.scale) else value
         if change.who == "owners":
             new = np.where(hit, new, old)
         if name == "beta" and np.min(new) <= 0:

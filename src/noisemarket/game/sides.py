@@ -117,10 +117,9 @@ class OwnerSide:
     def sells(self, some: slice = slice(None)) -> BoolArray:
         """Which of some savings each owner sells at all: they leave it its floor, and not
         infinitely much is sold."""
-        levels, count = self.levels, self.levels.saving_levels + 1
-        kept = np.array([levels.sigma_left(level) for level in range(count)][some])
-        least = np.minimum(self.floors(), levels.sigma_max)  # who sells nothing keeps what it has
-        open_to = kept[None, :] + SLACK * levels.sigma_max >= least[:, None]
+        all_noise, kept = self.levels.sigma_max, self.levels.sigmas[some]
+        least = np.minimum(self.floors(), all_noise)  # who sells nothing keeps what it has
+        open_to = kept[None, :] + SLACK * all_noise >= least[:, None]
         if self.payoff == "epsilon_loss" and self.sold is not None:
             open_to &= np.isfinite(self.sold)[some]
         return np.asarray(open_to)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray, Levels
+from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
 from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.learning.bisection_curator import curator_beliefs, hear_answer, quote, stands
@@ -40,8 +40,6 @@ from noisemarket.learning.rules import find_rule
 
 BISECTION = "bisection"
 """What stands for a rule in ``GameRules`` where both sides play ``bisection``."""
-
-_MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class GameRules:
             sound = (
                 all(type(value) is int and value >= 1 for value in whole)
                 and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
-                and savings * payments <= _MOST_CELLS
+                and savings * payments <= MOST_CELLS
                 and rules.protocol in get_args(Protocol)
             )
         except (TypeError, KeyError, AttributeError, ValueError):

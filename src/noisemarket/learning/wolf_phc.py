@@ -60,7 +60,7 @@ class WolfPHC(Rule):
 
 
 class PHC(WolfPHC):
-    """Climbs with the same step whether it wins or loses: shows what "learn fast" brings."""
+    """Climbs with the same step whether it wins or loses."""
 
     def step(self, t: int, *, winning: bool) -> float:
         return super().step(t, winning=True)

@@ -21,7 +21,7 @@ does not go too far. Whoever was not yet asked when the clock stops keeps the pr
 level higher.
 
 With ``Demand.scored`` prices differ by what owners of a size add to the model
-(``falling_prices.py``): the score is the square root of what quality would lose without one of them
+(``FallingPrices``): the score is the square root of what quality would lose without one of them
 if all others sold, over the most of any.
 """
 
@@ -37,7 +37,6 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
 from noisemarket.mechanisms.budget import affordable, micro_down, micro_up
-from noisemarket.mechanisms.falling_prices import FallingPrices
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
@@ -49,7 +48,7 @@ from noisemarket.mechanisms.mechanism import (
     RunOptions,
     same_for_all,
 )
-from noisemarket.mechanisms.sellers import Sellers
+from noisemarket.mechanisms.sellers import FallingPrices, Sellers
 
 LOTS, TARGET_LOTS = 8, 100
 """Lots in a step at most, where no target is to be kept and where one is."""

@@ -57,9 +57,9 @@ class JointValue:
     money_price: float
 
     @classmethod
-    def of(cls, environment: Environment, phase: int = -1) -> JointValue:
-        """The joint value by the preferences of a phase."""
-        now, owners = environment.phases[phase], len(environment)
+    def of(cls, environment: Environment) -> JointValue:
+        """The joint value by the last preferences."""
+        now, owners = environment.phases[-1], len(environment)
         return cls(
             levels=environment.levels,
             surface=environment.surface,
@@ -73,13 +73,9 @@ class JointValue:
     def __len__(self) -> int:
         return len(self.records)
 
-    def sigmas(self) -> FloatArray:
-        """The noise that is left after each saving."""
-        return np.array([self.levels.sigma_left(j) for j in range(self.levels.saving_levels + 1)])
-
     def fitted_quality(self, contracts: Contracts) -> float:
         """The quality of the one model under these contracts, in per cent."""
-        sigma = self.sigmas()[contracts.saving]
+        sigma = self.levels.sigmas[contracts.saving]
         weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.dealt))
         noise, share = effective_noise(sigma, weights), effective_share(weights)
         return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
@@ -106,8 +102,7 @@ class JointValue:
 
     def sale(self, saving: int) -> tuple[FloatArray, FloatArray]:
         """The sums over all owners without a trade, and what each owner's sale of a saving adds."""
-        levels = (0, saving)
-        without, sold = (self.terms(self.levels.sigma_left(one), self.records) for one in levels)
+        without, sold = (self.terms(self.levels.sigmas[j], self.records) for j in (0, saving))
         return without.sum(axis=0), sold - without
 
     def quality(self, sums: FloatArray) -> FloatArray:

@@ -66,10 +66,7 @@ def gained_by_bids(
 ) -> FloatArray:
     """What the best bid brings each owner over its own, by trying every level.
 
-    Args:
-        side: the owners' side.
-        bids: the levels that they bid.
-        award: the contracts that follow from all bids.
+    ``award`` gives the contracts that follow from all bids.
     """
     honest, gained = award(bids), np.full(len(bids), np.nan)
     kept = side.surplus(honest.saving, honest.payment)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
@@ -17,13 +17,11 @@ class Oracle(Direct):
 
     knows = "everything"
 
-    @abstractmethod
-    def solve(self, games: Games) -> Outcomes:
-        """The answer to each of these games."""
+    solve: Callable[[Games], Outcomes]
+    """The answer to each of these games."""
 
-    @abstractmethod
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        """The same for signed games, whose answers lie among the cheapest deals."""
+    choose: Callable[[CheapestDeals], Outcomes]
+    """The same for signed games, whose answers lie among the cheapest deals."""
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         def solve(some: slice) -> Outcomes:
@@ -46,18 +44,12 @@ class Oracle(Direct):
 class FirstBest(Oracle):
     """The contracts that a curator who knows everything would choose."""
 
-    def solve(self, games: Games) -> Outcomes:
-        return first_best(games)
-
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        return deals.best_for_curator()
+    solve = staticmethod(first_best)
+    choose = staticmethod(CheapestDeals.best_for_curator)
 
 
 class Equilibrium(Oracle):
     """The equilibrium of the protocol: what perfectly rational sides would sign."""
 
-    def solve(self, games: Games) -> Outcomes:
-        return equilibrium(games)
-
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        return deals.best_for_owner()
+    solve = staticmethod(equilibrium)
+    choose = staticmethod(CheapestDeals.best_for_owner)

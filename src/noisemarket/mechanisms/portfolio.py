@@ -118,7 +118,7 @@ class _ForSale:
         self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
         self._unit = float(levels.payments[1])
         self.room = affordable(demand.budget, self._unit, owners * levels.payment_levels)
-        self._terms = self.joint.terms(self.joint.sigmas()[None, :], self.joint.records[:, None])
+        self._terms = self.joint.terms(levels.sigmas[None, :], self.joint.records[:, None])
         self._rows = np.arange(owners)
 
     def all_of_it(self) -> str:
@@ -218,7 +218,7 @@ class _ForSale:
 
     def search(self, known: IntArray, most_states: int) -> IntArray | None:
         """The best of all portfolios; None if there are too many that might be it."""
-        variance = np.maximum(self.joint.sigmas() ** 2, 1e-30)  # all noise is never for sale
+        variance = np.maximum(self.joint.levels.sigmas**2, 1e-30)  # all noise is never for sale
         information = np.where(self._for_sale, 1.0 / variance, -np.inf).max(axis=1)
         order = np.argsort(-information, kind="stable")
         rest = np.append(np.cumsum(information[order][::-1])[::-1][1:], 0.0)

@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -70,13 +71,13 @@ def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str
 
 def _toml_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
     document = toml_in("population.file", file, text)
-    tables = document.get("owner")
-    listed = tables if set(document) == {"owner"} and isinstance(tables, list) else [None]
-    if not all(isinstance(table, dict) for table in listed):
+    tables: Any = document.get("owner")
+    listed = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+    if not listed or set(document) != {"owner"}:
         raise BadInput("population.file", file, "write one [[owner]] table per owner.")
-    for i, table in enumerate(listed, start=1):
+    for i, table in enumerate(tables, start=1):
         _check_columns(table, needed, file, f"owner {i}")
-    return [{key: str(value) for key, value in table.items()} for table in listed]
+    return [{key: str(value) for key, value in table.items()} for table in tables]
 
 
 def _check_columns(given: Iterable[str], needed: Sequence[str], file: str, where: str) -> None:

@@ -12,7 +12,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
@@ -46,9 +46,6 @@ def _ledger_url(value: str) -> str:
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = float | dict[str, Any]
 
-
-MOST_CELLS = 2_000_000
-"""Most pairs of a saving and a payment that a game may have, so that it fits into memory."""
 
 SURFACE_OF = {"features": "features-mnist", "cnn": "sharded-mnist"}
 """The shipped surface that was measured with each model."""

@@ -290,23 +290,16 @@ class RuleConformance:
                 getattr(after, name), getattr(before, name)[order], err_msg=name
             )
 
-    def test_the_seed_matters_to_rules_that_roll_dice_and_to_no_other(
-        self, rule: AnyRule, protocol: Protocol
-    ) -> None:
-        table = make_table("13x33", protocol)
-        first, again, other = (play(rule, table, 300, seed=seed) for seed in (1, 1, 2))
-        assert_same_play(first, again)
-        same = np.array_equal(first.counts, other.counts)
-        assert same is not rolls_dice(rule, table.settings)
-
-    def test_the_key_matters_to_rules_that_roll_dice_and_to_no_other(
+    def test_seed_and_key_matter_to_rules_that_roll_dice_and_to_no_other(
         self, rule: AnyRule, protocol: Protocol
     ) -> None:
         table = make_table("13x33", protocol).some([0])
-        first = play(rule, table, 300)
-        other = play(rule, replace(table, keys=table.keys + np.uint64(1)), 300)
-        same = np.array_equal(first.counts, other.counts)
-        assert same is not rolls_dice(rule, table.settings)
+        first, again, reseeded = (play(rule, table, 300, seed=seed) for seed in (1, 1, 2))
+        renamed = play(rule, replace(table, keys=table.keys + np.uint64(1)), 300, seed=1)
+        assert_same_play(first, again)
+        for other in (reseeded, renamed):
+            same = np.array_equal(first.counts, other.counts)
+            assert same is not rolls_dice(rule, table.settings)
 
     def test_the_number_of_threads_changes_nothing(self, rule: AnyRule, protocol: Protocol) -> None:
         environment = market(protocol, owners=40, savings=9, payments=8, change_at=200)
