@@ -25,7 +25,7 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
-from noisemarket.game.outcomes import Outcomes
+from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import Batch, PlayConfig, play_batch
 from noisemarket.machine import machine_in_words
 from noisemarket.negotiation import run_options

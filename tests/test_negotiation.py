@@ -14,7 +14,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Agreement
-from noisemarket.mechanisms.menu import Menu, MenuProblem
+from noisemarket.mechanisms.pain_fl import Menu, MenuProblem
 from noisemarket.mechanisms.tally import Tally, tally
 from noisemarket.negotiation import negotiate, run_options
 from noisemarket.scenario import Scenario

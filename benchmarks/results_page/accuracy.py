@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import numpy as np
 
-from noisemarket.game.surface import surface
+from noisemarket.scenario.surface_file import find_surface
 from results_page.common import Document, made_by, not_measured, pm, stored, table
 
 SURFACES = {
@@ -53,7 +53,7 @@ def accuracy_part() -> list[str]:
             if any(cells):
                 shown = [f"{np.mean(one):.1f}" if one else "" for one in cells]
                 rows.append([words, f"{beta:g}", str(max(map(len, cells))), *shown])
-    printed = surface("printed")
+    printed = find_surface("printed")
     for beta in BETAS:
         shown = [f"{float(printed.quality(sigma, beta)):.1f}" for sigma in sigmas]
         rows.append(["the paper's printed curve", f"{beta:g}", "", *shown])

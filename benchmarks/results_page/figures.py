@@ -14,11 +14,11 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from noisemarket.comparison.significance import half_width
-from noisemarket.game.surface import surface
 from noisemarket.report.campaign_figures import draw_growth, draw_rounds
 from noisemarket.report.cost_figure import draw_costs
 from noisemarket.report.frontier_figure import draw_frontier
 from noisemarket.report.style import figure, label, save
+from noisemarket.scenario.surface_file import find_surface
 from results_page import common
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
 from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
@@ -114,7 +114,7 @@ def drawn_from(path: Path) -> str:
 def draw_accuracy(folder: Path) -> list[Path]:
     """Accuracy over sigma: a panel for each model and protection, the paper's curve in each."""
     canvas, axes = figure(3, size=(4.2, 3.9))
-    fine, printed = np.linspace(0.0, 0.6, 61), surface("printed")
+    fine, printed = np.linspace(0.0, 0.6, 61), find_surface("printed")
     for axis, (name, words) in zip(axes[0], SURFACES.items(), strict=True):
         axis.plot(fine, printed.quality(fine, 1.0), color="#8a8a8a", linestyle="--", linewidth=1.2)
         at, side = (0.5, "right") if name == "features-mnist" else (0.4, "left")

@@ -10,15 +10,16 @@ from pydantic import BaseModel
 
 from _reference import code, page, table
 from noisemarket.federated.partition import MINIMUM
-from noisemarket.game.distributions import Distributions
+from noisemarket.game.distributions import DISTRIBUTIONS
+from noisemarket.game.levels import MOST_CELLS
 from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.allowed import allowed_values
-from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import LONGEST_NAME
-from noisemarket.scenario.schema import MOST_CELLS, ChangeSection, FaultSection
+from noisemarket.scenario.schema import ChangeSection, FaultSection
 from noisemarket.scenario.toml_text import DEEPEST
+from noisemarket.scenario.training_section import ComparedSection
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.
@@ -116,7 +117,7 @@ def _list_of(prefix: str, kind: type[BaseModel]) -> str:
 
 def _distributions() -> str:
     rows = []
-    for name, kind in Distributions.BY_NAME.items():
+    for name, kind in DISTRIBUTIONS.items():
         shown = []
         for field in fields(kind):  # type: ignore[arg-type]
             factory = field.default_factory is not MISSING

@@ -10,13 +10,12 @@ import numpy as np
 from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig, trace_spacing
 from noisemarket.learning.rule import Rule
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.convergence import Recovery, converged_at, recoveries
-from noisemarket.mechanisms.lying import most_gained_by_lying
+from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
 from noisemarket.mechanisms.mechanism import (
     Agreement,
     Contracts,
@@ -120,8 +119,8 @@ class Negotiation:
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
-        owner = _mean(self.agreement.owner_exploitability)
-        curator = _mean(self.agreement.curator_exploitability)
+        owner = mean_and_most(self.agreement.owner_exploitability)[0]
+        curator = mean_and_most(self.agreement.curator_exploitability)[0]
         return {
             "preset": self.scenario.preset,
             "mechanism": self.scenario.mechanism,
@@ -211,25 +210,12 @@ def run_options(
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
     )
-    return RunOptions(
-        play,
-        scenario.menu.types,
-        threads or available_cores(),
-        demand=_demand(scenario),
-        watch=watch,
-        stop=stop,
-    )
-
-
-def _demand(scenario: Scenario) -> Demand:
     market = scenario.market
-    return Demand(
+    demand = Demand(
         floor=market.floor,
         budget=None if market.budget == "none" else float(market.budget),
         target=None if market.target_accuracy == "none" else float(market.target_accuracy),
         scored=market.clock_prices == "scored",
     )
-
-
-def _mean(values: np.ndarray | None) -> float | None:
-    return None if values is None or np.isnan(values).all() else float(np.nanmean(values))
+    threads = threads or available_cores()
+    return RunOptions(play, scenario.menu.types, threads, demand, watch, stop)

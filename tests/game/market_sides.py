@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Protocol
+from noisemarket.game.protocol import Outcomes, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
-from noisemarket.game.surface import surface
+from noisemarket.game.surface import SURFACES
 
 LEVELS = Levels()
-PRINTED = surface("printed")
+PRINTED = SURFACES["printed"]
 PROTOCOLS: list[Protocol] = ["signed", "simultaneous"]
 PAYOFFS: list[Payoff] = ["privacy_loss", "printed"]
 

@@ -19,10 +19,9 @@ from noisemarket.game.equilibrium import (
     stage_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Games, Protocol, games
+from noisemarket.game.protocol import Games, Outcomes, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
-from noisemarket.game.surface import surface
+from noisemarket.game.surface import SURFACES
 
 LEVELS = Levels()
 seeds = st.integers(0, 2**32 - 1)
@@ -36,7 +35,7 @@ def market(
 ) -> Games:
     cost = np.asarray(costs, dtype=float)
     owners = OwnerSide(LEVELS, payoff, 0.08, 2.5, cost, np.full(len(cost), 0.2))
-    curator = CuratorSide(LEVELS, surface("printed"), 0.6, 0.2, 0.13, np.full(len(cost), beta))
+    curator = CuratorSide(LEVELS, SURFACES["printed"], 0.6, 0.2, 0.13, np.full(len(cost), beta))
     return games(owners, curator, protocol)
 
 

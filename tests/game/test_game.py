@@ -10,12 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owner_side, rewards
 
-from noisemarket.errors import BadInput
 from noisemarket.game.levels import Levels
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import games
+from noisemarket.game.protocol import Outcomes, games
 from noisemarket.game.sides import Payoff
-from noisemarket.game.surface import SURFACES, LossSurface, surface
+from noisemarket.game.surface import SURFACES, LossSurface
 
 
 class TestLevels:
@@ -62,10 +60,6 @@ class TestSurface:
 
     def test_more_even_data_make_a_better_model(self) -> None:
         assert (np.diff(PRINTED.quality(0.3, np.linspace(0.05, 20, 50))) > 0).all()
-
-    def test_an_unknown_surface_is_refused_with_the_choice(self) -> None:
-        with pytest.raises(BadInput, match=r"surface = fitted: choose one of: printed\."):
-            surface("fitted")
 
     def test_every_named_surface_loses_quality_to_noise(self) -> None:
         for one in SURFACES.values():

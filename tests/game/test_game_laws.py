@@ -16,9 +16,8 @@ from noisemarket.game.equilibrium import (
     signed_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import Outcomes
 from noisemarket.game.population import DataOwner, Population
-from noisemarket.game.protocol import Games, Protocol, games
+from noisemarket.game.protocol import Games, Outcomes, Protocol, games
 from noisemarket.game.sides import SLACK, CuratorSide, OwnerSide
 from noisemarket.scenario import Scenario
 

@@ -171,7 +171,7 @@ class TestErrors:
         table = side.signs()
         for saving, payment in ((3, 7), (10, 31), (0, 0), (12, 32)):
             np.testing.assert_array_equal(side.accepts(saving, payment), table[:, saving, payment])
-        np.testing.assert_array_equal(side.one(5).signs()[0], table[5])
+        np.testing.assert_array_equal(side.of(np.array([5])).signs()[0], table[5])
         assert table[:, 0].all(), "to sell nothing is no question"
 
     def test_who_never_answers_never_sells(self) -> None:

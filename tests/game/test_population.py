@@ -11,14 +11,15 @@ from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
 from noisemarket.game.distributions import (
+    DISTRIBUTIONS,
     Choice,
     Constant,
     Distribution,
-    Distributions,
     LogNormal,
     LogUniform,
     Normal,
     UniformDistribution,
+    make_distribution,
 )
 from noisemarket.game.environment import Change, Phase, phases
 from noisemarket.game.levels import FloatArray
@@ -101,11 +102,11 @@ class TestNamedDistributions:
         ],
     )
     def test_are_made_from_tables(self, table: object, expected: Distribution) -> None:
-        assert Distributions.make("population.beta", table) == expected  # type: ignore[arg-type]
+        assert make_distribution("population.beta", table) == expected  # type: ignore[arg-type]
 
     def test_have_an_example_above(self) -> None:
         covered = {type(example[0]) for example in EXAMPLES.values()}
-        assert covered == set(Distributions.BY_NAME.values())
+        assert covered == set(DISTRIBUTIONS.values())
 
     @pytest.mark.parametrize(
         ("table", "field", "value"),
@@ -147,7 +148,7 @@ class TestNamedDistributions:
     )
     def test_refuse_what_makes_no_sense(self, table: object, field: str, value: str) -> None:
         with pytest.raises(BadInput) as problem:
-            Distributions.make("population.beta", table)  # type: ignore[arg-type]
+            make_distribution("population.beta", table)  # type: ignore[arg-type]
         message = str(problem.value)
         assert message.startswith(f"population.{field} = ")
         assert value in message

@@ -16,7 +16,6 @@ from noisemarket.game.protocol import games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.game.surface import LossSurface
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.learning.bisection import bargain_batch
 from noisemarket.learning.bisection_curator import (
     PATIENCE,
     UNKNOWN,
@@ -33,7 +32,7 @@ from noisemarket.learning.bisection_owner import (
     owner_beliefs,
     wants_of,
 )
-from noisemarket.learning.compiled.bisection_loop import Bargains
+from noisemarket.learning.compiled.bisection_loop import Bargains, bargain_batch
 from noisemarket.learning.rule import Settings
 from noisemarket.scenario import Scenario
 

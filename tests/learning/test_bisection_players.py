@@ -9,7 +9,7 @@ import pytest
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.learning.bisection import bargain_batch
+from noisemarket.learning.compiled.bisection_loop import bargain_batch
 from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
 from noisemarket.learning.players import GameRules, owner_player
 from noisemarket.mechanisms.by_message import MOST_MESSAGES, bisection_rules, curator_against

@@ -20,10 +20,9 @@ from tests.learning.policies import (
 )
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.learning.phc import PHC
 from noisemarket.learning.q_learning import QLearning
 from noisemarket.learning.rule import Settings
-from noisemarket.learning.wolf_phc import WolfPHC, climb
+from noisemarket.learning.wolf_phc import PHC, WolfPHC, climb
 
 
 class TestClimbing:

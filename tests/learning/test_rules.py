@@ -292,7 +292,7 @@ class TestARuleOfOnesOwn:
         for rule in (Exp3, AlwaysFirst):
             suite.test_compiled_and_plain_play_the_same_trajectory(rule, "signed", "9x8")
             suite.test_policies_are_distributions(rule, "signed", "2x2")
-            suite.test_the_seed_matters_to_rules_that_roll_dice_and_to_no_other(rule, "signed")
+            suite.test_seed_and_key_matter_to_rules_that_roll_dice_and_to_no_other(rule, "signed")
             suite.test_reordering_owners_reorders_results(rule, "simultaneous", "two phases")
             by_messages = MessageConformance()
             by_messages.test_both_sides_agree_on_what_was_dealt(rule, "market")

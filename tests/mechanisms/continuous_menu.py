@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.menu import Menu
+from noisemarket.mechanisms.pain_fl import Menu
 
 HALVINGS = 60
 """Steps of a bisection: below the spacing of floats for any interval of ordinary numbers."""

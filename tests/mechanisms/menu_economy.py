@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.surface import SURFACES
-from noisemarket.mechanisms.menu import Menu, MenuProblem
+from noisemarket.mechanisms.pain_fl import Menu, MenuProblem
 
 LEVELS = Levels()
 PAYMENT_VALUE, PRIVACY_WEIGHT, PRICE_WEIGHT = 0.08, 2.5, (1 - 0.6) * 0.13

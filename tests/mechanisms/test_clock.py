@@ -15,14 +15,13 @@ from tests.mechanisms.test_portfolio import reordered
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import Levels
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.market.deals import strike
 from noisemarket.mechanisms.clock import ClockAuction, floor_level
-from noisemarket.mechanisms.falling_prices import FallingPrices, price_levels
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, Demand
 from noisemarket.mechanisms.portfolio import best_portfolio
+from noisemarket.mechanisms.sellers import FallingPrices, price_levels
 from noisemarket.negotiation import negotiate
 from noisemarket.scenario import Scenario, load_scenario
 

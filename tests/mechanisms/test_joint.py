@@ -34,7 +34,7 @@ def some_contracts(scenario: Scenario, seed: int) -> tuple[JointValue, Contracts
 def test_sums_give_the_same_quality_as_effective_noise_and_share(kind: str, seed: int) -> None:
     scenario = Scenario.from_preset("market", owners=17, seed=seed, **KINDS[kind])
     joint, contracts = some_contracts(scenario, seed)
-    terms = joint.terms(joint.sigmas()[contracts.saving], joint.records)
+    terms = joint.terms(joint.levels.sigmas[contracts.saving], joint.records)
     assert float(joint.quality(terms.sum(axis=0))) == pytest.approx(
         joint.fitted_quality(contracts), rel=1e-12
     )

@@ -13,7 +13,7 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.levels import Levels
-from noisemarket.game.outcomes import Outcomes
+from noisemarket.game.protocol import Outcomes
 from noisemarket.game.sides import SLACK
 from noisemarket.learning.batch import play_batch
 from noisemarket.learning.threads import work_through

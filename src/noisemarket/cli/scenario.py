@@ -9,8 +9,8 @@ from rich.table import Table
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.allowed import allowed_values
-from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.training_section import ComparedSection
 
 Row = tuple[str, str, str, str]
 

@@ -16,8 +16,9 @@ from noisemarket.ledger.money import to_micro
 from noisemarket.market.deals import within_budget
 from noisemarket.mechanisms import find_mechanism
 from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
-from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, Unasked
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism
 from noisemarket.mechanisms.tally import Tally, tally
+from noisemarket.mechanisms.unasked import Unasked
 from noisemarket.negotiation import run_options
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.load import build

@@ -9,9 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 
 _ERROR, _SILENCE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 
@@ -37,18 +36,16 @@ class Behaviour:
         """Whether owners answer every question, and without errors."""
         return self.temperature == 0.0 and self.answer_rate == 1.0
 
-    def errors(self, keys: NDArray[np.uint64], questions: NDArray[np.int64]) -> FloatArray:
+    def errors(self, keys: KeyArray, questions: IntArray) -> FloatArray:
         """By how much each owner misjudges each question: a row per owner."""
         draw = np.clip(self._uniform(keys, questions, _ERROR), 1e-16, 1.0 - 1e-16)
         return np.asarray(self.temperature * (np.log(draw) - np.log1p(-draw)))
 
-    def answers(self, keys: NDArray[np.uint64], questions: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def answers(self, keys: KeyArray, questions: IntArray) -> BoolArray:
         """Whether each owner answers each question: a row per owner."""
         return np.asarray(self._uniform(keys, questions, _SILENCE) < self.answer_rate)
 
-    def _uniform(
-        self, keys: NDArray[np.uint64], questions: NDArray[np.int64], salt: np.uint64
-    ) -> FloatArray:
+    def _uniform(self, keys: KeyArray, questions: IntArray, salt: np.uint64) -> FloatArray:
         owners = scrambled(keys ^ scrambled(np.array([self.seed], np.uint64) ^ salt))
         asked = scrambled(questions.astype(np.uint64) + np.uint64(1))
         words = scrambled(owners[:, None] ^ asked[None, :])
@@ -59,7 +56,7 @@ EXACT = Behaviour()
 """Owners that answer every question exactly by what pays for them."""
 
 
-def scrambled(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def scrambled(words: KeyArray) -> KeyArray:
     """SplitMix64's output function: a random number for every owner, by its key alone."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -50,14 +50,11 @@ class UniformDistribution:
 
 
 @dataclass(frozen=True)
-class LogUniform:
+class LogUniform(UniformDistribution):
     """Evenly in the logarithm between ``low`` and ``high``: natural for beta over decades."""
 
-    low: float
-    high: float
-
     def __post_init__(self) -> None:
-        _ordered(self.low, self.high)
+        super().__post_init__()
         if self.low <= 0:
             raise BadInput("low", self.low, "give a lower end above 0.")
 
@@ -126,54 +123,48 @@ class Choice:
         return np.asarray(values[order][np.minimum(picked, len(values) - 1)])
 
 
-class Distributions:
-    """The distributions by the name that a scenario uses."""
+DISTRIBUTIONS: dict[str, type[Distribution]] = {
+    "constant": Constant,
+    "uniform": UniformDistribution,
+    "log_uniform": LogUniform,
+    "normal": Normal,
+    "lognormal": LogNormal,
+    "choice": Choice,
+}
+"""The distributions by the name that a scenario uses."""
 
-    BY_NAME: ClassVar[dict[str, type[Distribution]]] = {
-        "constant": Constant,
-        "uniform": UniformDistribution,
-        "log_uniform": LogUniform,
-        "normal": Normal,
-        "lognormal": LogNormal,
-        "choice": Choice,
-    }
 
-    @classmethod
-    def make(cls, where: str, given: float | Mapping[str, object]) -> Distribution:
-        """A distribution from a number (constant) or a table like
-        ``{distribution = "uniform", low = 0.5, high = 4.0}``."""
-        if not isinstance(given, Mapping):
-            return Constant(float(given))
-        settings = dict(given)
-        name = settings.pop("distribution", None)
-        if name not in cls.BY_NAME:
-            names = ", ".join(cls.BY_NAME)
-            raise BadInput(f"{where}.distribution", name, f"choose one of: {names}.")
-        for key, value in settings.items():
-            several = isinstance(value, list | tuple)
-            if several != (name == "choice"):
-                wanted = "a list of numbers" if name == "choice" else "one number"
-                raise BadInput(f"{where}.{key}", value, f"give {wanted}.")
-            numbers = value if isinstance(value, list | tuple) else [value]
-            if not all(_finite(number) for number in numbers):
-                raise BadInput(f"{where}.{key}", value, "give a finite number.")
-            if isinstance(value, list):
-                settings[key] = tuple(value)
-        try:
-            return cls.BY_NAME[str(name)](**settings)
-        except TypeError:
-            wanted = ", ".join(getattr(cls.BY_NAME[str(name)], "__dataclass_fields__", {}))
-            raise BadInput(where, dict(given), f'distribution "{name}" takes: {wanted}.') from None
-        except BadInput as bad:
-            raise BadInput(f"{where}.{bad.field}", bad.value, bad.remedy) from None
+def make_distribution(where: str, given: float | Mapping[str, object]) -> Distribution:
+    """A distribution from a number (constant) or a table like
+    ``{distribution = "uniform", low = 0.5, high = 4.0}``."""
+    if not isinstance(given, Mapping):
+        return Constant(float(given))
+    settings = dict(given)
+    name = str(settings.pop("distribution", None))
+    if name not in DISTRIBUTIONS:
+        remedy = f"choose one of: {', '.join(DISTRIBUTIONS)}."
+        raise BadInput(f"{where}.distribution", given.get("distribution"), remedy)
+    for key, value in settings.items():
+        numbers = tuple(value) if isinstance(value, list | tuple) else None
+        if (numbers is None) == (name == "choice"):
+            wanted = "a list of numbers" if name == "choice" else "one number"
+            raise BadInput(f"{where}.{key}", value, f"give {wanted}.")
+        if not all(map(_finite, [value] if numbers is None else numbers)):
+            raise BadInput(f"{where}.{key}", value, "give a finite number.")
+        settings[key] = value if numbers is None else numbers
+    try:
+        return DISTRIBUTIONS[name](**settings)
+    except TypeError:
+        wanted = ", ".join(getattr(DISTRIBUTIONS[name], "__dataclass_fields__", {}))
+        raise BadInput(where, dict(given), f'distribution "{name}" takes: {wanted}.') from None
+    except BadInput as bad:
+        raise BadInput(f"{where}.{bad.field}", bad.value, bad.remedy) from None
 
 
 def _finite(number: object) -> bool:
-    return (
-        isinstance(number, int | float)
-        and not isinstance(number, bool)
-        and bool(np.isfinite(number))
-    )
+    if isinstance(number, bool) or not isinstance(number, int | float):
+        return False
+    return bool(np.isfinite(number))
 
 
 def _ordered(low: float, high: float) -> None:

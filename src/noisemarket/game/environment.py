@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import EXACT, Behaviour, scrambled
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import BoolArray, FloatArray, Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
@@ -144,26 +143,20 @@ def _after(
             raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
-    for name, factor in change.scale:
+    for number, (name, value) in enumerate((*change.scale, *change.set)):
         old = getattr(now, name)
-        new = old * factor if change.who == "curator" else np.where(hit, old * factor, old)
-        now = _with(now, name, new)
-    for name, value in change.set:
-        new = value if change.who == "curator" else np.where(hit, value, getattr(now, name))
-        now = _with(now, name, new)
+        new: Any = old * value if number < len(change.scale) else value
+        if change.who == "owners":
+            new = np.where(hit, new, old)
+        if name == "beta" and np.min(new) <= 0:
+            raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
+        if name == "quality_weight" and new > 1:
+            raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
+        now = replace(now, **{name: new})
     return now
 
 
-def _with(now: Phase, name: str, new: FloatArray | float) -> Phase:
-    if name == "beta" and np.min(new) <= 0:
-        raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
-    if name == "quality_weight" and new > 1:
-        raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
-    changed: dict[str, Any] = {name: new}
-    return replace(now, **changed)
-
-
-def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> NDArray[np.bool_]:
+def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> BoolArray:
     hit = np.zeros(len(population), dtype=bool)
     if not change.names:
         count = max(1, round(change.share * len(population)))

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.errors import MissingExtra, NoisemarketError
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.game.protocol import Games
-from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.protocol import Games, Outcomes
+from noisemarket.game.sides import CuratorSide, OwnerSide
 
 TOLERANCE = 1e-9
 """Payoffs closer than this part of the largest of the same owner's game count as equal: on a grid,

@@ -9,6 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
+KeyArray = NDArray[np.uint64]
+
+MOST_CELLS = 2_000_000
+"""Most pairs of a saving and a payment that a game may have, so that it fits into memory."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +40,14 @@ class Levels:
         """What the curator may pay, lowest first: k p_max / K for k = 0..K."""
         return np.arange(self.payment_levels + 1) * self.payment_max / self.payment_levels
 
+    @cached_property
+    def sigmas(self) -> FloatArray:
+        """The noise that is left after each saving; exactly none after the last one."""
+        return np.append(np.maximum(self.sigma_max - self.savings[:-1], 0.0), 0.0)
+
     def sigma_left(self, level: int) -> float:
-        """The noise that is left after the saving of a level; exactly none after the last one."""
-        if level == self.saving_levels:
-            return 0.0
-        return max(0.0, self.sigma_max - float(self.savings[level]))
+        """The noise that is left after the saving of a level."""
+        return float(self.sigmas[level])
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.distributions import Distribution
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import FloatArray, KeyArray
 
 FIELDS = ("privacy_cost", "data_size", "beta", "markup", "floor")
 """What an owner has, and the columns of a population file."""
@@ -48,7 +47,7 @@ class Population:
     """
 
     names: Sequence[str] | range
-    key: NDArray[np.uint64]
+    key: KeyArray
     privacy_cost: FloatArray
     data_size: FloatArray
     beta: FloatArray
@@ -93,7 +92,7 @@ class Population:
         return cls.of(range(owners), columns)
 
 
-def _keys(names: Sequence[str] | range) -> NDArray[np.uint64]:
+def _keys(names: Sequence[str] | range) -> KeyArray:
     if isinstance(names, range):
         return np.arange(names.start, names.stop, dtype=np.uint64)
     return np.fromiter((_key(name) for name in names), dtype=np.uint64, count=len(names))

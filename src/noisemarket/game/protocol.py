@@ -1,4 +1,4 @@
-"""What one interaction is: both sides' tables combined into games."""
+"""What one interaction is, both sides' tables combined into games, and how the games ended."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Literal
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.sides import BoolArray, CuratorSide, OwnerSide
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.sides import CuratorSide, OwnerSide
 
 Protocol = Literal["signed", "simultaneous"]
 
@@ -57,3 +57,25 @@ def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
         agreed=agreed,
         sees_offer=True,
     )
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """One saving level and one payment level for every owner, and whether they bind.
+
+    ``saving`` and ``payment`` are indices into the levels. ``signed`` says that something is
+    really exchanged: it is False where the sides did not agree, and where saving and payment are
+    both level 0. Without it the two levels are only an offer and a quote, nothing is traded, and
+    both sides have what no trade, level (0, 0), gives them.
+    """
+
+    saving: IntArray
+    payment: IntArray
+    signed: BoolArray
+
+    @classmethod
+    def of(cls, games: Games, saving: IntArray, payment: IntArray) -> Outcomes:
+        """The outcomes of these levels: signed where the sides agree and something is traded."""
+        owners = np.arange(len(games))
+        signed = games.agreed[owners, saving, payment] & ((saving > 0) | (payment > 0))
+        return cls(saving, payment, signed)

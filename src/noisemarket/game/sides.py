@@ -11,15 +11,13 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import EXACT, Behaviour
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
 from noisemarket.game.surface import LossSurface
 
 Payoff = Literal["printed", "privacy_loss", "epsilon_loss"]
-BoolArray = NDArray[np.bool_]
 
 SLACK = 1e-9
 """Rounding allowance of the signing tests, as a part of the largest payoff at stake: prices sit
@@ -47,7 +45,7 @@ class OwnerSide:
     markup: FloatArray
     floor: FloatArray | None = None
     sold: FloatArray | None = None
-    key: NDArray[np.uint64] | None = None
+    key: KeyArray | None = None
     behaviour: Behaviour = EXACT
 
     def __len__(self) -> int:
@@ -66,26 +64,14 @@ class OwnerSide:
             return np.where(np.isfinite(self.sold), self.sold, 10.0 * most)
         return self.levels.sigma_max - savings if self.payoff == "printed" else savings
 
-    def one(self, owner: int) -> OwnerSide:
-        """The side of one owner alone."""
-        own = slice(owner, owner + 1)
+    def of(self, owners: IntArray) -> OwnerSide:
+        """The side of these owners, by their index; each may be there several times."""
         return replace(
             self,
-            privacy_cost=self.privacy_cost[own],
-            markup=self.markup[own],
-            floor=self.floors()[own],
-            key=None if self.key is None else self.key[own],
-        )
-
-    def reporting(self, costs: FloatArray) -> OwnerSide:
-        """This one owner as it would be with each of these privacy costs."""
-        count = len(costs)
-        return replace(
-            self,
-            privacy_cost=costs,
-            markup=np.repeat(self.markup, count),
-            floor=np.repeat(self.floors(), count),
-            key=None if self.key is None else np.repeat(self.key, count),
+            privacy_cost=self.privacy_cost[owners],
+            markup=self.markup[owners],
+            floor=self.floors()[owners],
+            key=None if self.key is None else self.key[owners],
         )
 
     def payoffs(self) -> FloatArray:
@@ -93,7 +79,7 @@ class OwnerSide:
         income = self.payment_value * self.levels.payments
         return np.asarray(income[None, None, :] - self._loss()[:, :, None])
 
-    def payoffs_of(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
+    def payoffs_of(self, saving: IntArray, payment: IntArray) -> FloatArray:
         """What contracts, one for each owner, bring it: the same without the whole table."""
         return np.asarray(self.income()[payment] - self._loss()[np.arange(len(self)), saving])
 
@@ -110,13 +96,13 @@ class OwnerSide:
         """Whether each owner signs one contract: the same answer, without the whole table."""
         return self._signs(slice(saving, saving + 1), slice(payment, payment + 1))[:, 0, 0]
 
-    def reserves(self, some: slice = slice(None)) -> NDArray[np.int64]:
+    def reserves(self, some: slice = slice(None)) -> IntArray:
         """The lowest payment level that pays for each of some savings, errors aside; K + 1 where
         there is none."""
         found = np.searchsorted(self.income(), self._least(some)).astype(np.int64)
         return np.where(self.sells(some), found, self.levels.payment_levels + 1)
 
-    def asks(self, some: slice = slice(None)) -> NDArray[np.int64]:
+    def asks(self, some: slice = slice(None)) -> IntArray:
         """The payment level that each owner names if it is asked once for what it sells each of
         some savings; K + 1 where it does not sell it, or does not answer."""
         if self.behaviour.exact:
@@ -131,10 +117,9 @@ class OwnerSide:
     def sells(self, some: slice = slice(None)) -> BoolArray:
         """Which of some savings each owner sells at all: they leave it its floor, and not
         infinitely much is sold."""
-        levels, count = self.levels, self.levels.saving_levels + 1
-        kept = np.array([levels.sigma_left(level) for level in range(count)][some])
-        least = np.minimum(self.floors(), levels.sigma_max)  # who sells nothing keeps what it has
-        open_to = kept[None, :] + SLACK * levels.sigma_max >= least[:, None]
+        all_noise, kept = self.levels.sigma_max, self.levels.sigmas[some]
+        least = np.minimum(self.floors(), all_noise)  # who sells nothing keeps what it has
+        open_to = kept[None, :] + SLACK * all_noise >= least[:, None]
         if self.payoff == "epsilon_loss" and self.sold is not None:
             open_to &= np.isfinite(self.sold)[some]
         return np.asarray(open_to)
@@ -143,16 +128,16 @@ class OwnerSide:
         """The least noise that each owner keeps."""
         return np.zeros(len(self)) if self.floor is None else self.floor
 
-    def surplus(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
-        """What contracts, one for each owner, leave it over its limit: its markup counts as cost.
+    def surplus(self, saving: int | IntArray, payment: int | IntArray) -> FloatArray:
+        """What a contract, or one for each owner, leaves it over its limit: markup counts as cost.
 
         An owner signs what leaves it something. So by this it also judges what a lie brings. What
         it would not sell at any price leaves it minus infinity.
         """
         more = self._loss() - self._loss(slice(0, 1))
-        sold, at = np.asarray(saving), np.arange(len(self))
-        left = self.income()[payment] - (1.0 + self.markup) * more[at, sold]
-        return np.where(self.sells()[at, sold], left, -np.inf)
+        at = np.arange(len(self)), saving
+        left = self.income()[payment] - (1.0 + self.markup) * more[at]
+        return np.where(self.sells()[at], left, -np.inf)
 
     def _signs(self, savings: slice, payments: slice) -> BoolArray:
         over = self.income()[payments][None, None, :] - self._least(savings)[:, :, None]
@@ -165,7 +150,7 @@ class OwnerSide:
         free = np.arange(self.levels.saving_levels + 1)[savings, None] == 0
         return np.asarray(np.where(free, over >= 0.0, agrees) & sells)
 
-    def _habits(self, questions: NDArray[np.int64]) -> tuple[FloatArray, BoolArray]:
+    def _habits(self, questions: IntArray) -> tuple[FloatArray, BoolArray]:
         keys = np.arange(len(self), dtype=np.uint64) if self.key is None else self.key
         errors = self.behaviour.errors(keys, questions)
         return errors, self.behaviour.answers(keys, questions)
@@ -177,7 +162,7 @@ class OwnerSide:
         """What each owner has without a trade."""
         return np.asarray(-self._loss(slice(0, 1))[:, 0])
 
-    def gains_at(self, payments: NDArray[np.int64]) -> FloatArray:
+    def gains_at(self, payments: IntArray) -> FloatArray:
         """What each owner gains at each saving if it is paid the given level, one for each."""
         loss = self._loss()
         return np.asarray(self.income()[payments] - (loss - loss[:, :1]))
@@ -217,12 +202,12 @@ class CuratorSide:
         value = self.quality_weight * self.quality_value * self.qualities()
         return np.asarray(value[:, :, None] - self.price()[None, None, :])
 
-    def payoffs_of(self, saving: NDArray[np.int64], payment: NDArray[np.int64]) -> FloatArray:
+    def payoffs_of(self, saving: IntArray, payment: IntArray) -> FloatArray:
         """What contracts, one with each owner, bring the curator."""
         value = self.quality_weight * self.quality_value * self.qualities_of(saving)
         return np.asarray(value - self.price()[payment])
 
-    def qualities_of(self, saving: NDArray[np.int64]) -> FloatArray:
+    def qualities_of(self, saving: IntArray) -> FloatArray:
         """Model quality at one saving of each owner."""
         sigma = self.levels.sigma_max - self.levels.savings
         return self.surface.quality(sigma[saving], self.beta)
@@ -236,7 +221,7 @@ class CuratorSide:
         """Where the curator signs: the quality bought is worth its price."""
         return np.asarray(np.arange(self.levels.shape[1]) <= self.limits()[:, :, None])
 
-    def limits(self) -> NDArray[np.int64]:
+    def limits(self) -> IntArray:
         """The highest payment level that the curator signs for each saving of each owner; -1 where
         there is none."""
         worth, price = self.worth(), self.price()

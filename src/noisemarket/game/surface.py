@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 
 
@@ -71,10 +70,3 @@ SURFACES: dict[str, LossSurface] = {
     "printed": LossSurface(gamma=(0.013, 0.0044, 0.0057, 8.18, 0.14), zeta=(35.4278, 102.2444)),
 }
 """Loss surfaces by the name that a scenario's ``surface`` field uses."""
-
-
-def surface(name: str) -> LossSurface:
-    """The loss surface of that name."""
-    if name not in SURFACES:
-        raise BadInput("surface", name, f"choose one of: {', '.join(sorted(SURFACES))}.")
-    return SURFACES[name]

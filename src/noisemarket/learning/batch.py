@@ -7,11 +7,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from numba.core import config as numba_config
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Games
 from noisemarket.learning.compiled.arguments import Batch, GameArrays, LoopSettings, Scratch
 from noisemarket.learning.compiled.loop import play_all
@@ -20,12 +18,11 @@ from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.greedy import Greedy
 from noisemarket.learning.lanes import LANES
-from noisemarket.learning.phc import PHC
 from noisemarket.learning.play import PlayHistory, play_pair
 from noisemarket.learning.q_learning import QLearning
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import find_rule
-from noisemarket.learning.wolf_phc import WolfPHC
+from noisemarket.learning.wolf_phc import PHC, WolfPHC
 
 LARGEST_REWARD = 1e100
 """Beyond it, sums of rewards might reach the sentinel that fills unused lanes."""
@@ -95,8 +92,8 @@ def play_batch(
     config: PlayConfig,
     phases: Sequence[Games],
     starts: Sequence[int],
-    keys: NDArray[np.uint64],
-    cancelled: NDArray[np.bool_] | None = None,
+    keys: KeyArray,
+    cancelled: BoolArray | None = None,
 ) -> Batch:
     """Play the games of some owners; phase i holds from iteration ``starts[i]`` on.
 
@@ -141,9 +138,9 @@ def _play_compiled(
     config: PlayConfig,
     phases: Sequence[Games],
     bounds: IntArray,
-    keys: NDArray[np.uint64],
+    keys: KeyArray,
     firsts: tuple[FloatArray, FloatArray],
-    cancelled: NDArray[np.bool_],
+    cancelled: BoolArray,
 ) -> Batch:
     output = _empty(config, phases[0])
     _, savings, payments = phases[0].owner_rewards.shape
@@ -197,9 +194,9 @@ def _play_plainly(
     config: PlayConfig,
     phases: Sequence[Games],
     bounds: IntArray,
-    keys: NDArray[np.uint64],
+    keys: KeyArray,
     firsts: tuple[FloatArray, FloatArray],
-    cancelled: NDArray[np.bool_],
+    cancelled: BoolArray,
 ) -> Batch:
     output = _empty(config, phases[0])
     for n, key in enumerate(keys):
@@ -227,7 +224,7 @@ def _record(
     output: Batch,
     n: int,
     history: PlayHistory,
-    agreed: NDArray[np.bool_],
+    agreed: BoolArray,
     bounds: IntArray,
     config: PlayConfig,
 ) -> None:

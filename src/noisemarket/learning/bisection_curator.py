@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import IntArray
 
 PATIENCE = 25
 """Interactions after which a side tries whether the other has changed."""

@@ -21,8 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from noisemarket.game.equilibrium import TOLERANCE
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.bisection_curator import PATIENCE, UNKNOWN
 

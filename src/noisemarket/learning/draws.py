@@ -6,18 +6,18 @@ word per interaction gives the owner's uniform number (upper half) and the curat
 
 from __future__ import annotations
 
+import numpy as np
+
+from noisemarket.game.behaviour import scrambled
+
 _MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
-MIX_1 = 0xBF58476D1CE4E5B9
-MIX_2 = 0x94D049BB133111EB
 TO_UNIT = 1.0 / (1 << 32)
 
 
 def mix(word: int) -> int:
     """SplitMix64's output function: scrambles 64 bits."""
-    word = ((word ^ (word >> 30)) * MIX_1) & _MASK
-    word = ((word ^ (word >> 27)) * MIX_2) & _MASK
-    return word ^ (word >> 31)
+    return int(scrambled(np.array([word], np.uint64))[0])
 
 
 def _rotate(word: int, by: int) -> int:

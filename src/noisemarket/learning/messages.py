@@ -22,12 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.rule import Rule
 
-BoolArray = NDArray[np.bool_]
-Moves = NDArray[np.int64]
 State = dict[str, NDArray[np.generic]]
 
 _RULE = "rule."
@@ -38,7 +36,7 @@ class QuoteBatch:
     """The curator's answers ahead, ``(interactions, states)``: quotes, and what it would sign."""
 
     first: int
-    quotes: Moves
+    quotes: IntArray
     signs: BoolArray
 
     def __len__(self) -> int:
@@ -50,7 +48,7 @@ class OfferBatch:
     """What the owner offered in each interaction, and where both signed."""
 
     first: int
-    offers: Moves
+    offers: IntArray
     signed: BoolArray
 
     def __len__(self) -> int:
@@ -61,8 +59,8 @@ class OfferBatch:
 class RecentDeals:
     """The last interactions of a pair: offers, quotes and where both signed."""
 
-    offers: Moves
-    quotes: Moves
+    offers: IntArray
+    quotes: IntArray
     signed: BoolArray
 
     @classmethod
@@ -70,7 +68,9 @@ class RecentDeals:
         """Before the first interaction."""
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
-    def then(self, offers: Moves, quotes: Moves, signed: BoolArray, window: int) -> RecentDeals:
+    def then(
+        self, offers: IntArray, quotes: IntArray, signed: BoolArray, window: int
+    ) -> RecentDeals:
         """With later interactions added; only the last ``window`` are kept."""
         return RecentDeals(
             np.concatenate([self.offers, offers])[-window:],
@@ -131,7 +131,7 @@ class OwnerPlayer(_Player, ABC):
         return OfferBatch(batch.first, offers, signed)
 
     @abstractmethod
-    def _move(self, quotes: Moves, signs: BoolArray) -> tuple[int, int, bool]:
+    def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         """Play one interaction, given the curator's answers in every state.
 
         Gives the offer, the quote, and whether both sign.
@@ -177,7 +177,7 @@ class CuratorPlayer(_Player, ABC):
         return self._open
 
     @abstractmethod
-    def _draw(self, interactions: int) -> tuple[Moves, BoolArray]:
+    def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         """A quote for each interaction and state, and whether the curator would sign it."""
 
     def take(self, reply: OfferBatch) -> None:
@@ -216,19 +216,30 @@ class Stakes:
     signs: BoolArray
 
 
-class LearningOwner(OwnerPlayer):
-    """An owner's player that follows a learning rule."""
+class _Learner(_Player):
+    """What both players that follow a learning rule have."""
+
+    _offer = 0  # the last
 
     def __init__(
         self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
     ) -> None:
         super().__init__(stakes.rewards.shape, window)
         self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_offer, self._offer, self._quote = sees_offer, 0, 0
+        self._sees_offer = sees_offer
 
-    def _move(self, quotes: Moves, signs: BoolArray) -> tuple[int, int, bool]:
+    def _state(self, offer: int) -> int:
+        return offer if self._sees_offer else self._offer
+
+
+class LearningOwner(_Learner, OwnerPlayer):
+    """An owner's player that follows a learning rule."""
+
+    _quote = 0  # the last
+
+    def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         offer = self._rule.act(self._quote, self._stream.next()[0])
-        state = offer if self._sees_offer else self._offer
+        state = self._state(offer)
         quote = int(quotes[state])
         both = bool(signs[state]) and bool(self._stakes.signs[offer, quote])
         reward = float(self._stakes.rewards[offer, quote]) if both else 0.0
@@ -252,27 +263,17 @@ class LearningOwner(OwnerPlayer):
         self._offer, self._quote = (int(move) for move in state["last"])
 
 
-class LearningCurator(CuratorPlayer):
+class LearningCurator(_Learner, CuratorPlayer):
     """A curator's player that follows a learning rule."""
 
     _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
 
-    def __init__(
-        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
-    ) -> None:
-        super().__init__(stakes.rewards.shape, window)
-        self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_offer, self._offer = sees_offer, 0
-
-    def _draw(self, interactions: int) -> tuple[Moves, BoolArray]:
+    def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
         quotes = self._rule.act_everywhere(uniforms)
         if not self._sees_offer:
             return quotes, np.ones(quotes.shape, bool)
         return quotes, self._stakes.signs[np.arange(self._shape[0])[None, :], quotes]
-
-    def _state(self, offer: int) -> int:
-        return offer if self._sees_offer else self._offer
 
     def _hear(self, offer: int, quote: int, signed: bool) -> None:
         state = self._state(offer)

@@ -5,22 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.rule import Rule
-
-NEVER = np.zeros(1, np.bool_)
-NEVER.setflags(write=False)
 
 
 @dataclass(frozen=True)
 class PlayHistory:
     """What was played: level numbers and rewards, one entry an iteration."""
 
-    offers: NDArray[np.int64]
-    quotes: NDArray[np.int64]
+    offers: IntArray
+    quotes: IntArray
     owner_rewards: FloatArray
     curator_rewards: FloatArray
 
@@ -30,11 +26,11 @@ def play_pair(
     curator: Rule,
     owner_rewards: FloatArray,
     curator_rewards: FloatArray,
-    starts: NDArray[np.int64],
+    starts: IntArray,
     *,
     sees_offer: bool,
     stream: Stream,
-    cancelled: NDArray[np.bool_] = NEVER,
+    cancelled: BoolArray,
 ) -> PlayHistory:
     """Let two rules play ``starts[-1]`` iterations.
 

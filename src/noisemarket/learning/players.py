@@ -11,12 +11,21 @@ from dataclasses import asdict, dataclass
 from typing import Any, get_args
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
 from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.learning.bisection_players import BisectionCurator, BisectionOwner
+from noisemarket.learning.bisection_curator import curator_beliefs, hear_answer, quote, stands
+from noisemarket.learning.bisection_owner import (
+    BEST,
+    Wants,
+    hear_quote,
+    make_offer,
+    owner_beliefs,
+    wants_of,
+)
 from noisemarket.learning.draws import GOLDEN, Stream, mix
 from noisemarket.learning.messages import (
     CuratorPlayer,
@@ -24,14 +33,13 @@ from noisemarket.learning.messages import (
     LearningOwner,
     OwnerPlayer,
     Stakes,
+    State,
 )
 from noisemarket.learning.rule import Rule, Settings
 from noisemarket.learning.rules import find_rule
 
 BISECTION = "bisection"
 """What stands for a rule in ``GameRules`` where both sides play ``bisection``."""
-
-_MOST_CELLS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -80,7 +88,7 @@ class GameRules:
             sound = (
                 all(type(value) is int and value >= 1 for value in whole)
                 and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
-                and savings * payments <= _MOST_CELLS
+                and savings * payments <= MOST_CELLS
                 and rules.protocol in get_args(Protocol)
             )
         except (TypeError, KeyError, AttributeError, ValueError):
@@ -92,9 +100,64 @@ class GameRules:
         return rules
 
 
+class BisectionOwner(OwnerPlayer):
+    """The player of the only owner of a side, in a bisection: one interaction a message.
+
+    The curator sends what it would quote for every offer; the owner makes one, and says whether it
+    signs. The negotiation is over when a deal stands, after some 20 messages at most.
+    """
+
+    def __init__(self, side: OwnerSide, window: int) -> None:
+        super().__init__(side.levels.shape, window)
+        every = wants_of(side)
+        self._wants = Wants(every.reserves[0], every.gains[0])
+        self._beliefs = owner_beliefs(self._shape[0])
+
+    def deal(self) -> tuple[int, int]:
+        return self.deals.last()
+
+    def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
+        offer = make_offer(self._beliefs, self._wants)
+        quoted = int(quotes[offer])
+        both = bool(signs[offer]) and quoted >= int(self._wants.reserves[offer])
+        hear_quote(self._beliefs, self._wants, offer, quoted, both)
+        return offer, quoted, both
+
+    def _memory(self) -> State:
+        return {name: value.copy() for name, value in self._beliefs._asdict().items()}
+
+    def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        for name, value in self._beliefs._asdict().items():
+            value[:] = state[name]
+        self._beliefs.notes[BEST] = -1  # the owner may want something else by now
+
+
+class BisectionCurator(CuratorPlayer):
+    """The curator's player against the only owner of a side."""
+
+    def __init__(self, side: CuratorSide, window: int) -> None:
+        super().__init__(side.levels.shape, window)
+        self._limits = side.limits()[0]
+        self._beliefs = curator_beliefs(self._shape[0])
+
+    def deal(self) -> tuple[int, int]:
+        return self.deals.last()
+
+    def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
+        offers = range(self._shape[0])
+        row = np.array([quote(self._beliefs, self._limits, offer) for offer in offers])
+        quotes = np.tile(row, (interactions, 1))
+        return quotes, quotes <= self._limits
+
+    def _hear(self, offer: int, quote: int, signed: bool) -> None:
+        if quote <= self._limits[offer]:
+            hear_answer(self._beliefs, offer, quote, signed)
+        self.settled = signed and stands(self._beliefs, offer, quote)
+
+
 def seeds(play_seed: int) -> tuple[int, int]:
     """The owners' and the curator's seed in a simulation, where one seed stands for all."""
-    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) ^ GOLDEN)
+    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
 
 
 def owner_player(rules: GameRules, side: OwnerSide, seed: int, key: int) -> OwnerPlayer:

@@ -6,9 +6,8 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -79,7 +78,7 @@ class Rule(ABC):
             A level number.
         """
 
-    def act_everywhere(self, uniforms: FloatArray) -> NDArray[np.int64]:
+    def act_everywhere(self, uniforms: FloatArray) -> IntArray:
         """What ``act`` would choose for every uniform number (a row each) in every state.
 
         By default ``act`` is called for each; a rule that draws from a policy can do it at once.

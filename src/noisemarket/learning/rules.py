@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from noisemarket.learning.greedy import Greedy
-from noisemarket.learning.phc import PHC
 from noisemarket.learning.q_learning import QLearning
 from noisemarket.learning.rule import Rule
-from noisemarket.learning.wolf_phc import WolfPHC
+from noisemarket.learning.wolf_phc import PHC, WolfPHC
 from noisemarket.registry import Registry, subclass_of
 
 RULES = Registry[type[Rule]](

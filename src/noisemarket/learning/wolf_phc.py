@@ -1,11 +1,10 @@
-"""WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
+"""WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP. And plain hill-climbing."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.lanes import draw, lane_cumulative, lane_sum
 from noisemarket.learning.rule import Rule, Settings
 
@@ -30,7 +29,7 @@ class WolfPHC(Rule):
     def act(self, state: int, uniform: float) -> int:
         return draw(self._policy[state], uniform)
 
-    def act_everywhere(self, uniforms: FloatArray) -> NDArray[np.int64]:
+    def act_everywhere(self, uniforms: FloatArray) -> IntArray:
         sums = np.array([lane_cumulative(row) for row in self._policy])
         return np.asarray(np.count_nonzero(sums[None] <= uniforms[:, None, None], axis=2))
 
@@ -58,6 +57,13 @@ class WolfPHC(Rule):
 
     def policy(self) -> FloatArray:
         return self._policy
+
+
+class PHC(WolfPHC):
+    """Climbs with the same step whether it wins or loses."""
+
+    def step(self, t: int, *, winning: bool) -> float:
+        return super().step(t, winning=True)
 
 
 def climb(policy: FloatArray, best: int, step: float) -> None:

@@ -10,16 +10,14 @@ from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import RULES
 from noisemarket.mechanisms.bisection_mechanism import Bisection
 from noisemarket.mechanisms.clock import Clock
-from noisemarket.mechanisms.csra_auction import CSRAAuction
 from noisemarket.mechanisms.learned import Learned
 from noisemarket.mechanisms.mechanism import Mechanism
-from noisemarket.mechanisms.no_dp import NoDP
 from noisemarket.mechanisms.oracles import Equilibrium, FirstBest
-from noisemarket.mechanisms.pac_auction import PACAuction
 from noisemarket.mechanisms.pain_fl import PainFL
 from noisemarket.mechanisms.portfolio import BestPortfolio
 from noisemarket.mechanisms.posted_price import PostedPrice
-from noisemarket.mechanisms.uniform import UniformDP
+from noisemarket.mechanisms.proportional_share import CSRAAuction, PACAuction
+from noisemarket.mechanisms.unasked import NoDP, UniformDP
 from noisemarket.registry import Registry, subclass_of
 
 

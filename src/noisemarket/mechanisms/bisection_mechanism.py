@@ -7,29 +7,18 @@ contract of a pair is what it signed last. Offers, quotes and signatures are the
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.learning.bisection import bargain_batch
-from noisemarket.learning.compiled.bisection_loop import Bargains
+from noisemarket.learning.compiled.bisection_loop import Bargains, bargain_batch
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import MOST_MESSAGES
-from noisemarket.mechanisms.lying import gained_over
-from noisemarket.mechanisms.mechanism import (
-    Agreement,
-    Contracts,
-    Mechanism,
-    Progress,
-    RunOptions,
-    same_for_all,
-)
-from noisemarket.mechanisms.totals import TraceTotals
+from noisemarket.mechanisms.lying import gained_by_items
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.mechanisms.totals import PlayTotals
 
 
 class Bisection(Mechanism):
@@ -39,38 +28,30 @@ class Bisection(Mechanism):
     """What a game by messages calls it."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        config, owners = options.play, len(environment)
-        contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
-        totals, asked = TraceTotals(config), 0
-        slices = batches(owners, config.iterations, environment.levels.shape[0])
+        config, asked = options.play, 0
+        slices = batches(len(environment), config.iterations, environment.levels.shape[0])
+        totals = PlayTotals(environment, options, slices)
         work = work_through(
             slices, lambda some: _play(environment, config, some), options.threads, options.stop
         )
         for number, played in work:
-            some = slices[number]
             saving, payment = played.deals.T
             agreed = Contracts(saving.copy(), payment.copy(), saving + payment > 0)
-            contracts.saving[some], contracts.payment[some] = agreed.saving, agreed.payment
-            contracts.signed[some], done[some] = agreed.signed, True
-            totals.enter(number, played.counts, played.payoffs)
             asked += int(_messages(played, config).sum())
-            finished = int(done.sum())
-            so_far = partial(totals.so_far, environment.levels, finished)
-            options.watch(Progress(some, agreed, finished, owners, so_far))
-        trace = totals.trace(environment.levels, int(done.sum()))
-        count = max(int(done.sum()), 1)
-        return Agreement(contracts, done, trace, messages=asked / count)
+            totals.enter(number, agreed, played.counts, played.payoffs)
+        count = max(int(totals.done.sum()), 1)
+        return Agreement(totals.contracts, totals.done, totals.trace(), messages=asked / count)
 
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
     ) -> FloatArray:
         """An owner that refuses all but the curator's limit ends there: nothing more is paid."""
-        side, limits = environment.owner_side(), environment.curator_side().limits()
-        best = np.zeros(len(environment))
-        for saving, limit in enumerate(limits.T):
-            one = np.full(len(best), saving), np.maximum(limit, 0)
-            best = np.maximum(best, np.where(limit >= 0, side.surplus(*one), 0.0))
-        return gained_over(side, agreement.contracts, best)
+        limits = environment.curator_side().limits()
+        items = (
+            (np.where(limit >= 0, saving, 0), np.maximum(limit, 0))
+            for saving, limit in enumerate(limits.T)
+        )
+        return gained_by_items(environment.owner_side(), agreement.contracts, items)
 
 
 def _messages(played: Bargains, config: PlayConfig) -> IntArray:

@@ -21,7 +21,7 @@ does not go too far. Whoever was not yet asked when the clock stops keeps the pr
 level higher.
 
 With ``Demand.scored`` prices differ by what owners of a size add to the model
-(``falling_prices.py``): the score is the square root of what quality would lose without one of them
+(``FallingPrices``): the score is the square root of what quality would lose without one of them
 if all others sold, over the most of any.
 """
 
@@ -32,14 +32,11 @@ from collections.abc import Callable, Iterator
 from functools import cache, partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
-from noisemarket.game.sides import BoolArray, OwnerSide
-from noisemarket.mechanisms.falling_prices import FallingPrices
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
+from noisemarket.mechanisms.budget import affordable, micro_down, micro_up
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.lying import gained_over
 from noisemarket.mechanisms.mechanism import (
@@ -51,11 +48,10 @@ from noisemarket.mechanisms.mechanism import (
     RunOptions,
     same_for_all,
 )
-from noisemarket.mechanisms.purse import affordable, micro_down, micro_up
-from noisemarket.mechanisms.sellers import Sellers
+from noisemarket.mechanisms.sellers import FallingPrices, Sellers
 
-LOTS = 8
-"""Lots in a step at most, where no target is to be kept; 100 where one is."""
+LOTS, TARGET_LOTS = 8, 100
+"""Lots in a step at most, where no target is to be kept and where one is."""
 
 
 class Clock(Mechanism):
@@ -89,50 +85,38 @@ class Clock(Mechanism):
         """
         side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
         auction = ClockAuction.of(environment, options.demand)
+        stays = cache(partial(side.accepts, auction.saving))
         while not auction.over:
-            stay = truthful(auction, side)
+            stay = truthful(auction, stays)
             refused[auction.asked[~stay]] = auction.prices[~stay]
             auction.hear(stay)
         sold = np.full(len(environment), auction.saving)
         hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
         best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
         for owner in np.flatnonzero(hope > 0.0):
-            stayed = _contracts_if_it_never_leaves(int(owner), environment, options.demand)
+            auction = ClockAuction.of(environment, options.demand)
+            try:
+                while not auction.over:
+                    auction.hear(truthful(auction, stays) | (auction.asked == owner))
+            except BadInput:  # it misses a target: no trade
+                best[owner] = 0.0
+                continue
+            stayed = auction.contracts()
             best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
         return gained_over(side, agreement.contracts, best)
 
 
-def _contracts_if_it_never_leaves(
-    owner: int, environment: Environment, demand: Demand
-) -> Contracts:
-    """What comes of the clock if one owner stays at every price; no trade if it misses a target."""
-    side, auction = environment.owner_side(), ClockAuction.of(environment, demand)
-    try:
-        while not auction.over:
-            auction.hear(truthful(auction, side) | (auction.asked == owner))
-    except BadInput:
-        return same_for_all(len(environment), 0, 0)
-    return auction.contracts()
-
-
 def played(auction: ClockAuction, environment: Environment) -> Iterator[float]:
     """Play an auction with the owners of an environment; gives the price of each question."""
-    owners = environment.owner_side()
-    stays = cache(partial(owners.accepts, auction.saving))
+    stays = cache(partial(environment.owner_side().accepts, auction.saving))
     while not auction.over:
         price = auction.price
-        auction.hear(truthful(auction, owners, stays))
+        auction.hear(truthful(auction, stays))
         yield float(environment.levels.payments[price])
 
 
-def truthful(
-    auction: ClockAuction, owners: OwnerSide, stays: Callable[[int], BoolArray] | None = None
-) -> BoolArray:
-    """Who of the asked stays, each answering by what pays for it.
-
-    ``stays`` is what all owners answer to one price, if it is kept from question to question.
-    """
-    stays = stays or partial(owners.accepts, auction.saving)
+def truthful(auction: ClockAuction, stays: Callable[[int], BoolArray]) -> BoolArray:
+    """Who of the asked stays; ``stays`` is what all owners answer to one price."""
     asked, prices = auction.asked, auction.prices
     answers = np.zeros(len(asked), dtype=bool)
     for price in np.unique(prices).tolist():
@@ -153,7 +137,7 @@ class ClockAuction:
         demand: floor, budget and target.
     """
 
-    def __init__(self, joint: JointValue, keys: NDArray[np.uint64], demand: Demand) -> None:
+    def __init__(self, joint: JointValue, keys: KeyArray, demand: Demand) -> None:
         self._joint, self._demand = joint, demand
         self.saving = floor_level(joint.levels, demand.floor)
         self._step = 0
@@ -238,11 +222,7 @@ class ClockAuction:
 
     def _most(self) -> int:
         """How many of the heaviest are paid by the budget, and needed for the target."""
-        count, target = self._sellers.count, self._demand.target
-        if target is None:
-            needed = count - self._sellers.not_worth(self._standing_prices())
-        else:
-            needed = count - self._sellers.spare(target)
+        needed = self._sellers.count - self._not_needed()
         if self._demand.budget is None:
             return needed
         levels, kind = np.unique(self._level[self._waiting[::-1]], return_inverse=True)
@@ -260,15 +240,17 @@ class ClockAuction:
 
     def _lot(self) -> int:
         """How many to ask next of those who wait; 0: the clock stops."""
-        count, waiting = self._sellers.count, len(self._waiting)
-        too_many = self._over_budget()
-        if self._demand.target is None:
-            need = max(too_many, self._sellers.not_worth(self._standing_prices()))
-            return 0 if need == 0 else min(max(need, math.ceil(count / LOTS)), waiting)
-        spare = self._sellers.spare(self._demand.target)
-        if max(too_many, spare) == 0:
-            return 0
-        return min(max(too_many, spare, math.ceil(count / 100)), waiting)
+        leave = max(self._over_budget(), self._not_needed())
+        lots = LOTS if self._demand.target is None else TARGET_LOTS
+        few = math.ceil(self._sellers.count / lots)
+        return 0 if leave == 0 else min(max(leave, few), len(self._waiting))
+
+    def _not_needed(self) -> int:
+        """How many are not worth what they have accepted or, with a target, may leave."""
+        if self._demand.target is not None:
+            return self._sellers.spare(self._demand.target)
+        prices = self._joint.levels.payments[self._prices.at(self._standing)]
+        return self._sellers.not_worth(prices)
 
     def _over_budget(self) -> int:
         """How many of those who wait must leave at least for the budget to pay the rest."""
@@ -280,10 +262,6 @@ class ClockAuction:
         excess = cost - micro_down(self._demand.budget)
         dearest = self._payment(int(self._level[self._waiting].max()))
         return max(0, -(-excess // micro_up(dearest)))
-
-    def _standing_prices(self) -> FloatArray:
-        """What those who wait have accepted, for each size."""
-        return self._joint.levels.payments[self._prices.at(self._standing)]
 
     def _pays(self) -> bool:
         """Whether what is left is worth its money, over no trade."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.mechanisms.mechanism import Trace
 from noisemarket.mechanisms.tally import Tally
 

@@ -26,8 +26,7 @@ from noisemarket.federated.weighting import (
     owner_weights,
 )
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.game.surface import LossSurface
 from noisemarket.mechanisms.mechanism import Contracts
 
@@ -58,9 +57,9 @@ class JointValue:
     money_price: float
 
     @classmethod
-    def of(cls, environment: Environment, phase: int = -1) -> JointValue:
-        """The joint value by the preferences of a phase."""
-        now, owners = environment.phases[phase], len(environment)
+    def of(cls, environment: Environment) -> JointValue:
+        """The joint value by the last preferences."""
+        now, owners = environment.phases[-1], len(environment)
         return cls(
             levels=environment.levels,
             surface=environment.surface,
@@ -74,13 +73,9 @@ class JointValue:
     def __len__(self) -> int:
         return len(self.records)
 
-    def sigmas(self) -> FloatArray:
-        """The noise that is left after each saving."""
-        return np.array([self.levels.sigma_left(j) for j in range(self.levels.saving_levels + 1)])
-
     def fitted_quality(self, contracts: Contracts) -> float:
         """The quality of the one model under these contracts, in per cent."""
-        sigma = self.sigmas()[contracts.saving]
+        sigma = self.levels.sigmas[contracts.saving]
         weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.dealt))
         noise, share = effective_noise(sigma, weights), effective_share(weights)
         return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
@@ -104,6 +99,11 @@ class JointValue:
         figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), 1, self.dealt)
         weight = Noise().weights(figures).reshape(noise.shape)
         return np.stack([weight, weight**2 * noise**2, weight**2], axis=-1)
+
+    def sale(self, saving: int) -> tuple[FloatArray, FloatArray]:
+        """The sums over all owners without a trade, and what each owner's sale of a saving adds."""
+        without, sold = (self.terms(self.levels.sigmas[j], self.records) for j in (0, saving))
+        return without.sum(axis=0), sold - without
 
     def quality(self, sums: FloatArray) -> FloatArray:
         """The quality at each of these sums over all owners."""

@@ -7,31 +7,22 @@ sees more than its own rewards and the moves of the other side.
 from __future__ import annotations
 
 from contextlib import closing
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import Exploitability, exploitability
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import Outcomes
+from noisemarket.game.levels import BoolArray, FloatArray
+from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
 from noisemarket.learning.compiled.arguments import Batch
 from noisemarket.learning.rule import Rule
 from noisemarket.learning.rules import find_rule
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import play_by_messages
-from noisemarket.mechanisms.mechanism import (
-    Agreement,
-    Contracts,
-    Mechanism,
-    Progress,
-    RunOptions,
-    same_for_all,
-)
-from noisemarket.mechanisms.totals import TraceTotals
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.mechanisms.totals import PlayTotals
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -48,21 +39,17 @@ class Learned(Mechanism):
         return self.rule if isinstance(self.rule, str) else self.rule.__name__
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        owners = len(environment)
-        if options.play.interactions_per_message > 1:
+        config, owners = options.play, len(environment)
+        if config.interactions_per_message > 1:
             return play_by_messages(environment, self.rule, options)
-        config = options.play
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = owners * cells <= POLICIES_KEPT_UP_TO
-        contracts = same_for_all(owners, 0, 0)
-        done = np.zeros(owners, dtype=bool)
         gaps = np.full((2, owners), np.nan)
-        parts: dict[int, Batch] = {}
-        totals = TraceTotals(config)
-        slices = batches(
-            owners, config.iterations, cells, compiled=find_rule(self.rule) in COMPILED
-        )
+        kept: dict[int, Batch] = {}
+        compiled = find_rule(self.rule) in COMPILED
+        slices = batches(owners, config.iterations, cells, compiled=compiled)
+        totals = PlayTotals(environment, options, slices)
         cancelled = np.zeros(1, np.bool_)
         work = work_through(
             slices,
@@ -73,27 +60,19 @@ class Learned(Mechanism):
         )
         with closing(work):
             for number, (batch, agreed, gap) in work:
-                some = slices[number]
-                contracts.saving[some] = agreed.saving
-                contracts.payment[some] = agreed.payment
-                contracts.signed[some] = agreed.signed
-                done[some] = True
-                gaps[:, some] = gap.owner, gap.curator
-                totals.enter(number, batch.counts, batch.payoffs)
+                gaps[:, slices[number]] = gap.owner, gap.curator
                 if keep:
-                    parts[number] = batch
-                finished = int(done.sum())
-                so_far = partial(totals.so_far, environment.levels, finished)
-                options.watch(Progress(some, agreed, finished, owners, so_far))
-        ordered = [parts[number] for number in sorted(parts)]
+                    kept[number] = batch
+                totals.enter(number, agreed, batch.counts, batch.payoffs)
+        ordered = [kept[number] for number in sorted(kept)]
         return Agreement(
-            contracts=contracts,
-            done=done,
-            trace=totals.trace(environment.levels, int(done.sum())),
+            contracts=totals.contracts,
+            done=totals.done,
+            trace=totals.trace(),
             owner_exploitability=gaps[0],
             curator_exploitability=gaps[1],
-            owner_policies=_stack([b.owner_policies for b in ordered]) if keep else None,
-            curator_policies=_stack([b.curator_policies for b in ordered]) if keep else None,
+            owner_policies=_stack([b.owner_policies for b in ordered]),
+            curator_policies=_stack([b.curator_policies for b in ordered]),
             messages=float(config.iterations),
         )
 
@@ -102,7 +81,7 @@ class Learned(Mechanism):
         environment: Environment,
         config: PlayConfig,
         some: slice,
-        cancelled: NDArray[np.bool_],
+        cancelled: BoolArray,
     ) -> tuple[Batch, Contracts, Exploitability]:
         """A batch, with what is computed from its policies before they are dropped."""
         phases = [environment.games(i, some) for i in range(len(environment.phases))]

@@ -14,9 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.game.protocol import Games, games
+from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.protocol import Games, Outcomes, games
 from noisemarket.game.sides import OwnerSide
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
 
@@ -30,35 +29,17 @@ def most_gained_by_lying(
     environment: Environment,
     mechanism: Mechanism,
     options: RunOptions,
-    agreement: Agreement | None = None,
+    agreement: Agreement,
 ) -> FloatArray | None:
     """The most that each owner could gain by lying to a mechanism.
 
     Exact for auctions, menus and the exact answers, over all that an owner could say. For learners
-    it is what the best answer to the curator's final policy would bring per interaction.
-
-    Args:
-        environment: the game.
-        mechanism: the mechanism.
-        options: how it runs.
-        agreement: what came of it, if it is known already.
-
-    Returns:
-        One number an owner, 0 where nothing is gained and NaN where it was not examined. None
-        where it is not known for this mechanism, or owners answer with errors anyway.
-
-    Example:
-        >>> import noisemarket as nm
-        >>> from noisemarket.negotiation import run_options
-        >>> small = nm.Scenario.from_preset("market", owners=5)
-        >>> clock = nm.MECHANISMS["clock"]
-        >>> most_gained_by_lying(small.environment(), clock, run_options(small)).max()
-        0.0
+    it is what the best answer to the curator's final policy would bring per interaction. One
+    number an owner, 0 where nothing is gained and NaN where it was not examined; None where it is
+    not known for this mechanism, or owners answer with errors anyway.
     """
     if not environment.behaviour.exact:
         return None
-    if agreement is None:
-        agreement = mechanism.run(environment, options)
     gained = mechanism.gained_by_lying(environment, options, agreement)
     return None if gained is None else np.maximum(gained, 0.0)
 
@@ -85,10 +66,7 @@ def gained_by_bids(
 ) -> FloatArray:
     """What the best bid brings each owner over its own, by trying every level.
 
-    Args:
-        side: the owners' side.
-        bids: the levels that they bid.
-        award: the contracts that follow from all bids.
+    ``award`` gives the contracts that follow from all bids.
     """
     honest, gained = award(bids), np.full(len(bids), np.nan)
     kept = side.surplus(honest.saving, honest.payment)
@@ -98,19 +76,23 @@ def gained_by_bids(
             won = award(bids)
             got.append((won.saving[owner], won.payment[owner]))
         bids[owner] = said
-        gained[owner] = max(kept[owner], _best_for(side.one(int(owner)), *np.array(got).T))
+        gained[owner] = max(kept[owner], _best_for(side, owner, *np.array(got).T))
         gained[owner] -= kept[owner]
     return gained
 
 
 def gained_by_items(
-    side: OwnerSide, contracts: Contracts, items: Iterable[tuple[int, int]]
+    side: OwnerSide,
+    contracts: Contracts,
+    items: Iterable[tuple[int | IntArray, int | IntArray]],
 ) -> FloatArray:
-    """What the best item of a menu (or none of it) brings each owner over what it took."""
+    """What the best of some items (or none) brings each owner over what it took.
+
+    An item is a saving and a payment for all owners, or one of each for every owner.
+    """
     best = np.zeros(len(contracts))
     for saving, payment in items:
-        one = np.full(len(contracts), saving), np.full(len(contracts), payment)
-        best = np.maximum(best, side.surplus(*one))
+        best = np.maximum(best, side.surplus(saving, payment))
     return gained_over(side, contracts, best)
 
 
@@ -130,15 +112,14 @@ def gained_by_costs(
         alike = some[kind.reshape(-1) == number]
         answers = _answers(environment, int(alike[0]), solve)
         for owner in alike:
-            best = _best_for(side.one(int(owner)), answers.saving, answers.payment)
+            best = _best_for(side, owner, answers.saving, answers.payment)
             gained[owner] = best - kept[owner]
     return gained
 
 
-def _best_for(one: OwnerSide, saving: IntArray, payment: IntArray) -> float:
+def _best_for(side: OwnerSide, owner: int, saving: IntArray, payment: IntArray) -> float:
     """What the best of these contracts leaves one owner over its limit."""
-    same = one.reporting(np.repeat(one.privacy_cost, len(saving)))
-    return float(same.surplus(saving, payment).max())
+    return float(side.of(np.full(len(saving), owner)).surplus(saving, payment).max())
 
 
 def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outcomes]) -> Contracts:
@@ -148,13 +129,11 @@ def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outc
     costs, parts = _costs(own), []
     for start in range(0, len(costs), _REPORTS_AT_ONCE):
         said = costs[start : start + _REPORTS_AT_ONCE]
-        other = replace(curator, beta=np.repeat(curator.beta, len(said)))
-        parts.append(Contracts.of(solve(games(own.reporting(said), other, environment.protocol))))
-    return Contracts(
-        np.concatenate([part.saving for part in parts]),
-        np.concatenate([part.payment for part in parts]),
-        np.concatenate([part.signed for part in parts]),
-    )
+        same = np.zeros(len(said), np.int64)
+        reporting = replace(own.of(same), privacy_cost=said)
+        other = replace(curator, beta=curator.beta[same])
+        parts.append(Contracts.of(solve(games(reporting, other, environment.protocol))))
+    return Contracts.joined(parts)
 
 
 def _costs(side: OwnerSide) -> FloatArray:

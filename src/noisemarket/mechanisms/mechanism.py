@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray, Outcomes
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import PlayConfig
 
 
@@ -35,6 +34,12 @@ class Contracts:
         return cls(
             np.where(signed, outcomes.saving, 0), np.where(signed, outcomes.payment, 0), signed
         )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Contracts]) -> Contracts:
+        """The contracts of several groups of owners, one group after the other."""
+        names = ("saving", "payment", "signed")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
 
     def __len__(self) -> int:
         return len(self.saving)
@@ -230,29 +235,10 @@ class Direct(Mechanism):
         return Agreement(contracts, np.ones(owners, dtype=bool), messages=self.questions)
 
 
-class Unasked(Direct):
-    """A mechanism that asks owners for nothing, so that there is nothing to lie about."""
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        return np.zeros(len(environment))
-
-
 def same_for_all(owners: int, saving: int, payment: int) -> Contracts:
     """The same levels for all owners, signed by none."""
     return Contracts(
         saving=np.full(owners, saving, np.int64),
         payment=np.full(owners, payment, np.int64),
         signed=np.zeros(owners, dtype=bool),
-    )
-
-
-def by_slices(environment: Environment, solve: Callable[[slice], Outcomes]) -> Contracts:
-    """Solve the owners' games some at a time, so that memory stays bounded."""
-    solved = [Contracts.of(solve(some)) for some in environment.slices()]
-    return Contracts(
-        np.concatenate([part.saving for part in solved]),
-        np.concatenate([part.payment for part in solved]),
-        np.concatenate([part.signed for part in solved]),
     )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
+from collections.abc import Callable
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
 from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import Outcomes
-from noisemarket.game.protocol import Games
+from noisemarket.game.protocol import Games, Outcomes
 from noisemarket.mechanisms.lying import gained_by_costs
-from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions, by_slices
+from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions
 
 
 class Oracle(Direct):
@@ -18,13 +17,11 @@ class Oracle(Direct):
 
     knows = "everything"
 
-    @abstractmethod
-    def solve(self, games: Games) -> Outcomes:
-        """The answer to each of these games."""
+    solve: Callable[[Games], Outcomes]
+    """The answer to each of these games."""
 
-    @abstractmethod
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        """The same for signed games, whose answers lie among the cheapest deals."""
+    choose: Callable[[CheapestDeals], Outcomes]
+    """The same for signed games, whose answers lie among the cheapest deals."""
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         def solve(some: slice) -> Outcomes:
@@ -33,7 +30,7 @@ class Oracle(Direct):
                 return self.choose(CheapestDeals.between(*sides))  # no tables: many times faster
             return self.solve(environment.games(some=some))
 
-        return by_slices(environment, solve)
+        return Contracts.joined([Contracts.of(solve(some)) for some in environment.slices()])
 
     def gained_by_lying(
         self, environment: Environment, options: RunOptions, agreement: Agreement
@@ -47,18 +44,12 @@ class Oracle(Direct):
 class FirstBest(Oracle):
     """The contracts that a curator who knows everything would choose."""
 
-    def solve(self, games: Games) -> Outcomes:
-        return first_best(games)
-
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        return deals.best_for_curator()
+    solve = staticmethod(first_best)
+    choose = staticmethod(CheapestDeals.best_for_curator)
 
 
 class Equilibrium(Oracle):
     """The equilibrium of the protocol: what perfectly rational sides would sign."""
 
-    def solve(self, games: Games) -> Outcomes:
-        return equilibrium(games)
-
-    def choose(self, deals: CheapestDeals) -> Outcomes:
-        return deals.best_for_owner()
+    solve = staticmethod(equilibrium)
+    choose = staticmethod(CheapestDeals.best_for_owner)

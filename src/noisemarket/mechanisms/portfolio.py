@@ -21,19 +21,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.mechanisms.budget import affordable
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
 from noisemarket.mechanisms.portfolio_bound import most_value
-from noisemarket.mechanisms.purse import affordable
-from noisemarket.mechanisms.ranked_steps import RankedSteps, steps_by_worth
 
 MOST_STATES = 200_000
 """Portfolios under way in the exact search, before it gives up."""
@@ -94,20 +94,14 @@ def best_portfolio(
     if market.score_of(found) == -np.inf and demand.budget is not None:
         return best_portfolio(environment, replace(demand, target=None), most_states)
     if market.score_of(found) == -np.inf:
-        all_of_it = market.most()
-        most, money = float(market.quality(all_of_it)), market.money(all_of_it)
-        remedy = (
-            f"is out of reach: all that is for sale brings {most:.2f} % for {money:g}; give less."
-        )
+        remedy = f"is out of reach: all that is for sale brings {market.all_of_it()}; give less."
         raise BadInput("market.target_accuracy", demand.target, remedy)
     searched = market.search(found, most_states)
-    exact = searched is not None
     saving = found if searched is None else searched
-    rows = np.arange(len(saving))
-    payment = market.reserves[rows, saving]
+    payment = market.reserves[np.arange(len(saving)), saving]
     contracts = Contracts(saving, payment, (saving > 0) | (payment > 0))
     value = market.joint.gain(contracts)
-    return Portfolio(contracts, value, exact, lambda: market.bound(value))
+    return Portfolio(contracts, value, searched is not None, lambda: market.bound(value))
 
 
 class _ForSale:
@@ -122,20 +116,16 @@ class _ForSale:
         self._keys = environment.population.key
         self._for_sale = self.reserves <= levels.payment_levels
         self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
-        step = float(levels.payments[1])
-        self._unit = step
-        self.room = affordable(demand.budget, step, owners * levels.payment_levels)
-        self._terms = self.joint.terms(self.joint.sigmas()[None, :], self.joint.records[:, None])
+        self._unit = float(levels.payments[1])
+        self.room = affordable(demand.budget, self._unit, owners * levels.payment_levels)
+        self._terms = self.joint.terms(levels.sigmas[None, :], self.joint.records[:, None])
         self._rows = np.arange(owners)
 
-    def most(self) -> IntArray:
-        """Of every owner the largest saving that it sells at all."""
-        last = self._for_sale.shape[1] - 1
-        return np.asarray(last - np.argmax(self._for_sale[:, ::-1], axis=1))
-
-    def money(self, portfolio: IntArray) -> float:
-        """What a portfolio costs."""
-        return self._unit * float(self.reserves[self._rows, portfolio].sum())
+    def all_of_it(self) -> str:
+        """What the largest savings that owners sell at all bring and cost, in words."""
+        most = self._for_sale.shape[1] - 1 - np.argmax(self._for_sale[:, ::-1], axis=1)
+        money = self._unit * float(self.reserves[self._rows, most].sum())
+        return f"{float(self.quality(most)):.2f} % for {money:g}"
 
     def quality(self, portfolio: IntArray) -> FloatArray:
         """The quality that a portfolio brings."""
@@ -166,18 +156,14 @@ class _ForSale:
         much, which exactness does not count.
         """
         best = now = np.zeros(len(self._rows), dtype=np.int64)
-        sale = self._sale.copy()
+        sale = np.where(self._for_sale, self.reserves, np.inf)
         sale[:, most + 1 :] = np.inf
         for _ in range(_ROUNDS):
-            now = self._beginning(steps_by_worth(self._exactness(now), sale, self._keys))
+            now = self._beginning(_steps_by_worth(self._exactness(now), sale, self._keys))
             if self.score_of(now) <= self.score_of(best):
                 break
             best = now
         return best
-
-    @cached_property
-    def _sale(self) -> FloatArray:
-        return np.where(self._for_sale, self.reserves, np.inf)
 
     def _exactness(self, portfolio: IntArray) -> FloatArray:
         """What each contract adds to W^2 / C, the exactness of the mean, to first order."""
@@ -189,7 +175,7 @@ class _ForSale:
         """Weight W, and noise C: but for the share of the owners, quality falls in C / W^2."""
         return sums[..., 0], np.maximum(sums[..., 1], 1e-30)
 
-    def _beginning(self, steps: RankedSteps) -> IntArray:
+    def _beginning(self, steps: _RankedSteps) -> IntArray:
         first = self._terms[self._rows, steps.start].sum(axis=0)
         before, after = self._terms[steps.owner, steps.old], self._terms[steps.owner, steps.new]
         sums = np.concatenate([first[None], first + np.cumsum(after - before, axis=0)])
@@ -230,19 +216,10 @@ class _ForSale:
         money = np.where(self._for_sale, price * self.reserves, np.inf)
         return most_value(self._terms, money, price * self.room, value, known)
 
-    @cached_property
-    def _information(self) -> FloatArray:
-        variance = np.maximum(self.joint.sigmas() ** 2, 1e-30)  # all noise is never for sale
-        return np.broadcast_to(1.0 / variance, self.reserves.shape)
-
-    def _quality_of(self, exactness: FloatArray) -> FloatArray:
-        """The quality of a mean of this exactness, W^2 / C."""
-        noise = np.sqrt(len(self._rows) / exactness)
-        return self.joint.surface.quality(noise, self.joint.beta)
-
     def search(self, known: IntArray, most_states: int) -> IntArray | None:
         """The best of all portfolios; None if there are too many that might be it."""
-        information = np.where(self._for_sale, self._information, -np.inf).max(axis=1)
+        variance = np.maximum(self.joint.levels.sigmas**2, 1e-30)  # all noise is never for sale
+        information = np.where(self._for_sale, 1.0 / variance, -np.inf).max(axis=1)
         order = np.argsort(-information, kind="stable")
         rest = np.append(np.cumsum(information[order][::-1])[::-1][1:], 0.0)
         to_beat = self.score_of(known)
@@ -258,7 +235,8 @@ class _ForSale:
                 [np.repeat(chosen, len(options), axis=0), np.tile(options, len(chosen))]
             )
             weight, noise = self._variance(sums)
-            hope = self._score(self._quality_of(weight**2 / noise + more), paid)
+            left = np.sqrt(len(self._rows) / (weight**2 / noise + more))  # noise, at the best
+            hope = self._score(self.joint.surface.quality(left, self.joint.beta), paid)
             keep = hope >= to_beat - 1e-9 * abs(to_beat)
             paid, sums, chosen = paid[keep], sums[keep], chosen[keep]
         if not len(paid):
@@ -270,3 +248,51 @@ class _ForSale:
         portfolio = np.zeros(len(self._rows), dtype=np.int64)
         portfolio[order] = chosen[best]
         return portfolio
+
+
+@dataclass(frozen=True)
+class _RankedSteps:
+    """Steps from one level to the next worth taking, best first; an owner's own are in order.
+
+    ``start`` is the level of each owner that costs nothing.
+    """
+
+    start: IntArray
+    owner: IntArray
+    old: IntArray
+    new: IntArray
+    price: FloatArray
+
+
+def _steps_by_worth(worth: FloatArray, price: FloatArray, keys: KeyArray) -> _RankedSteps:
+    """The steps along the upper hull of (price, worth) of each owner, all owners together.
+
+    Args:
+        worth: of each owner and level.
+        price: the same; infinite where it is not for sale.
+        keys: settle ties, so that nothing depends on the order of the owners.
+    """
+    rows = np.arange(len(worth))
+    now = start = np.argmax(np.where(price == 0.0, worth, -np.inf), axis=1)
+    taken: list[tuple[NDArray[Any], ...]] = []
+    while True:
+        more = worth - worth[rows, now][:, None]
+        extra = price - price[rows, now][:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slope = np.where((extra > 0.0) & (more > 0.0), more / extra, 0.0)
+        best = np.argmax(slope, axis=1)
+        rate = slope[rows, best]
+        going = np.flatnonzero(rate > 0.0)
+        if not len(going):
+            break
+        step = (going, now[going], best[going], extra[going, best[going]], rate[going])
+        taken.append(step)
+        now = now.copy()
+        now[going] = best[going]
+    if not taken:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _RankedSteps(start, nothing, nothing, nothing, np.zeros(0))
+    owner, old, new, cost, rate = (np.concatenate(column) for column in zip(*taken, strict=True))
+    turn = np.repeat(np.arange(len(taken)), [len(step[0]) for step in taken])
+    order = np.lexsort((turn, keys[owner], -rate))
+    return _RankedSteps(start, owner[order], old[order], new[order], cost[order])

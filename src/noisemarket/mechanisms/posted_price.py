@@ -8,14 +8,12 @@ better than the true one. Should more take it than the budget pays, those with m
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.mechanisms.budget import affordable
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts, RunOptions
-from noisemarket.mechanisms.purse import affordable
 from noisemarket.mechanisms.sealed_bids import Award, SealedBids, won_by
 
 
@@ -41,11 +39,8 @@ class _Shop:
 
     def __init__(self, environment: Environment, saving: int, budget: float | None) -> None:
         self._joint, self._budget = JointValue.of(environment), budget
-        keys: NDArray[np.uint64] = environment.population.key
-        self._order = np.lexsort((keys, -self._joint.records))  # heaviest first
-        noise = [self._joint.levels.sigma_left(level) for level in (0, saving)]
-        without, sold = (self._joint.terms(one, self._joint.records) for one in noise)
-        self._none, self._more = without.sum(axis=0), sold - without
+        self._order = np.lexsort((environment.population.key, -self._joint.records))
+        self._none, self._more = self._joint.sale(saving)
 
     def best_price(self, limit: IntArray) -> int:
         """The level at which sales are worth most over no trade; 0: none is worth anything."""

@@ -26,10 +26,6 @@ def writing(write: Callable[[str], None], watch: Watch) -> Watch:
 
     Where the mechanism keeps a trace, some points of it are in the lines: of all owners finished so
     far, every half second, and ever more rarely if the negotiation takes long.
-
-    Args:
-        write: takes a line.
-        watch: what is told as well.
     """
     began = time.monotonic()
     due = began

@@ -1,4 +1,4 @@
-"""The proportional-share rule: each seller may cost its share of the money, and no more.
+"""Auctions by proportional share: each seller may cost its share of the money, and no more.
 
 Owners are ranked by their bid per score. Of all beginnings of that list the longest wins whose last
 owner bids no more than its share of the money, ``money x score / sum of scores``. Each winner is
@@ -16,15 +16,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.mechanisms.budget import MICRO, micro_down, micro_up
 from noisemarket.mechanisms.joint import JointValue
-from noisemarket.mechanisms.mechanism import Contracts, Demand
-from noisemarket.mechanisms.purse import MICRO, micro_down, micro_up
-from noisemarket.mechanisms.sealed_bids import won_by
+from noisemarket.mechanisms.mechanism import Contracts, RunOptions
+from noisemarket.mechanisms.sealed_bids import Award, SealedBids, won_by
 
 _ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
 _NO_LIMIT = 1e40  # micro-units, where money counts for nothing
@@ -39,22 +37,14 @@ class ProportionalShare:
         keys: an order of the owners that does not depend on how they are listed.
         saving: the level down to which winners sell.
         scores: what each owner counts for, above 0; equal ones are 1.
-        demand: the budget counts.
+        budget: the most that is paid in all; None: no limit but what winners are worth.
     """
 
     joint: JointValue
-    keys: NDArray[np.uint64]
+    keys: KeyArray
     saving: int
     scores: FloatArray
-    demand: Demand
-
-    @classmethod
-    def of(
-        cls, environment: Environment, saving: int, scores: FloatArray, demand: Demand
-    ) -> ProportionalShare:
-        """The rule for the owners of an environment."""
-        joint = JointValue.of(environment)
-        return cls(joint, environment.population.key, saving, scores, demand)
+    budget: float | None
 
     def __call__(self, bids: IntArray) -> Contracts:
         """The contracts that follow from all bids."""
@@ -78,8 +68,8 @@ class ProportionalShare:
         worth, least = self._worth(order)
         lightest = np.minimum.accumulate(self.scores[order])
         room = np.minimum(worth / total, least / lightest)
-        if self.demand.budget is not None:
-            room = np.minimum(room, micro_down(self.demand.budget) / total)
+        if self.budget is not None:
+            room = np.minimum(room, micro_down(self.budget) / total)
         uneven = bool(np.any(self.scores != 1.0))
         return room * (1.0 - _ROUNDING) if uneven else room
 
@@ -99,11 +89,7 @@ class ProportionalShare:
 
     @cached_property
     def _sums(self) -> tuple[FloatArray, FloatArray]:
-        """What quality follows from: the sums without a sale, and what each owner's adds."""
-        joint = self.joint
-        noise = [joint.levels.sigma_left(level) for level in (0, self.saving)]
-        without, sold = (joint.terms(one, joint.records) for one in noise)
-        return without.sum(axis=0), sold - without
+        return self.joint.sale(self.saving)
 
     def _money(self, quality: FloatArray) -> FloatArray:
         """What an amount of quality is worth in micro-units of money."""
@@ -129,3 +115,33 @@ class ProportionalShare:
             ahead = (bid / scores < asked[loser]) | (same & (keys[winners] < keys[loser]))
             bid = np.where(ahead, bid, bid - 1.0)
         return np.asarray(bid, dtype=np.int64)
+
+
+class PACAuction(SealedBids):
+    """The cheapest owners by sealed bids, as many as equal shares of the budget pay.
+
+    A budget-feasible auction of privacy, in the style of Ghosh and Roth (2011). There, each of
+    ``k`` sellers out of ``n`` sells epsilon ``1 / (n - k)``, which costs an owner of unit cost
+    ``v`` the amount ``v / (n - k)``. With owners in the order of their costs, the largest ``k``
+    with ``v_k / (n - k) <= B / k`` sell, and each is paid ``min(B / k, v_{k+1} / (n - k))``. Here
+    every seller sells the same, down to the floor, however many they are. What that costs an owner
+    is its limit, and takes the place of ``v / (n - k)``.
+    """
+
+    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+        joint, keys = JointValue.of(environment), environment.population.key
+        return ProportionalShare(joint, keys, saving, np.ones(len(joint)), options.demand.budget)
+
+
+class CSRAAuction(SealedBids):
+    """The owners with most quality for their price by sealed bids, each paid its critical bid.
+
+    In the style of CSRA (Yang et al. 2024). What a sale adds to the model is public: by how much
+    the weight of the owner's update in the noise-aware mean grows when it keeps the floor instead
+    of all its noise. Owners with more data weigh more.
+    """
+
+    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+        joint, keys = JointValue.of(environment), environment.population.key
+        more = joint.sale(saving)[1][:, 0]
+        return ProportionalShare(joint, keys, saving, more / more.max(), options.demand.budget)

@@ -14,8 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.mechanisms.clock import floor_level
 from noisemarket.mechanisms.lying import gained_by_bids
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Direct, RunOptions

@@ -10,7 +10,7 @@ import numpy as np
 
 from noisemarket.csv_text import csv_text, quoted
 from noisemarket.game.environment import Environment
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import IntArray
 from noisemarket.mechanisms.mechanism import Contracts, Trace
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.sides import BoolArray
+from noisemarket.game.levels import BoolArray
 from noisemarket.mechanisms.joint import JointValue
 from noisemarket.mechanisms.mechanism import Contracts
 

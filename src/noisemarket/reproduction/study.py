@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.mechanisms.convergence import TAIL, settled_at
 from noisemarket.negotiation import Negotiation, negotiate
 from noisemarket.scenario import Scenario

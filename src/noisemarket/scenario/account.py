@@ -43,7 +43,7 @@ def sold_in(scenario: Scenario, levels: Levels, population: Population) -> Float
     privacy = scenario.privacy
     return privacy_sold(
         protection_of(scenario),
-        [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
+        levels.sigmas.tolist(),
         rounds=scenario.training.rounds,
         records=int(np.median(population.data_size)),
         neighbours=privacy.neighbours,

@@ -9,19 +9,7 @@ from pydantic import BaseModel
 
 
 def allowed_values(section: type[BaseModel]) -> dict[str, str]:
-    """Each key of a section, and what it may be.
-
-    Args:
-        section: a part of a scenario.
-
-    Returns:
-        Words such as ``whole number from 1 to 256``, by the key's name.
-
-    Example:
-        >>> from noisemarket.scenario.schema import MenuSection
-        >>> allowed_values(MenuSection)
-        {'types': 'whole number from 1 to 256'}
-    """
+    """Each key of a section, and what it may be, such as ``whole number from 1 to 256``."""
     about = section.model_json_schema().get("properties", {})
     return {name: _words(about[name]) for name in section.model_fields}
 

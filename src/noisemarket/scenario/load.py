@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,12 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section
 from noisemarket.scenario.surface_file import anchored
-from noisemarket.scenario.toml_text import parse_toml
+from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
 
 _OTHER_NAMES = SYMBOLS | ALIASES
 
@@ -49,7 +51,7 @@ def load_scenario(
     """
     document: dict[str, Any] = {}
     if file is not None:
-        document = _read(Path(file))
+        document = toml_in("scenario", file, read_text("scenario", file))
     given = settings if isinstance(settings, Mapping) else dict(map(_split, settings))
     name = preset or str(document.get("preset", "market"))
     return build(name, document, given, base=Path(file).parent if file is not None else None)
@@ -66,12 +68,9 @@ def build(
     if preset not in PRESETS:
         raise BadInput("preset", preset, f"choose one of: {', '.join(PRESETS)}.")
     tree: dict[str, Any] = {"preset": preset}
-    for key, value in PRESETS[preset].items():
-        _put(tree, key, value)
-    for key, value in document.items():
-        _put(tree, key, value)
-    for key, value in settings.items():
-        _put(tree, key, value)
+    for given in (PRESETS[preset], document, settings):
+        for key, value in given.items():
+            _put(tree, key, value)
     tree["preset"] = preset
     _anchor_file(tree, base)
     try:
@@ -100,16 +99,6 @@ def dump_scenario(scenario: Scenario) -> str:
     return tomli_w.dumps(scenario.model_dump(mode="json"))
 
 
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        return parse_toml(path.read_text(encoding="utf-8-sig"))
-    except tomllib.TOMLDecodeError as problem:
-        raise BadInput("scenario", str(path), f"not valid TOML: {problem}.") from None
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
-        raise BadInput("scenario", str(path), f"cannot be read ({reason}).") from None
-
-
 def _split(setting: str) -> tuple[str, object]:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
@@ -121,6 +110,7 @@ def _split(setting: str) -> tuple[str, object]:
     return key.strip(), value
 
 
+@cache
 def _fields() -> dict[str, tuple[str, ...]]:
     """The path of a field by each of its names."""
     paths: dict[str, tuple[str, ...]] = {}
@@ -143,7 +133,8 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
             raise _unknown(key, value, paths)
         rest = f"{last}.{rest}" if rest else last
     path = (*paths[found], *(rest.split(".") if rest else ()))
-    if len(path) == 1 and isinstance(value, Mapping) and found in tree_sections():
+    is_table = any(len(other) > 1 and (other[0],) == path for other in paths.values())
+    if is_table and isinstance(value, Mapping):
         for inner, inner_value in value.items():
             full = f"{found}.{_OTHER_NAMES.get(inner, inner)}"
             if full not in paths:
@@ -170,16 +161,6 @@ def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> B
     return BadInput(key, value, f"unknown key: {hint}")
 
 
-def tree_sections() -> set[str]:
-    """Names of the scenario's tables."""
-    kinds = {name: info.annotation for name, info in Scenario.model_fields.items()}
-    return {
-        name
-        for name, kind in kinds.items()
-        if isinstance(kind, type) and issubclass(kind, BaseModel)
-    }
-
-
 def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
     """The default below a path: ``privacy_cost.high=3`` changes one end of the default range."""
     value: Any = Scenario()
@@ -199,11 +180,8 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
     population = tree.get("population")
     if not isinstance(population, dict) or not population.get("file"):
         return
-    file = Path(str(population["file"]))
-    population["file"] = str(file if file.is_absolute() or base is None else base / file)
+    population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
-        from noisemarket.scenario.population_file import read_population
-
         population["owners"] = len(read_population(population["file"], secrets=False))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import csv
 import io
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.population import FIELDS, OPTIONAL, Population
-from noisemarket.scenario.toml_text import parse_toml
+from noisemarket.scenario.toml_text import read_text, toml_in
 
 SECRETS = ("privacy_cost", "markup", "floor")
 """What a curator does not need to know about its owners."""
@@ -28,16 +28,10 @@ def read_population(file: str, owners: int | None = None, *, secrets: bool = Tru
 
     Without ``secrets``, the file may lack these, and they are 0 in any case.
     """
-    path = Path(file)
     used = [name for name in FIELDS if secrets or name not in SECRETS]
     needed = [name for name in used if name not in OPTIONAL]
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
-        raise BadInput("population.file", file, f"cannot be read ({reason}).") from None
-    read = _toml_rows if path.suffix == ".toml" else _csv_rows
-    rows = read(text, file, needed)
+    read = _toml_rows if Path(file).suffix == ".toml" else _csv_rows
+    rows = read(read_text("population.file", file), file, needed)
     if not rows:
         raise BadInput("population.file", file, "give at least one owner.")
     if owners is not None and owners != len(rows):
@@ -76,14 +70,10 @@ def _csv_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str
 
 
 def _toml_rows(text: str, file: str, needed: Sequence[str]) -> list[dict[str, str]]:
-    try:
-        document = parse_toml(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise BadInput("population.file", file, f"not valid TOML: {problem}.") from None
-    tables = document.get("owner")
-    if set(document) != {"owner"} or not isinstance(tables, list):
-        raise BadInput("population.file", file, "write one [[owner]] table per owner.")
-    if not all(isinstance(table, dict) for table in tables):
+    document = toml_in("population.file", file, text)
+    tables: Any = document.get("owner")
+    listed = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
+    if not listed or set(document) != {"owner"}:
         raise BadInput("population.file", file, "write one [[owner]] table per owner.")
     for i, table in enumerate(tables, start=1):
         _check_columns(table, needed, file, f"owner {i}")

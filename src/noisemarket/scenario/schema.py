@@ -10,17 +10,16 @@ from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import Behaviour
-from noisemarket.game.distributions import Distribution, Distributions
+from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
 from noisemarket.learning.rule import Settings
-from noisemarket.scenario.compared_section import ComparedSection
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.scenario.training_section import PrivacySection, TrainingSection
+from noisemarket.scenario.training_section import ComparedSection, PrivacySection, TrainingSection
 
 
 def _ledger_url(value: str) -> str:
@@ -47,9 +46,6 @@ def _ledger_url(value: str) -> str:
 LedgerUrl = Annotated[str, AfterValidator(_ledger_url)]
 Spread = float | dict[str, Any]
 
-
-MOST_CELLS = 2_000_000
-"""Most pairs of a saving and a payment that a game may have, so that it fits into memory."""
 
 SURFACE_OF = {"features": "features-mnist", "cnn": "sharded-mnist"}
 """The shipped surface that was measured with each model."""
@@ -116,7 +112,7 @@ class PopulationSection(Section):
         if isinstance(self.data_size, float) and self.data_size < 1:
             raise BadInput("population.data_size", self.data_size, "give at least 1.")
         return {
-            name: Distributions.make(f"population.{name}", getattr(self, name)) for name in FIELDS
+            name: make_distribution(f"population.{name}", getattr(self, name)) for name in FIELDS
         }
 
 

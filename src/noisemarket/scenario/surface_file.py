@@ -8,7 +8,6 @@ Files in the folder ``surfaces`` beside this one are known by their names.
 from __future__ import annotations
 
 import math
-import tomllib
 from collections.abc import Mapping
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -19,7 +18,7 @@ import tomli_w
 
 from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES, LossSurface
-from noisemarket.scenario.toml_text import parse_toml
+from noisemarket.scenario.toml_text import read_text, toml_in
 
 _LARGEST = 1e30
 
@@ -44,12 +43,7 @@ def find_surface(name: str) -> LossSurface:
 
 def read_surface(file: str | Path) -> LossSurface:
     """The surface in a file."""
-    try:
-        text = Path(file).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as problem:
-        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
-        raise BadInput("surface", str(file), f"cannot be read ({reason}).") from None
-    return _parse(text, str(file))
+    return _parse(read_text("surface", file), str(file))
 
 
 def surface_text(surface: LossSurface, more: Mapping[str, Any]) -> str:
@@ -66,8 +60,7 @@ def anchored(name: str, base: Path | None) -> str:
     """A path, made absolute from the scenario's folder (or the current one); a name is kept."""
     if name in SURFACES or not _is_path(name) or name in _shipped():
         return name
-    path = Path(name)
-    return str((path if path.is_absolute() or base is None else base / path).absolute())
+    return str(((base or Path()) / name).absolute())
 
 
 def _is_path(name: str) -> bool:
@@ -76,20 +69,13 @@ def _is_path(name: str) -> bool:
 
 def _shipped() -> dict[str, Traversable]:
     folder = files("noisemarket.scenario") / "surfaces"
-    if not folder.is_dir():
-        return {}
     found = (file for file in folder.iterdir() if file.name.endswith(".toml"))
     return {file.name.removesuffix(".toml"): file for file in found}
 
 
 def _parse(text: str, file: str) -> LossSurface:
-    try:
-        document = parse_toml(text)
-    except tomllib.TOMLDecodeError as problem:
-        raise BadInput("surface", file, f"not valid TOML: {problem}.") from None
-    gamma, zeta = (
-        _numbers(document, name, count, file) for name, count in (("gamma", 5), ("zeta", 2))
-    )
+    document = toml_in("surface", file, text)
+    gamma, zeta = _numbers(document, "gamma", 5, file), _numbers(document, "zeta", 2, file)
     if gamma[2] <= 0.0:
         raise BadInput("surface", file, "its third gamma must be above 0.")
     labels = document.get("labels", 0)

@@ -7,11 +7,6 @@ A test module gets the whole suite with one class::
         def open_engine(self) -> Open:
             return lambda order: MyEngine(order.job, ...)
 
-    @pytest.fixture(scope="module", autouse=True)
-    def _at_the_end():
-        yield
-        EMBEDDED.close()
-
 Noise is simulated, so that it can be compared; one test takes secure noise. Owners are uneven, the
 smallest has fewer records than a batch, and one adds no noise.
 """
@@ -42,7 +37,6 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.training import Order
-from noisemarket.training.local_engine import LocalEngine
 from noisemarket.training.serial_engine import SerialEngine
 
 SIZES = (5, 60, 30, 45)
@@ -102,50 +96,6 @@ def make_order(protection: str, noise: str = "simulated", model: str = "linear")
         budgets,
         f"{model}-{protection}-{noise}",
     )
-
-
-class Embedded:
-    """Embedded engines, lent out and taken back: to start their workers takes long."""
-
-    def __init__(self) -> None:
-        self._free: dict[tuple[str, int], list[LocalEngine]] = {}
-
-    def open(self, order: Order, workers: int = 1) -> Engine:
-        free = self._free.setdefault((order.fingerprint, workers), [])
-        return Lent(free.pop() if free else LocalEngine(order.job, workers), free)
-
-    def close(self) -> None:
-        for free in self._free.values():
-            while free:
-                free.pop().close()
-
-
-class Lent(Engine):
-    """An engine whose end is not yet its end."""
-
-    def __init__(self, engine: LocalEngine, free: list[LocalEngine]) -> None:
-        self._engine, self._free = engine, free
-
-    @property
-    def dimension(self) -> int:
-        return self._engine.dimension
-
-    def first_weights(self) -> Weights:
-        return self._engine.first_weights()
-
-    def train(self, round_number: int, weights: Weights, owners: Sequence[int]) -> Uploads:
-        return self._engine.train(round_number, weights, owners)
-
-    def score(self, weights: Weights) -> Score:
-        return self._engine.score(weights)
-
-    def close(self) -> None:
-        if self._engine not in self._free:
-            self._free.append(self._engine)
-
-
-EMBEDDED = Embedded()
-"""Modules that use the suite close it at their end."""
 
 
 @cache
@@ -320,7 +270,7 @@ class EngineConformance:
         account = Accountant(order.budgets)
         with open_engine(order) as engine:
             state = State.first(engine.first_weights())
-            asked = Charged(engine, account)
+            asked = Charged(engine, account, order.job)
             list(train(asked, order.job, account, order.plan, state))
         assert asked.rounds == 3
 
@@ -336,11 +286,11 @@ class AcrossProcesses(EngineConformance):
         super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
-class Charged(Lent):
-    """An engine that trains nobody who has not paid for it."""
+class Charged(FaultyEngine):
+    """An engine without faults that trains nobody who has not paid for it."""
 
-    def __init__(self, engine: Engine, account: Accountant) -> None:
-        super().__init__(engine, [])  # type: ignore[arg-type]
+    def __init__(self, engine: Engine, account: Accountant, job: Job) -> None:
+        super().__init__(engine, [], job)
         self._account, self.rounds = account, 0
 
     def train(self, round_number: int, weights: Weights, owners: Sequence[int]) -> Uploads:

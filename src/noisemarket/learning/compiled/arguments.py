@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 
 OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
 """Columns of ``Batch.counts``."""
@@ -21,11 +19,11 @@ class GameArrays(NamedTuple):
     name the pairs' streams of random numbers. First Q-values are ``(pairs, states, actions)``.
     """
 
-    keys: NDArray[np.uint64]
+    keys: KeyArray
     starts: IntArray
     owner_rewards: FloatArray
     curator_rewards: FloatArray
-    agreed: NDArray[np.bool_]
+    agreed: BoolArray
     owner_first: FloatArray
     curator_first: FloatArray
 
@@ -79,4 +77,4 @@ class Scratch(NamedTuple):
     rows: IntArray
     best_values: FloatArray
     seen: IntArray
-    cancelled: NDArray[np.bool_]
+    cancelled: BoolArray

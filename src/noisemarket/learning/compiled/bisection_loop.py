@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 from numba import njit
+from numba.core import config as numba_config
 from numba.extending import register_jitable
 
 from noisemarket.game.jit import cached
-from noisemarket.game.levels import FloatArray
-from noisemarket.game.outcomes import IntArray
+from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.sides import CuratorSide, OwnerSide
+from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection_curator import (
     PATIENCE,
     CuratorBeliefs,
     begin_curator,
+    curator_beliefs,
     hear_answer,
     quote,
     stands,
@@ -28,9 +33,11 @@ from noisemarket.learning.bisection_owner import (
     best_offer,
     hear_quote,
     make_offer,
+    owner_beliefs,
+    wants_of,
 )
+from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
-from noisemarket.learning.compiled.stamp import stamp_of
 
 for _function in (
     begin_curator, hear_answer, quote, begin_owner, hear_quote, make_offer, best_offer, stands,
@@ -149,3 +156,44 @@ def _build(stamp: int) -> Any:
 
 
 bargain_all = _build(stamp_of("bisection_curator.py", "bisection_owner.py"))
+
+
+def bargain_batch(
+    config: PlayConfig,
+    owners: Sequence[OwnerSide],
+    curators: Sequence[CuratorSide],
+    starts: Sequence[int],
+    *,
+    over_no_trade: bool = True,
+) -> Bargains:
+    """Play the pairs of these sides; those of index i hold from interaction ``starts[i]`` on.
+
+    Payoffs are counted over no trade, or else in full, as in the simultaneous game. With
+    ``config.compiled = False`` the same functions are played as plain Python.
+    """
+    live = [i for i, start in enumerate(starts) if start < config.iterations]
+    wants = [wants_of(owners[i]) for i in live]
+    arrays = BargainArrays(
+        starts=np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64),
+        reserves=np.stack([one.reserves for one in wants]),
+        gains=np.stack([one.gains for one in wants]),
+        limits=np.stack([curators[i].limits() for i in live]),
+        worth=np.stack([curators[i].worth() for i in live]),
+        income=owners[0].income(),
+        prices=np.stack([curators[i].price() for i in live]),
+    )
+    _, pairs, savings = arrays.reserves.shape
+    base = np.zeros((len(live), pairs, 2))
+    if not over_no_trade:
+        base[:, :, 0] = [owners[i].base() for i in live]
+        base[:, :, 1] = [curators[i].base() for i in live]
+    output = Bargains(
+        counts=np.zeros((config.blocks, 5), np.int64),
+        payoffs=np.zeros((config.blocks, 2)),
+        deals=np.zeros((pairs, 2), np.int64),
+        settled=np.zeros(pairs, np.int64),
+    )
+    compiled = config.compiled and not numba_config.DISABLE_JIT
+    play = bargain_all if compiled else getattr(bargain_all, "py_func", bargain_all)
+    play(arrays, base, config.trace_every, curator_beliefs(savings), owner_beliefs(savings), output)
+    return output

@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from noisemarket.game.behaviour import scrambled
 from noisemarket.game.jit import cached
+from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import (
     DEALS,
     OFFERS,
@@ -23,21 +25,14 @@ from noisemarket.learning.compiled.arguments import (
     Scratch,
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
-from noisemarket.learning.compiled.stamp import stamp_of
 from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
-from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
+from noisemarket.learning.draws import GOLDEN, TO_UNIT
 from noisemarket.learning.lanes import LANES
 
 _U = np.uint64
 _LOOK = (1 << 20) - 1  # every so many iterations, look whether the play is cancelled
-_GOLDEN, _MIX_1, _MIX_2 = _U(GOLDEN), _U(MIX_1), _U(MIX_2)
-
-
-@njit(nogil=True)
-def _mix(word: Any) -> Any:
-    word = (word ^ (word >> _U(30))) * _MIX_1
-    word = (word ^ (word >> _U(27))) * _MIX_2
-    return word ^ (word >> _U(31))
+_GOLDEN = _U(GOLDEN)
+_mix = njit(nogil=True)(scrambled)
 
 
 @njit(nogil=True)
@@ -230,5 +225,5 @@ def _build(stamp: int) -> Any:
     return play_all
 
 
-play_all = _build(stamp_of("draws.py", "lanes.py"))
+play_all = _build(stamp_of("draws.py", "lanes.py", "../game/behaviour.py"))
 """Plays all pairs and writes the results into ``output``; the caller owns every array."""
