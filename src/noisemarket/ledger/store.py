@@ -9,12 +9,11 @@ from pathlib import Path
 from noisemarket.errors import BadInput
 from noisemarket.files import Closing
 from noisemarket.ledger.backend import LedgerBackend, Transaction
-from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, entry_hash
+from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, seal_entry
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, NoLedger, OverBudget
 from noisemarket.ledger.notes import HeadNote, check_holds, lost
-from noisemarket.ledger.seals import seal_entry
 from noisemarket.ledger.sql_backend import SqlBackend
 from noisemarket.registry import Registry, subclass_of
 
@@ -211,9 +210,7 @@ class Ledger(Closing):
                 recorded.append(known[name])
                 continue
             self._check(transaction, entry, at)
-            content = (entry.job, entry.kind, entry.contract, entry.once, entry.body)
-            chained = (head.count + 1, *content, at, head.hash)
-            done = Entry(*chained, entry_hash(*chained))
+            done = Entry.after(head, entry, at)
             head = Head(done.seq, done.hash)
             recorded.append(done)
             added.append(done)
