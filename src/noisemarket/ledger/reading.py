@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from noisemarket.errors import BadInput
-from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.ledger_errors import LedgerError
+from noisemarket.ledger.sql_backend import LEDGER_FILE
 from noisemarket.ledger.store import Ledger, open_ledger
 
 
