@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -62,6 +63,14 @@ class Head:
 
     def __str__(self) -> str:
         return f"{self.count}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """The head that ``str`` wrote; ValueError if the text is not one."""
+        if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
+            raise ValueError(text)
+        count, _, digest = text.partition(":")
+        return cls(int(count), digest)
 
 
 @dataclass(frozen=True, slots=True)

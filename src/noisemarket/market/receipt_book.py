@@ -10,9 +10,8 @@ from pathlib import Path
 from noisemarket.errors import BadInput
 from noisemarket.files import GrowingFile, unusable
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.notes import check_holds
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.ledger.store import Ledger
+from noisemarket.ledger.store import Ledger, check_holds
 from noisemarket.market.offers import Curator
 
 RECEIPTS = "receipts.jsonl"
