@@ -32,7 +32,7 @@ from noisemarket.flower.api import (
 )
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.queries import documents, signed_ids
+from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import Settlement, settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import UploadInspector
@@ -76,7 +76,7 @@ class ContractedFedAvg(Strategy):
         insecure: bool = False,
         arrays: str = "arrays",
     ) -> None:
-        signed = set(signed_ids(ledger, job))
+        signed = signatures(ledger, job)
         found = [contract for contract in documents(ledger, job) if contract.id in signed]
         self.contracts: dict[int, Contract] = dict(enumerate(found))
         """The job's contracts, by the owners' indices."""
