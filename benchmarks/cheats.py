@@ -31,8 +31,7 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.cheats import CHEATS
-from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.faults import CHEATS, Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.market_folder import JobManifest
 from noisemarket.market.noise_watch import NoiseWatch

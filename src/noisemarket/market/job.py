@@ -49,7 +49,6 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_
 from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
-from noisemarket.market.spent_rounds import check_spent
 from noisemarket.market.verdicts import round_entries, verdicts
 from noisemarket.mechanisms.mechanism import Watch
 from noisemarket.mechanisms.tables import OWNERS_COLUMNS, trace_csv
@@ -309,7 +308,7 @@ class _OpenJob:
         about = state.job, order.job.made_by
         with JournalledAccountant(self.owners.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
-            check_spent(self.ledger, state.job, contracts, state, accountant, checkpoint.path)
+            begun.check_spent(contracts, state, accountant, checkpoint.path)
             for lines in round_entries(contracts, accountant, state.results):
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
