@@ -68,9 +68,7 @@ class RoundBeginning:
         reference = None if self.directions is None else self._fixed(number, weights)
         if number in self._known:
             if self._known[number]["reference"] != reference:
-                remedy = (
-                    f"does not have the directions that round {number} began with: put it back."
-                )
+                remedy = f"lacks the directions that round {number} began with: put it back."
                 raise BadInput("reference", str(self._folder), remedy)
         else:
             self._known[number] = {"reference": reference}

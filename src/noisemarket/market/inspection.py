@@ -15,8 +15,7 @@ from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.federated.reference import Judging
 from noisemarket.ledger.contract import Contract
-from noisemarket.market.kept_arrays import REMEDY
-from noisemarket.market.noise_watch import SHARES, NoiseWatch
+from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch
 from noisemarket.market.usefulness import UsefulnessWatch
 from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
@@ -32,8 +31,8 @@ class UploadInspector:
     It works on what the curator has: contracts and uploads, and ``directions`` from labelled
     records of its own where it has some. What it finds goes to ``report``. ``state`` is plain JSON
     and ``arrays`` are what is kept of the uploads, so that a job that was killed goes on watching
-    where it stood. Without a ``protection``, it is the one that each contract names. With
-    ``dimension``, the size of an upload, what was kept is checked at once.
+    where it stood. ``dimension`` is the size of an upload. Without a ``protection``, it is the one
+    that each contract names.
     """
 
     def __init__(
@@ -41,12 +40,12 @@ class UploadInspector:
         contracts: Mapping[int, Contract],
         false_alarm: float,
         rounds: int,
+        dimension: int,
         report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
         arrays: Arrays | None = None,
         directions: Judging | None = None,
-        dimension: int | None = None,
     ) -> None:
         self._contracts = contracts
         self._protections = {
@@ -70,7 +69,7 @@ class UploadInspector:
         seed = (state or {}).get("sketch_seed")
         if not (isinstance(seed, int) if state else seed is None):
             raise BadInput("checkpoint", "sketch_seed", f"is not a whole number: {REMEDY}")
-        if dimension is not None and state and not arrays:
+        if state and not arrays:
             raise BadInput("checkpoint", "kept arrays", f"are missing: {REMEDY}")
         self._owners = sorted(contracts)
         self._rows = {owner: row for row, owner in enumerate(self._owners)}
@@ -78,7 +77,7 @@ class UploadInspector:
         bounds = np.array([self._reach(owner) for owner in self._owners], dtype=np.float64)
         steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
         kept = dict(arrays or {})
-        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, seed, kept, dimension)
+        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, dimension, seed, kept)
         self._useful = None
         if directions is not None:
             rate = SHARES["harm"] * false_alarm / (owners * rounds)
@@ -103,7 +102,7 @@ class UploadInspector:
         useful = {} if self._useful is None else self._useful.arrays
         return self._noise.arrays | useful
 
-    def present(self, round_number: int) -> list[int]:
+    def present(self) -> list[int]:
         """Who takes part: all whose contract was not found broken."""
         return [owner for owner in self._contracts if owner not in self._accused]
 

@@ -291,8 +291,8 @@ class _OpenJob:
 
         alarm, rounds = self.market.scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
-            contracts, alarm, rounds, report, state.inspector, order.job.protection, state.kept,
-            begun.directions, state.weights.size,
+            contracts, alarm, rounds, state.weights.size, report, state.inspector,
+            order.job.protection, state.kept, begun.directions,
         )  # fmt: skip
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
@@ -300,9 +300,6 @@ class _OpenJob:
             refused = inspector.inspect(number, weights, uploads)
             state.inspector, state.kept = inspector.state(), inspector.arrays()
             return refused
-
-        def present(number: int) -> Sequence[int]:
-            return self.owners.present(inspector.present(number))
 
         screened = self.market.scenario.market.aggregate == "screened"
         about = state.job, order.job.made_by
@@ -317,8 +314,8 @@ class _OpenJob:
                 with with_faults(honest, self.market.scenario, contracts, order.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
-                        present, inspector.left_out if screened else None, begin=begun.begin,
-                        once=True,
+                        lambda _: self.owners.present(inspector.present()),
+                        inspector.left_out if screened else None, begin=begun.begin, once=True,
                     ):  # fmt: skip
                         for lines in round_entries(contracts, accountant, [result]):
                             self.ledger.append(lines)

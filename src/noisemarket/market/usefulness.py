@@ -12,7 +12,7 @@ from scipy.special import ndtri
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.reference import Judging
-from noisemarket.market.kept_arrays import gone_on_from
+from noisemarket.market.noise_watch import Shapes, gone_on_from
 from noisemarket.privacy.noise_shape import UploadFinding
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
 
@@ -42,7 +42,7 @@ class UsefulnessWatch:
         owners, kinds = len(sigma), len(directions)
         self._sigma, self._directions = np.maximum(sigma, LEAST_SIGMA), directions
         self._limit = -float(ndtri(rate / kinds))
-        shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
+        shapes: Shapes = {
             "along": ((owners, kinds), np.float64),
             "gram": ((owners, kinds, kinds), np.float64),
             "counted": ((owners, rounds), np.bool_),
