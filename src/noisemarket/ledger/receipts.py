@@ -126,11 +126,7 @@ class Receipt:
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        """The receipt of a JSON text.
-
-        Raises:
-            BadInput: it is not a receipt.
-        """
+        """The receipt of a JSON text, as ``from_dict``."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):

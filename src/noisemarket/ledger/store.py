@@ -96,10 +96,7 @@ def open_ledger(
 
 @contextmanager
 def reading(where: str) -> Iterator[Ledger]:
-    """An existing ledger; damage is reported in one sentence.
-
-    Args:
-        where: a run folder, a ledger file, or a URL.
+    """An existing ledger in a run folder, a file or at a URL; damage is reported in one sentence.
 
     Raises:
         BadInput: there is no ledger.
@@ -123,12 +120,7 @@ def reading(where: str) -> Iterator[Ledger]:
 
 
 def check_holds(backend: LedgerBackend, head: Head, noted_by: str) -> None:
-    """Refuse a ledger that does not hold the entry that a head names.
-
-    Args:
-        backend: where the ledger is kept.
-        head: what was noted.
-        noted_by: who or what noted it, for the error.
+    """Refuse a ledger that does not hold the entry that a head names; says who noted it.
 
     Raises:
         LedgerLost: it does not.
@@ -141,13 +133,9 @@ def check_holds(backend: LedgerBackend, head: Head, noted_by: str) -> None:
 
 
 class Ledger(Closing):
-    """An open ledger. Use it in one thread; other processes may write to it meanwhile.
+    """An open ledger on a backend, with what ``open_ledger`` was given.
 
-    Args:
-        backend: where the entries are kept.
-        clock: gives the time of an entry, as ISO 8601 in UTC.
-        curator: the key that seals what is recorded.
-        note: the file in which the head is noted after every transaction.
+    Use it in one thread; other processes may write to it meanwhile.
     """
 
     def __init__(
@@ -224,15 +212,7 @@ class Ledger(Closing):
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Recorded entries in order, any number of them in constant memory.
-
-        Args:
-            job: only those of this job.
-            contract: only those of this contract.
-            kinds: only those of these kinds.
-            after: only those with a larger number.
-            until: only those with a number up to this one.
-        """
+        """Recorded entries, as ``LedgerBackend.entries`` has them; of one contract or of all."""
         contracts = None if contract is None else [contract]
         return self.backend.entries(
             job=job, contracts=contracts, kinds=kinds, after=after, until=until

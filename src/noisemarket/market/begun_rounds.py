@@ -37,14 +37,9 @@ def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
 
 
 class RoundBeginning:
-    """Begins the rounds of a job, and fixes the directions of each.
+    """Begins the rounds of a job on the ledger, and fixes the directions of each in a folder.
 
-    Args:
-        ledger: where it is said.
-        job: the job.
-        directions: of the curator's own records, if it has any.
-        folder: where the directions of every round are kept.
-        tell: is given a round's number and the digest of its directions, empty if there are none.
+    ``tell`` is given a round's number and the digest of its directions, empty if there are none.
     """
 
     def __init__(
@@ -85,13 +80,7 @@ class RoundBeginning:
         """Refuse to train rounds that are on the ledger, unless all of their charges are known.
 
         With all charges known, a round is made again bit by bit, or not at all. After the
-        settlement nothing is: the key of the noise is gone.
-
-        Args:
-            contracts: the job's contracts, by the owners' indices.
-            state: where training stands by the checkpoint.
-            accountant: what the journal says was charged.
-            checkpoint: where the checkpoint should be, for the error.
+        settlement nothing is: the key of the noise is gone. ``state`` is what the checkpoint says.
 
         Raises:
             BadInput: a round would be released that the ledger has already.

@@ -135,10 +135,7 @@ class Fault:
 class FaultyEngine(Engine):
     """An engine some of whose owners misbehave.
 
-    Args:
-        engine: trains all of them.
-        faults: who does what.
-        job: the job of the engine, with the data of owners that train otherwise than agreed.
+    ``job`` is the engine's, with the data of owners that train otherwise than agreed.
     """
 
     def __init__(self, engine: Engine, faults: Sequence[Fault], job: Job) -> None:

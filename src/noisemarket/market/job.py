@@ -18,7 +18,7 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
-from noisemarket.files import save_arrays, write_atomic
+from noisemarket.files import exclusive, save_arrays, write_atomic
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
@@ -119,7 +119,7 @@ def _steps(
 ) -> Steps:
     """Hold the folder and the ledger, and take the five steps."""
     folder.prepare()
-    with folder.held(), EventFile(folder.curator / EVENTS) as file:
+    with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
         given, directions = market.scenario.market, market.order.directions()
         kinds = 0 if directions is None else len(directions)
