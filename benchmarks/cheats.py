@@ -31,8 +31,7 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.cheats import CHEATS
-from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.faults import CHEATS, Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.market_folder import JobManifest
 from noisemarket.market.noise_watch import NoiseWatch
@@ -68,11 +67,11 @@ def play(
     """Train a job with these cheats under the market's inspection, or under none."""
     contracts = contracts_of(made, scenario)
     rounds = made.plan.rounds
-    watch = UploadInspector(
-        contracts, scenario.market.false_alarm, rounds, protection=made.job.protection,
-        directions=made.directions() if inspected else None,
-    )  # fmt: skip
     state = made.start()
+    watch = UploadInspector(
+        contracts, scenario.market.false_alarm, rounds, state.weights.size,
+        protection=made.job.protection, directions=made.directions() if inspected else None,
+    )  # fmt: skip
 
     def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
         return watch.inspect(number, weights, uploads) if inspected else {}
@@ -81,7 +80,7 @@ def play(
     with FaultyEngine(SerialEngine(made.job), faults, made.job) as engine:
         for _ in train(
             engine, made.job, Accountant(made.budgets), made.plan, state, None, inspect,
-            watch.present, watch.left_out if screened else None,
+            lambda _: watch.present(), watch.left_out if screened else None,
         ):  # fmt: skip
             pass
     came = ((result.delivered, result.refused) for result in state.results)
@@ -257,7 +256,8 @@ def cost(sizes: Sequence[int] = (100, 1000, 10_000), dimension: int = 2000) -> T
     table = Table("owners", "checks, ms an owner", "kept, MB")
     for owners in sizes:
         sigma, rng = np.full(owners, KEPT_SIGMA), np.random.default_rng(1)
-        watch = NoiseWatch(sigma, np.ones(owners), np.zeros(owners, bool), 1e-3, 30, seed=1)
+        in_steps = np.zeros(owners, bool)
+        watch = NoiseWatch(sigma, np.ones(owners), in_steps, 1e-3, 30, dimension, seed=1)
         for number in (1, 2):
             sent = rng.standard_normal((owners, dimension), dtype=np.float32)
             uploads = dict(enumerate(sent * np.float32(KEPT_SIGMA)))

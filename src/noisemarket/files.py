@@ -92,15 +92,9 @@ def remove_unfinished(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Write a file whole or not at all; it is on disk when this returns.
+    """Write a file as ``open_atomic`` does; it is on disk when this returns.
 
-    Args:
-        path: the file to write. Its folder must exist.
-        content: text is written as UTF-8, with its line ends as they are.
-        private: only the user may read it (mode 0600), whatever the umask says.
-
-    Raises:
-        NoisemarketError: it cannot be written. Nothing is left behind.
+    Text is written as UTF-8, with its line ends as they are.
     """
     with open_atomic(path, private=private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
@@ -228,7 +222,7 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     return Lock(lock)
 
 
-class GrowingFile:
+class GrowingFile(Closing):
     """A file that one process at a time may append to, such as a journal.
 
     Args:

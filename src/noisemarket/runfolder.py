@@ -35,9 +35,6 @@ class RunFolder:
 
     Its files are written whole or not at all. ``create`` and ``reopen`` lock the folder against all
     other runs until the ``with`` block ends.
-
-    Args:
-        path: the folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -76,11 +73,7 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, **facts: object) -> RunFolder:
-        """Go on with an earlier run: its status says running again.
-
-        Args:
-            path: the run's folder.
-            facts: what every later status says as well.
+        """Go on with an earlier run: its status says running again, and ``facts`` from now on.
 
         Raises:
             BadInput: the folder is in use, or its status cannot be read.

@@ -8,9 +8,8 @@ from typing import Any
 import psycopg
 
 from noisemarket.ledger.canonical import canonical
-from noisemarket.ledger.entries import FIRST, SEALED, Head, entry_hash
+from noisemarket.ledger.entries import FIRST, SEALED, Head, entry_hash, seal_entry
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.seals import seal_entry
 
 COLUMNS = ("seq", "job", "kind", "contract", "once", "body", "recorded_at", "previous", "hash")
 Rows = list[dict[str, Any]]

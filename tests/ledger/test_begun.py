@@ -66,7 +66,7 @@ def test_rounds_begin_once_and_in_order(ledger: Ledger, job: Job) -> None:
 )
 def test_what_cannot_begin(ledger: Ledger, job: Job, wrong: dict[str, object], told: str) -> None:
     body = {"round": 1, "owners": 3, "reference": None} | wrong
-    entry = entries._new(job.name, "begun", None, f"begun:{body['round']}", body)
+    entry = entries._new(job.name, "begun", body)
     with pytest.raises(LedgerConflict, match=told):
         ledger.append([entry])
     ledger.append([begun(job, 7)])

@@ -10,7 +10,7 @@ from tests.ledger.sql_conformance import SqlConformance
 
 from noisemarket import load_scenario
 from noisemarket.errors import BadInput
-from noisemarket.ledger.store import BACKENDS, open_ledger
+from noisemarket.ledger.store import BACKENDS, Ledger, open_ledger
 
 
 class TestSQLite(SqlConformance):
@@ -53,7 +53,7 @@ def test_a_scheme_is_known_once_its_package_is_installed(lines_place: str) -> No
     assert scenario.market.ledger == lines_place
     with open_ledger(lines_place) as ledger:
         assert ledger.head().count == 0
-        assert open_ledger(ledger.backend).head() == ledger.head()  # an instance will do, too
+        assert Ledger(ledger.backend).head() == ledger.head()  # an instance will do, too
     with pytest.raises(BadInput, match=r"ledger = broken: cannot be loaded .*LedgerBackend"):
         open_ledger("broken://x")
 

@@ -225,7 +225,7 @@ def watch_of(
         }
     told: list[Any] = []
     return (
-        UploadInspector(agreed, 1e-3, 30, lambda *finding: told.append(finding)),
+        UploadInspector(agreed, 1e-3, 30, SIZE, lambda *finding: told.append(finding)),
         told,
         outcome.order.job,
     )
@@ -247,9 +247,12 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     first = watch.inspect(1, weights, uploads(1))
     assert first == {3: "too little noise"}
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
-    again = UploadInspector(watch._contracts, 1e-3, 30, state=json.loads(json.dumps(watch.state())))
+    again = UploadInspector(
+        watch._contracts, 1e-3, 30, SIZE, state=json.loads(json.dumps(watch.state())),
+        arrays={name: array.copy() for name, array in watch.arrays().items()},
+    )  # fmt: skip
     assert again.accused == watch.accused
-    assert again.present(2) == watch.present(2) == [0, 1, 2]
+    assert again.present() == watch.present() == [0, 1, 2]
     for number in (2, 3):
         assert again.inspect(number, weights, uploads(number)) == {}
         assert watch.inspect(number, weights, uploads(number)) == {}

@@ -10,7 +10,7 @@ import pytest
 from tests.market.common import here, scenario, words
 
 from noisemarket.cli import engines, main
-from noisemarket.market.baselines import NO_DP, baseline, harmless
+from noisemarket.market.baselines import NO_DP, BaselineWork, Draw, harmless
 from noisemarket.scenario import Scenario
 from noisemarket.training import order
 
@@ -44,7 +44,8 @@ def test_what_is_trained_without_noise_is_for_the_user_alone(images: Path, tmp_p
     made = scenario(images, owners=2, rounds=1, shard_steps=1, channels=(2, 2))
     sigma = np.zeros(2)
     ordered = order(made, made.environment(), np.full(2, 0.1))
-    baseline(NO_DP, made, ordered, tmp_path / "baselines", sigma=sigma, workers=1)
+    work = BaselineWork(made, ordered, tmp_path / "baselines", serial=False, workers=1)
+    work(Draw(NO_DP, sigma, 1), lambda result: None)
     paths = [tmp_path / "baselines", *(tmp_path / "baselines").iterdir()]
     assert {path.suffix for path in paths} >= {".npz", ".journal"}
     assert [path.name for path in paths if path.stat().st_mode & 0o077] == []

@@ -18,8 +18,8 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.ledger.queries import Account
 from noisemarket.market import prepare
-from noisemarket.market.cheats import CHEATS
 from noisemarket.market.events import Accused
+from noisemarket.market.faults import CHEATS
 from noisemarket.market.noise_watch import SAME_NOISE
 from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.scenario.schema import FaultSection

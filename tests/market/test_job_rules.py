@@ -45,9 +45,9 @@ def test_a_job_is_run_by_one_process_at_a_time(images: Path, tmp_path: Path) -> 
             break
     code = (
         "import sys\nfrom pathlib import Path\nfrom noisemarket.errors import BadInput\n"
-        "from noisemarket.market.market_folder import MarketFolder\n"
-        "try:\n    MarketFolder(Path(sys.argv[1])).held()\nexcept BadInput as problem:\n"
-        "    print(problem)\n"
+        "from noisemarket.files import exclusive\n"
+        "try:\n    exclusive(Path(sys.argv[1]) / 'curator', 'folder')\n"
+        "except BadInput as problem:\n    print(problem)\n"
     )
     said = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True

@@ -182,7 +182,7 @@ def test_a_round_that_was_cut_off_keeps_its_directions_also_on_another_machine(
     monkeypatch.setattr(Directions, "at", lambda *given: at(*given) * np.float32(1.0000002))
     lost = Path(shutil.copytree(run, tmp_path / "lost"))
     (lost / "curator" / "reference" / "round-0002.npz").unlink()
-    with pytest.raises(BadInput, match="has not the directions that round 2 began with"):
+    with pytest.raises(BadInput, match="lacks the directions that round 2 began with"):
         played(made, lost)
     before = directions_in(run / "curator" / "reference", 2)
     played(made, run)

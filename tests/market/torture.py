@@ -48,6 +48,7 @@ from noisemarket.cli import run as market_command
 from noisemarket.files import load_arrays
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.queries import contracts
+from noisemarket.ledger.sql_backend import LEDGER_FILE
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import market_folder as folders
@@ -212,9 +213,9 @@ def look(job: Job) -> None:
     if not (job.folder / folders.JOB).exists():
         return
     manifest = json.loads((job.folder / folders.JOB).read_text())
-    place = manifest["ledger"] or job.folder / folders.LEDGER
+    place = manifest["ledger"] or job.folder / LEDGER_FILE
     journal, checkpoint = _charges(job), _rounds(job)
-    if manifest["ledger"] or (job.folder / folders.LEDGER).exists():
+    if manifest["ledger"] or (job.folder / LEDGER_FILE).exists():
         with open_ledger(str(place)) as ledger:
             try:
                 verify(ledger)
@@ -283,7 +284,7 @@ def ended_well(job: Job, whole: Any) -> None:
     if status["state"] != "complete":
         raise Violation(f"the status says {status['state']}")
     manifest = json.loads((job.folder / folders.JOB).read_text())
-    with open_ledger(manifest["ledger"] or str(job.folder / folders.LEDGER), create=False) as one:
+    with open_ledger(manifest["ledger"] or str(job.folder / LEDGER_FILE), create=False) as one:
         standing = {c.contract.owner: c.state for c in contracts(one, manifest["job"])}
     if set(standing.values()) - {"paid", "broken"} or len(standing) != OWNERS:
         raise Violation(f"contracts are open: {standing}")

@@ -33,7 +33,7 @@ def ls(
     """List jobs and contracts."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
-    from noisemarket.ledger.reading import reading
+    from noisemarket.ledger.store import reading
     from noisemarket.report.ledger_report import print_jobs
 
     with reading(where) as ledger:
@@ -59,7 +59,7 @@ def show(
     """Show one contract in full, and its outcome."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
-    from noisemarket.ledger.reading import reading
+    from noisemarket.ledger.store import reading
     from noisemarket.report.ledger_report import print_contract
 
     with reading(where) as ledger:
@@ -91,8 +91,8 @@ def verify_command(
     from noisemarket.cli.common import console, progress
     from noisemarket.ledger.ledger_errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
-    from noisemarket.ledger.reading import reading
     from noisemarket.ledger.receipts import load_receipt
+    from noisemarket.ledger.store import reading
     from noisemarket.ledger.verification import verify, verify_receipt
 
     if head is not None and receipt is not None:
@@ -145,7 +145,7 @@ def export(
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
     from noisemarket.cli.ledger_export import write_chain, write_contracts
-    from noisemarket.ledger.reading import reading
+    from noisemarket.ledger.store import reading
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
@@ -164,7 +164,7 @@ def statement(
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
-    from noisemarket.ledger.reading import reading
+    from noisemarket.ledger.store import reading
     from noisemarket.report.ledger_report import print_statement
     from noisemarket.report.ledger_statement import contract_statement
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from noisemarket.dashboard.run_store import RunStore
-from noisemarket.ledger.database import LEDGER_FILE
-from noisemarket.ledger.reading import reading
-from noisemarket.ledger.store import Ledger
+from noisemarket.ledger.sql_backend import LEDGER_FILE
+from noisemarket.ledger.store import Ledger, reading
 from noisemarket.market.market_folder import JOB
 
 _BESIDE = ("-journal", "-wal", "-shm")

@@ -32,7 +32,7 @@ from noisemarket.flower.api import (
 )
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.queries import documents, signed_ids
+from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import Settlement, settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import UploadInspector
@@ -76,7 +76,7 @@ class ContractedFedAvg(Strategy):
         insecure: bool = False,
         arrays: str = "arrays",
     ) -> None:
-        signed = set(signed_ids(ledger, job))
+        signed = signatures(ledger, job)
         found = [contract for contract in documents(ledger, job) if contract.id in signed]
         self.contracts: dict[int, Contract] = dict(enumerate(found))
         """The job's contracts, by the owners' indices."""
@@ -210,8 +210,8 @@ class ContractedFedAvg(Strategy):
             self._record(done)
         alarm = min(contract.false_alarm for contract in self.contracts.values())
         inspector = UploadInspector(
-            self.contracts, alarm, self.rounds, self._accuse, state.inspector, None, state.kept,
-            dimension=first.size,
+            self.contracts, alarm, self.rounds, first.size, self._accuse, state.inspector,
+            arrays=state.kept,
         )  # fmt: skip
         bounds = Bounds(timeout, insecure=self._insecure)
         line = Line(grid, self._names, self._job, bounds)
@@ -219,7 +219,7 @@ class ContractedFedAvg(Strategy):
 
     def _present(self, at: _Running, number: int) -> list[int]:
         """Who may take part and is there."""
-        may = set(at.inspector.present(number))
+        may = set(at.inspector.present())
         if not may:
             return []
         least = 1 if at.line.known else None

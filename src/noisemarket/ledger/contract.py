@@ -201,14 +201,7 @@ class Contract:
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
-        """What the owner is paid, in micro-units, if it kept the contract.
-
-        Args:
-            delivered: rounds that it delivered.
-
-        Raises:
-            BadInput: there are fewer rounds than that.
-        """
+        """What the owner is paid, in micro-units, if it kept the contract for so many rounds."""
         return owed(self.payment, self.rounds, self.missed_rounds, self.minimum_share, delivered)
 
     @cached_property

@@ -1,9 +1,16 @@
-"""The entries of a ledger: their kinds, their content, and the hash that chains them."""
+"""The entries of a ledger: their kinds, their content, the hash that chains them, and seals.
+
+A seal is the last entry of its transaction, by which the curator signs the whole chain: its
+signature covers its number, job and time and the hash before it, and with that every entry so far.
+So whoever changes an entry and makes all hashes fit again needs the curator's key; one signature
+serves any number of entries, and verification stays as fast as hashing.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +18,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.keys import KeyPair, SignedContract, sealed
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.money import checked_amount
 from noisemarket.plain import finite
@@ -24,13 +31,14 @@ ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
 KINDS = (OPENED, OFFERED, SIGNED, BEGUN, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED, SEALED)
 """All kinds of entries: the reference describes each of them."""
 
-CLOSED_ONCE = "closed"
-"""Begins the once key that ``paid`` and ``broken`` share: a contract is closed one time."""
+JOB_KINDS = (OPENED, BEGUN, SETTLED, SEALED)
+"""Entries that are about a whole job; the others are about a contract."""
 
 FIRST = "0" * 64
 """Stands for the hash before the first entry."""
 
 _DOMAIN = b"noisemarket entry v1\0"
+_SEAL = "ledger"  # what the signature of a seal is for
 _hashed = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 """Of texts, whole numbers and null, Python writes exactly what RFC 8785 does, and faster."""
 
@@ -47,6 +55,25 @@ class NewEntry:
 
 
 @dataclass(frozen=True, slots=True)
+class Head:
+    """How long the chain is and the hash that it ends in: noted elsewhere, it pins all of it."""
+
+    count: int
+    hash: str
+
+    def __str__(self) -> str:
+        return f"{self.count}:{self.hash}"
+
+    @classmethod
+    def parse(cls, text: str) -> Head:
+        """The head that ``str`` wrote; ValueError if the text is not one."""
+        if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
+            raise ValueError(text)
+        count, _, digest = text.partition(":")
+        return cls(int(count), digest)
+
+
+@dataclass(frozen=True, slots=True)
 class Entry:
     """What is recorded."""
 
@@ -59,6 +86,13 @@ class Entry:
     recorded_at: str
     previous: str
     hash: str
+
+    @classmethod
+    def after(cls, head: Head, new: NewEntry, at: str) -> Entry:
+        """What is recorded as the next entry after a head."""
+        content = (new.job, new.kind, new.contract, new.once, new.body)
+        fields = (head.count + 1, *content, at, head.hash)
+        return cls(*fields, entry_hash(*fields))
 
     def content(self) -> dict[str, Any]:
         """The body, read."""
@@ -75,36 +109,45 @@ class Entry:
         return all(getattr(self, name) == getattr(new, name) for name in NewEntry.__slots__)
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """How long the chain is and the hash that it ends in: noted elsewhere, it pins all of it."""
-
-    count: int
-    hash: str
-
-    def __str__(self) -> str:
-        return f"{self.count}:{self.hash}"
-
-
 def described(entry: Entry | NewEntry) -> str:
     """What an entry is, for errors; of one that was tampered with, not too much."""
     kind = str(entry.kind)[:20]
     return kind if entry.contract is None else f"{kind}, contract {str(entry.contract)[:12]}"
 
 
-def entry_hash(
-    seq: int,
-    job: str,
-    kind: str,
-    contract: str | None,
-    once: str | None,
-    body: str,
-    recorded_at: str,
-    previous: str,
-) -> str:
-    """The hash of an entry: SHA-256 of its fields, as a list in canonical JSON, and a prefix."""
-    content = [seq, job, kind, contract, once, body, recorded_at, previous]
-    return hashlib.sha256(_DOMAIN + _hashed(content).encode()).hexdigest()
+def entry_hash(*fields: str | int | None) -> str:
+    """The hash of an entry: SHA-256 of its other fields, as a list in canonical JSON, and a prefix.
+
+    The fields are in the order of ``Entry``.
+    """
+    return hashlib.sha256(_DOMAIN + _hashed(fields).encode()).hexdigest()
+
+
+def once_key(kind: str, contract: str | None, round: int | None) -> str | None:
+    """Under which key an entry is recorded at most one time in its job.
+
+    A round of a contract has one outcome, and a contract is closed one time: paid or broken.
+    """
+    if kind == SEALED:
+        return None
+    stem = "round" if kind in ROUND_KINDS else "closed" if kind in (PAID, BROKEN) else kind
+    return ":".join(str(part) for part in (stem, contract, round) if part is not None)
+
+
+def seal_entry(curator: KeyPair, head: Head, job: str, at: str) -> Entry:
+    """The entry with which a job's curator seals the chain that ends in this head."""
+    signature = curator.seal(_SEAL, _sealed(head.count + 1, job, at, head.hash))
+    return Entry.after(head, _new(job, SEALED, {"signature": signature}), at)
+
+
+def seal_holds(entry: Entry, signature: str, curator_key: str) -> bool:
+    """Whether this is the signature of this public key under all up to this entry."""
+    document = _sealed(entry.seq, entry.job, entry.recorded_at, entry.previous)
+    return sealed(_SEAL, document, curator_key, signature)
+
+
+def _sealed(*chained: str | int) -> bytes:
+    return canonical(chained).encode()
 
 
 def opened(
@@ -124,12 +167,12 @@ def opened(
         "owner_keys": None if owner_keys is None else dict(owner_keys),
         "about": about,
     }
-    return _new(job, OPENED, None, OPENED, body)
+    return _new(job, OPENED, body)
 
 
 def offered(contract: Contract) -> NewEntry:
     """A contract is offered, in full."""
-    return _of(contract, OFFERED, OFFERED, {"contract": contract.to_dict()})
+    return _new(contract, OFFERED, {"contract": contract.to_dict()})
 
 
 def signed(signed_contract: SignedContract) -> NewEntry:
@@ -138,7 +181,7 @@ def signed(signed_contract: SignedContract) -> NewEntry:
         "owner_signature": signed_contract.owner_signature,
         "curator_signature": signed_contract.curator_signature,
     }
-    return _of(signed_contract.contract, SIGNED, SIGNED, signatures)
+    return _new(signed_contract.contract, SIGNED, signatures)
 
 
 def begun(job: str, round: int, owners: int, reference: str | None = None) -> NewEntry:
@@ -146,31 +189,24 @@ def begun(job: str, round: int, owners: int, reference: str | None = None) -> Ne
 
     ``reference`` is the digest of the directions along which they will be judged.
     """
-    body = {"round": round, "owners": owners, "reference": reference}
-    return _new(job, BEGUN, None, f"{BEGUN}:{round}", body)
+    return _new(job, BEGUN, {"round": round, "owners": owners, "reference": reference})
 
 
 def delivered(
     contract: Contract, round: int, rho: float | None = None, **evidence: Any
 ) -> NewEntry:
     """An upload came and was good. ``rho`` is what it cost; by default what the contract says."""
-    cost = contract.rho_per_round if rho is None else rho
-    return _round(contract, DELIVERED, round, cost, evidence)
+    return _round(contract, DELIVERED, round, rho, evidence)
 
 
-def missed(
-    contract: Contract, round: int, reason: str, rho: float = 0.0, **evidence: Any
-) -> NewEntry:
+def missed(contract: Contract, round: int, reason: str, rho: float = 0.0) -> NewEntry:
     """No upload came. ``rho`` is above 0 if the owner had been charged for it nevertheless."""
-    return _round(contract, MISSED, round, rho, {"reason": reason, **evidence})
+    return _round(contract, MISSED, round, rho, {"reason": reason})
 
 
-def refused(
-    contract: Contract, round: int, reason: str, rho: float | None = None, **evidence: Any
-) -> NewEntry:
+def refused(contract: Contract, round: int, reason: str, rho: float | None = None) -> NewEntry:
     """An upload came and could not be used. It was released, so by default it cost all the same."""
-    cost = contract.rho_per_round if rho is None else rho
-    return _round(contract, REFUSED, round, cost, {"reason": reason, **evidence})
+    return _round(contract, REFUSED, round, rho, {"reason": reason})
 
 
 def verified(
@@ -178,17 +214,17 @@ def verified(
 ) -> NewEntry:
     """The curator's finding about the whole contract, with what it rests on."""
     body = {"kept": kept, "delivered": delivered, "evidence": dict(evidence or {})}
-    return _of(contract, VERIFIED, VERIFIED, body)
+    return _new(contract, VERIFIED, body)
 
 
 def paid(contract: Contract, delivered: int) -> NewEntry:
-    """The contract is closed and paid by its rule. Shares its key with ``broken``."""
-    return _of(contract, PAID, CLOSED_ONCE, {"amount": contract.owed(delivered)})
+    """The contract is closed and paid by its rule."""
+    return _new(contract, PAID, {"amount": contract.owed(delivered)})
 
 
 def broken(contract: Contract, evidence: Mapping[str, Any] | None = None) -> NewEntry:
-    """The contract is closed and not paid. Shares its key with ``paid``."""
-    return _of(contract, BROKEN, CLOSED_ONCE, {"evidence": dict(evidence or {})})
+    """The contract is closed and not paid."""
+    return _new(contract, BROKEN, {"evidence": dict(evidence or {})})
 
 
 def settled(job: str, total: int, contracts_paid: int, contracts_broken: int) -> NewEntry:
@@ -198,27 +234,21 @@ def settled(job: str, total: int, contracts_paid: int, contracts_broken: int) ->
         "contracts_paid": contracts_paid,
         "contracts_broken": contracts_broken,
     }
-    return _new(job, SETTLED, None, SETTLED, body)
+    return _new(job, SETTLED, body)
 
 
 def _round(
-    contract: Contract, kind: str, number: int, rho: float, evidence: Mapping[str, Any]
+    contract: Contract, kind: str, number: int, rho: float | None, evidence: Mapping[str, Any]
 ) -> NewEntry:
-    body = {**evidence, "round": number, "rho": finite(rho)}
-    return _of(contract, kind, "round", body, f":{number}")
+    cost = finite(contract.rho_per_round if rho is None else rho)
+    return _new(contract, kind, {**evidence, "round": number, "rho": cost})
 
 
-def _of(
-    contract: Contract, kind: str, once: str, body: Mapping[str, Any], more: str = ""
-) -> NewEntry:
-    return _new(contract.job, kind, contract.id, f"{once}:{contract.id}{more}", body)
-
-
-def _new(
-    job: str, kind: str, contract: str | None, once: str | None, body: Mapping[str, Any]
-) -> NewEntry:
+def _new(about: Contract | str, kind: str, body: Mapping[str, Any]) -> NewEntry:
+    """An entry about a contract, or about the job of this name."""
+    job, contract = (about, None) if isinstance(about, str) else (about.job, about.id)
     try:
         text = canonical(body)
     except (ValueError, TypeError, RecursionError) as problem:
         raise BadInput(f"{kind} entry", str(problem), "give plain JSON values.") from None
-    return NewEntry(job, kind, contract, once, text)
+    return NewEntry(job, kind, contract, once_key(kind, contract, body.get("round")), text)

@@ -12,6 +12,7 @@ twice.)
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
@@ -21,8 +22,9 @@ from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
     BEGUN,
     BROKEN,
-    CLOSED_ONCE,
     DELIVERED,
+    JOB_KINDS,
+    KINDS,
     MISSED,
     OFFERED,
     OPENED,
@@ -35,14 +37,28 @@ from noisemarket.ledger.entries import (
     VERIFIED,
     Entry,
     NewEntry,
+    once_key,
+    seal_holds,
 )
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked_amount
-from noisemarket.ledger.seals import seal_holds
 from noisemarket.plain import infinite
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
+
+_FIELDS = {
+    OPENED: {"budget", "curator_key", "owner_keys", "about"},
+    BEGUN: {"round", "owners", "reference"},
+    OFFERED: {"contract"},
+    SIGNED: {"owner_signature", "curator_signature"},
+    VERIFIED: {"kept", "delivered", "evidence"},
+    PAID: {"amount"},
+    BROKEN: {"evidence"},
+    SETTLED: {"total", "contracts_paid", "contracts_broken"},
+    SEALED: {"signature"},
+}
+"""The fields of every kind but the outcomes of rounds, which may say more."""
 
 
 class InvalidEntry(Exception):
@@ -53,27 +69,19 @@ class OverBudgetEntry(InvalidEntry):
     """An entry that would pass the job's budget."""
 
 
+@dataclass(slots=True)
 class _Open:
     """What has to be remembered of a contract until it is closed."""
 
-    __slots__ = (
-        *("contract", "delivered", "kept", "rho", "rho_cap", "rho_per_round", "rounds"),
-        *("seen", "stage", "terms"),
-    )
-
-    def __init__(self, contract: Contract) -> None:
-        self.contract: Contract | None = contract  # until it is signed
-        self.terms = (
-            *(contract.payment, contract.rounds),
-            *(contract.missed_rounds, contract.minimum_share),
-        )
-        self.rounds = contract.rounds
-        self.rho_per_round, self.rho_cap = contract.rho_per_round, contract.rho_cap
-        self.rho = 0.0  # of all rounds so far
-        self.stage = OFFERED
-        self.seen = 0  # one bit a round
-        self.delivered = 0
-        self.kept = False
+    contract: Contract | None  # until it is signed
+    terms: tuple[int, int, str, float]  # of its payment
+    rho_per_round: float
+    rho_cap: float
+    rho: float = 0.0  # of all rounds so far
+    stage: str = OFFERED
+    seen: int = 0  # one bit a round
+    delivered: int = 0
+    kept: bool = False
 
 
 class JobHistory:
@@ -126,53 +134,40 @@ class JobHistory:
         time: datetime,
         check_signatures: bool,
     ) -> None:
-        kind, contract, once = entry.kind, entry.contract, entry.once
-        if kind == OPENED:
-            self._opened(contract, once, content)
-            return
-        if not self.stage:
+        kind = entry.kind
+        if kind == OPENED and self.stage:
+            raise InvalidEntry("opens a job a second time.")
+        if kind != OPENED and not self.stage:
             raise InvalidEntry("belongs to a job that was not opened, or is settled.")
-        if kind == SEALED:
-            self._sealed(entry, content, check_signatures)
-            return
-        if self.stage == SETTLED:
+        if kind != SEALED and self.stage == SETTLED:
             raise InvalidEntry("comes after its job was settled.")
-        if kind == SETTLED:
-            self._settled(contract, once, content)
-            return
-        if kind == BEGUN:
-            self._begun(contract, once, content)
-            return
-        if not isinstance(contract, str):
-            raise InvalidEntry("names no contract.")
-        if kind == OFFERED:
-            self._offered(contract, once, content)
-            return
-        held = self.open.get(contract)
-        if held is None:
+        _check_form(entry, content)
+        contract = str(entry.contract)
+        if kind == OPENED:
+            self._opened(content)
+        elif isinstance(entry, Entry) and kind == SEALED:
+            self._sealed(entry, content, check_signatures)
+        elif kind == SETTLED:
+            self._settled(content)
+        elif kind == BEGUN:
+            self._begun(content)
+        elif kind == OFFERED:
+            self._offered(contract, content)
+        elif (held := self.open.get(contract)) is None:
             raise InvalidEntry("is about a contract that was not offered, or is closed.")
-        if kind == SIGNED:
-            _expect(once, f"{SIGNED}:{contract}")
+        elif kind == SIGNED:
             self._signed(held, content, time, check_signatures)
-        elif kind in ROUND_KINDS:
-            _round(held, kind, contract, once, content)
         elif kind == VERIFIED:
-            _expect(once, f"{VERIFIED}:{contract}")
             _verified(held, content)
-        elif kind in (PAID, BROKEN):
-            _expect(once, f"{CLOSED_ONCE}:{contract}")
+        elif kind in ROUND_KINDS:
+            _round(held, kind, content)
+        else:
             self._closed(held, kind, content)
             del self.open[contract]
-        else:
-            raise InvalidEntry("is of an unknown kind.")
+        if entry.once != once_key(kind, entry.contract, content.get("round")):
+            raise InvalidEntry("does not have the once key of its kind.")
 
-    def _opened(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
-        if self.stage:
-            raise InvalidEntry("opens a job a second time.")
-        if contract is not None:
-            raise InvalidEntry("opens a job and names a contract.")
-        _expect(once, OPENED)
-        _keys(content, {"budget", "curator_key", "owner_keys", "about"})
+    def _opened(self, content: dict[str, Any]) -> None:
         owner_keys = content["owner_keys"]
         if owner_keys is not None and not isinstance(owner_keys, dict):
             raise InvalidEntry("has owner keys that are not a table.")
@@ -182,12 +177,7 @@ class JobHistory:
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
         self.stage = OPENED
 
-    def _sealed(
-        self, entry: Entry | NewEntry, content: dict[str, Any], check_signatures: bool
-    ) -> None:
-        if not isinstance(entry, Entry) or entry.contract is not None or entry.once is not None:
-            raise InvalidEntry("is a seal that the ledger did not write itself.")
-        _keys(content, {"signature"})
+    def _sealed(self, entry: Entry, content: dict[str, Any], check_signatures: bool) -> None:
         if not self.unsealed:
             raise InvalidEntry("seals nothing new.")
         if check_signatures and not seal_holds(entry, content["signature"], self.curator_key):
@@ -195,23 +185,17 @@ class JobHistory:
                 "is not the curator's seal: an entry up to here was changed, or another key sealed."
             )
 
-    def _begun(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
-        _keys(content, {"round", "owners", "reference"})
+    def _begun(self, content: dict[str, Any]) -> None:
         number, owners, reference = content["round"], content["owners"], content["reference"]
-        if contract is not None:
-            raise InvalidEntry("begins a round of all and names a contract.")
         if type(number) is not int or type(owners) is not int or owners < 0:
             raise InvalidEntry("does not say which round begins, for how many owners.")
         if not self.begun < number < 2**31:
             raise InvalidEntry(f"begins round {number} after round {self.begun}.")
         if reference is not None and not is_key(reference):
             raise InvalidEntry("has a reference that is not a digest.")
-        _expect(once, f"{BEGUN}:{number}")
         self.begun = number
 
-    def _offered(self, contract: str, once: str | None, content: dict[str, Any]) -> None:
-        _expect(once, f"{OFFERED}:{contract}")
-        _keys(content, {"contract"})
+    def _offered(self, contract: str, content: dict[str, Any]) -> None:
         document = Contract.from_dict(content["contract"])
         if document.id != contract:
             raise InvalidEntry("holds a contract other than the one that it names.")
@@ -224,13 +208,14 @@ class JobHistory:
         keys = self.owner_keys
         if keys is not None and keys.get(document.owner) != document.owner_key:
             raise InvalidEntry("holds a contract with an owner's key that is not that owner's.")
-        self.open[contract] = _Open(document)
+        rule = document.missed_rounds, document.minimum_share
+        terms = document.payment, document.rounds, *rule
+        self.open[contract] = _Open(document, terms, document.rho_per_round, document.rho_cap)
         self.contracts += 1
 
     def _signed(
         self, held: _Open, content: dict[str, Any], time: datetime, check_signatures: bool
     ) -> None:
-        _keys(content, {"owner_signature", "curator_signature"})
         document = held.contract
         if held.stage != OFFERED or document is None:
             raise InvalidEntry("signs a contract a second time.")
@@ -252,7 +237,6 @@ class JobHistory:
             raise InvalidEntry(f"closes a contract that is {held.stage}, not {VERIFIED}.")
         amount = 0
         if kind == PAID:
-            _keys(content, {"amount"})
             amount = checked_amount(content["amount"], "amount")
             if not held.kept:
                 raise InvalidEntry("pays for a contract that was found broken.")
@@ -260,7 +244,6 @@ class JobHistory:
                 raise InvalidEntry(f"pays {amount} micro-units where the contract says {due}.")
             self.contracts_paid += 1
         else:
-            _keys(content, {"evidence"})
             if held.kept:
                 raise InvalidEntry("breaks a contract that was found kept.")
             self.contracts_broken += 1
@@ -270,10 +253,7 @@ class JobHistory:
         if self.paid > self.budget:
             raise OverBudgetEntry("pays more than the job's budget.")
 
-    def _settled(self, contract: str | None, once: str | None, content: dict[str, Any]) -> None:
-        _expect(once, SETTLED)
-        if contract is not None:
-            raise InvalidEntry("settles a job and names a contract.")
+    def _settled(self, content: dict[str, Any]) -> None:
         if self.signed:
             raise InvalidEntry(f"settles a job with contracts still open: {self.signed}.")
         expected = {
@@ -287,17 +267,14 @@ class JobHistory:
         self.open.clear()
 
 
-def _round(
-    held: _Open, kind: str, contract: str, once: str | None, content: dict[str, Any]
-) -> None:
+def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
     if held.stage != SIGNED:
         raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
-    number = content["round"]
+    number, rounds = content["round"], held.terms[1]
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidEntry("has a round that is not a whole number.")
-    if not 1 <= number <= held.rounds:
-        raise InvalidEntry(f"has round {number} of a contract of {held.rounds} rounds.")
-    _expect(once, f"round:{contract}:{number}")
+    if not 1 <= number <= rounds:
+        raise InvalidEntry(f"has round {number} of a contract of {rounds} rounds.")
     rho = infinite(content["rho"])
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
@@ -317,7 +294,6 @@ def _round(
 
 
 def _verified(held: _Open, content: dict[str, Any]) -> None:
-    _keys(content, {"kept", "delivered", "evidence"})
     if held.stage != SIGNED:
         raise InvalidEntry(f"verifies a contract that is {held.stage}, not {SIGNED}.")
     if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
@@ -327,11 +303,16 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
     held.stage, held.kept = VERIFIED, content["kept"]
 
 
-def _expect(once: str | None, key: str) -> None:
-    if once != key:
-        raise InvalidEntry("does not have the once key of its kind.")
-
-
-def _keys(content: dict[str, Any], expected: set[str]) -> None:
-    if set(content) != expected:
-        raise InvalidEntry(f"does not have exactly the fields: {', '.join(sorted(expected))}.")
+def _check_form(entry: Entry | NewEntry, content: dict[str, Any]) -> None:
+    """Check that an entry names a contract if its kind does, and has the right fields."""
+    kind, fields = entry.kind, _FIELDS.get(entry.kind)
+    if kind not in KINDS:
+        raise InvalidEntry("is of an unknown kind.")
+    if kind == SEALED and not isinstance(entry, Entry):
+        raise InvalidEntry("is a seal that the ledger did not write itself.")
+    if kind in JOB_KINDS and entry.contract is not None:
+        raise InvalidEntry("is about a whole job and names a contract.")
+    if kind not in JOB_KINDS and not isinstance(entry.contract, str):
+        raise InvalidEntry("names no contract.")
+    if fields is not None and set(content) != fields:
+        raise InvalidEntry(f"does not have exactly the fields: {', '.join(sorted(fields))}.")

@@ -12,31 +12,23 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    column,
+    func,
     insert,
     inspect,
     select,
+    table,
 )
 
 from noisemarket.errors import BadInput
+from noisemarket.ledger.entries import FIRST, Entry
 
-METADATA = MetaData()
-
-SCHEMA = Table("noisemarket_schema", METADATA, Column("version", Integer, primary_key=True))
-
-HEAD = Table(
-    "noisemarket_head",
-    METADATA,
-    Column("id", Integer, primary_key=True),
-    Column("length", BigInteger, nullable=False),
-    Column("hash", Text, nullable=False),
-)
-
-ENTRIES = Table(
+SCHEMA = Table("noisemarket_schema", MetaData(), Column("version", Integer, primary_key=True))
+HEAD = table("noisemarket_head", column("length", BigInteger), column("hash", Text))
+ENTRIES = table(
     "noisemarket_entries",
-    METADATA,
-    Column("seq", BigInteger, primary_key=True),
-    *(Column(name, Text) for name in ("job", "kind", "contract", "once")),
-    *(Column(name, Text) for name in ("body", "recorded_at", "previous", "hash")),
+    column("seq", BigInteger),
+    *(column(name, Text) for name in Entry.__slots__[1:]),
 )
 
 
@@ -56,7 +48,7 @@ _TABLES = (
         seq {whole} PRIMARY KEY, job TEXT NOT NULL, kind TEXT NOT NULL, contract TEXT, once TEXT,
         body TEXT NOT NULL, recorded_at TEXT NOT NULL, previous TEXT NOT NULL, hash TEXT NOT NULL,
         UNIQUE (job, once))""",
-    f"INSERT INTO noisemarket_head (id, length, hash) VALUES (1, 0, '{'0' * 64}')",
+    f"INSERT INTO noisemarket_head (id, length, hash) VALUES (1, 0, '{FIRST}')",
 )
 
 _SAID = "the ledger only grows: its entries cannot be changed or deleted"
@@ -109,31 +101,29 @@ MIGRATIONS = (
 _LOCK = 0x6E6F6973  # one process at a time takes steps on a PostgreSQL database
 
 
-def version(connection: Connection) -> int:
-    """The step that this database has reached; 0 if it holds no ledger."""
+def version(connection: Connection, name: str) -> int:
+    """The step that this database has reached; 0 if it holds no ledger.
+
+    Raises:
+        BadInput: the ledger was written by a newer noisemarket than this.
+    """
     if not inspect(connection).has_table(SCHEMA.name):
         return 0
-    reached = connection.execute(select(SCHEMA.c.version).order_by(SCHEMA.c.version)).scalars()
-    return max(reached, default=0)
+    reached = connection.scalar(select(func.max(SCHEMA.c.version))) or 0
+    if reached > (known := MIGRATIONS[-1].version):
+        remedy = f"has schema {reached} and this noisemarket knows {known}: use a newer one."
+        raise BadInput("ledger", name, remedy)
+    return reached
 
 
 def migrate(connection: Connection, name: str) -> None:
     """Take the steps that are left, inside the caller's transaction."""
     if connection.dialect.name == "postgresql":
         connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
-    reached = version(connection)
-    refuse_newer(reached, name)
-    if not reached:
+    if not (reached := version(connection, name)):
         SCHEMA.create(connection)
     for migration in MIGRATIONS:
         if migration.version > reached:
             for statement in getattr(migration, connection.dialect.name):
                 connection.exec_driver_sql(statement)
             connection.execute(insert(SCHEMA).values(version=migration.version))
-
-
-def refuse_newer(reached: int, name: str) -> None:
-    """Raise BadInput if the ledger was written by a newer noisemarket than this."""
-    if reached > (known := MIGRATIONS[-1].version):
-        remedy = f"has schema {reached} and this noisemarket knows {known}: use a newer one."
-        raise BadInput("ledger", name, remedy)

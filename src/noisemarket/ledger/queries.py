@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from noisemarket.errors import BadInput
@@ -118,11 +119,6 @@ def documents(ledger: Ledger, job: str | None = None) -> Iterator[Contract]:
         yield _document(entry)
 
 
-def signed_ids(ledger: Ledger, job: str) -> list[str]:
-    """The ids of a job's signed contracts, in the order of their signing."""
-    return [str(entry.contract) for entry in ledger.entries(job, kinds=[SIGNED])]
-
-
 def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
     """The owner's and the curator's signature under each of a job's contracts, by its id."""
     found = {}
@@ -133,26 +129,12 @@ def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def contracts(
-    ledger: Ledger, job: str | None = None, *, owner: str | None = None
-) -> Iterator[Standing]:
-    """Contracts with their states, in the order of their offers.
-
-    Args:
-        ledger: the ledger.
-        job: only those of this job.
-        owner: only those of this owner.
-    """
-    some: list[Contract] = []
-    known = {entry.job: _weights(entry) for entry in ledger.entries(job, kinds=[OPENED])}
-    for contract in documents(ledger, job):
-        if owner is None or contract.owner == owner:
-            some.append(contract)
-        if len(some) == _SOME:
-            yield from _standings(ledger, some, known)
-            some = []
-    if some:
-        yield from _standings(ledger, some, known)
+def contracts(ledger: Ledger, job: str | None = None) -> Iterator[Standing]:
+    """Contracts with their states, of one job or of all, in the order of their offers."""
+    weights = {entry.job: _weights(entry) for entry in ledger.entries(job, kinds=[OPENED])}
+    found = documents(ledger, job)
+    while some := list(islice(found, _SOME)):
+        yield from _standings(ledger, some, weights)
 
 
 def find_contract(ledger: Ledger, prefix: str) -> str:

@@ -70,8 +70,7 @@ class Receipt:
     @property
     def noted(self) -> Head:
         """The head, as count and hash."""
-        count, _, digest = self.head.partition(":")
-        return Head(int(count), digest)
+        return Head.parse(self.head)
 
     def countersigned(self, owner: KeyPair) -> Receipt:
         """With the owner's signature."""
@@ -112,23 +111,22 @@ class Receipt:
         """
         if not isinstance(values, dict) or set(values) != {one.name for one in fields(cls)}:
             raise BadInput("receipt", "the file", "give exactly the keys of a receipt.")
-        texts = {name: value for name, value in values.items() if name != "paid"}
-        paid, head = values["paid"], str(values["head"]).split(":")
-        sound = all(isinstance(text, str) and len(text) <= _MOST for text in texts.values())
-        sound = sound and values["stage"] in STAGES and is_key(values["curator_key"])
-        sound = sound and len(head) == 2 and head[0].isdecimal() and len(head[0]) < 19
-        sound = sound and is_key(head[1]) and is_key(values["owner_key"])
-        if not sound or not (paid is None or (type(paid) is int and 0 <= paid < 2**53)):
-            raise BadInput("receipt", str(values["head"])[:80], "is not that of a receipt.")
+        paid = values["paid"]
+        texts = [value for name, value in values.items() if name != "paid"]
+        sound = all(isinstance(text, str) and len(text) <= _MOST for text in texts)
+        sound = sound and values["stage"] in STAGES
+        sound = sound and is_key(values["curator_key"]) and is_key(values["owner_key"])
+        sound = sound and (paid is None or (type(paid) is int and 0 <= paid < 2**53))
+        try:
+            Head.parse(values["head"] if sound else "")
+        except ValueError:
+            shown = str(values["head"])[:80]
+            raise BadInput("receipt", shown, "is not that of a receipt.") from None
         return cls(**values)
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        """The receipt of a JSON text.
-
-        Raises:
-            BadInput: it is not a receipt.
-        """
+        """The receipt of a JSON text, as ``from_dict``."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):

@@ -9,7 +9,7 @@ from typing import Any
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import NewEntry, broken, paid, settled, verified
-from noisemarket.ledger.queries import documents, signed_ids
+from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.store import Ledger
 
 
@@ -86,7 +86,7 @@ def settle(
 
 def _matched(ledger: Ledger, job: str, verdicts: list[Verdict]) -> dict[str, Contract]:
     """The job's signed contracts, if the verdicts are about exactly these."""
-    wanted = set(signed_ids(ledger, job))
+    wanted = set(signatures(ledger, job))
     seen: set[str] = set()
     for verdict in verdicts:
         if verdict.contract not in wanted:

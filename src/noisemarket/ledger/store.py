@@ -1,21 +1,32 @@
-"""The ledger: appends, each thing once, in one chain, whoever else is writing."""
+"""The ledger: appends, each thing once, in one chain, whoever else is writing.
+
+A ledger that is lost, or put back to an older state, looks like one that never came so far. Whoever
+goes on with it does everything again, paying included. So the curator notes the head in a file of
+its own after every transaction, and a ledger that lacks a noted head is refused.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from noisemarket.errors import BadInput
-from noisemarket.files import Closing
+from noisemarket.files import Closing, write_json
 from noisemarket.ledger.backend import LedgerBackend, Transaction
-from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, entry_hash
+from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, seal_entry
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import LedgerConflict, LedgerError, NoLedger, OverBudget
-from noisemarket.ledger.notes import HeadNote, check_holds, lost
-from noisemarket.ledger.seals import seal_entry
-from noisemarket.ledger.sql_backend import SqlBackend
+from noisemarket.ledger.ledger_errors import (
+    LedgerConflict,
+    LedgerError,
+    LedgerLost,
+    NoLedger,
+    OverBudget,
+)
+from noisemarket.ledger.sql_backend import LEDGER_FILE, SqlBackend
 from noisemarket.registry import Registry, subclass_of
 
 BACKENDS: Registry[Callable[..., LedgerBackend]] = Registry(
@@ -33,7 +44,7 @@ def now() -> str:
 
 
 def open_ledger(
-    where: str | Path | LedgerBackend,
+    where: str | Path,
     *,
     create: bool = True,
     clock: Callable[[], str] = now,
@@ -43,7 +54,7 @@ def open_ledger(
     """Open a ledger.
 
     Args:
-        where: a run folder, an SQLite file, a URL such as ``postgresql://...``, or a backend.
+        where: a run folder, an SQLite file, or a URL such as ``postgresql://...``.
         create: whether to make a new ledger if there is none, and to bring the tables of an older
             one up to date. Otherwise opening changes nothing.
         clock: gives the time of an entry, as ISO 8601 in UTC.
@@ -65,11 +76,6 @@ def open_ledger(
             with open_ledger("runs/first", create=False) as ledger:
                 print(verify(ledger).head)
     """
-    noted = None if note is None else HeadNote(note)
-    if isinstance(where, LedgerBackend):
-        if noted is not None and (head := noted.read()) is not None:
-            check_holds(where, head, f"the curator ({note})")
-        return Ledger(where, clock, curator, noted)
     scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
     kind = scheme.partition("+")[0] if url else "sqlite"
     if kind not in BACKENDS:
@@ -77,34 +83,59 @@ def open_ledger(
         remedy = f"give a folder, a file or a URL that begins with one of: {known}."
         raise BadInput("ledger", f"{scheme}://", remedy)
     make = BACKENDS.find(kind)
-    if noted is not None and (head := noted.read()) is not None:
-        _refuse_lost(make, where, head, noted)  # before a new ledger is made in its place
-    return Ledger(make(where, create=create), clock, curator, noted)
+    if note is not None and (head := _noted(note)) is not None:
+        noted_by = f"the curator ({note})"
+        try:
+            there = make(where, create=False)  # before a new ledger is made in its place
+        except NoLedger as missing:
+            raise _lost(str(missing.value), head, noted_by) from None
+        with closing(there):
+            check_holds(there, head, noted_by)
+    return Ledger(make(where, create=create), clock, curator, note)
 
 
-def _refuse_lost(
-    make: Callable[..., LedgerBackend], where: str | Path, head: Head, note: HeadNote
-) -> None:
-    """Refuse a ledger that is not there any more, or lacks the head."""
-    noted_by = f"the curator ({note.path})"
-    try:
-        backend = make(where, create=False)
-    except NoLedger as missing:
-        raise lost(str(missing.value), head, noted_by) from None
-    try:
-        check_holds(backend, head, noted_by)
-    finally:
-        backend.close()
+@contextmanager
+def reading(where: str) -> Iterator[Ledger]:
+    """An existing ledger in a run folder, a file or at a URL; damage is reported in one sentence.
+
+    Raises:
+        BadInput: there is no ledger.
+        LedgerError: what is asked of it cannot be read.
+    """
+    if "://" not in where:
+        folder = Path(where)
+        if url := _elsewhere(folder / "market.json"):
+            where = url
+        elif folder.is_dir() and not (folder / LEDGER_FILE).is_file():
+            raise BadInput("ledger", where, f"this folder has no {LEDGER_FILE}.")
+        elif not folder.is_dir() and not folder.is_file():
+            remedy = "does not exist: name a run folder, a ledger file or a URL."
+            raise BadInput("ledger", where, remedy)
+    with open_ledger(where, create=False) as ledger:
+        try:
+            yield ledger
+        except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
+            damaged = f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
+            raise LedgerError(damaged) from None
+
+
+def check_holds(backend: LedgerBackend, head: Head, noted_by: str) -> None:
+    """Refuse a ledger that does not hold the entry that a head names; says who noted it.
+
+    Raises:
+        LedgerLost: it does not.
+    """
+    if head.count == 0:
+        return
+    found = next(iter(backend.entries(after=head.count - 1, until=head.count)), None)
+    if found is None or found.hash != head.hash:
+        raise _lost(backend.name, head, noted_by)
 
 
 class Ledger(Closing):
-    """An open ledger. Use it in one thread; other processes may write to it meanwhile.
+    """An open ledger on a backend, with what ``open_ledger`` was given.
 
-    Args:
-        backend: where the entries are kept.
-        clock: gives the time of an entry, as ISO 8601 in UTC.
-        curator: the key that seals what is recorded.
-        note: where the head is noted after every transaction.
+    Use it in one thread; other processes may write to it meanwhile.
     """
 
     def __init__(
@@ -112,7 +143,7 @@ class Ledger(Closing):
         backend: LedgerBackend,
         clock: Callable[[], str] = now,
         curator: KeyPair | None = None,
-        note: HeadNote | None = None,
+        note: Path | None = None,
     ) -> None:
         self.backend = backend
         self._clock, self._curator, self._note = clock, curator, note
@@ -169,7 +200,7 @@ class Ledger(Closing):
             self._histories.clear()  # they may include what was then not written
             raise
         if self._note is not None:
-            self._note.keep(self.head(), self.name)
+            write_json(self._note, {"ledger": self.name, "head": str(self.head())})
         return recorded
 
     def entries(
@@ -181,15 +212,7 @@ class Ledger(Closing):
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Recorded entries in order, any number of them in constant memory.
-
-        Args:
-            job: only those of this job.
-            contract: only those of this contract.
-            kinds: only those of these kinds.
-            after: only those with a larger number.
-            until: only those with a number up to this one.
-        """
+        """Recorded entries, as ``LedgerBackend.entries`` has them; of one contract or of all."""
         contracts = None if contract is None else [contract]
         return self.backend.entries(
             job=job, contracts=contracts, kinds=kinds, after=after, until=until
@@ -211,9 +234,7 @@ class Ledger(Closing):
                 recorded.append(known[name])
                 continue
             self._check(transaction, entry, at)
-            content = (entry.job, entry.kind, entry.contract, entry.once, entry.body)
-            chained = (head.count + 1, *content, at, head.hash)
-            done = Entry(*chained, entry_hash(*chained))
+            done = Entry.after(head, entry, at)
             head = Head(done.seq, done.hash)
             recorded.append(done)
             added.append(done)
@@ -274,3 +295,32 @@ def _recorded(transaction: Transaction, new: list[NewEntry]) -> dict[tuple[str, 
         for job, keys in by_job.items()
         for entry in transaction.recorded(job, keys)
     }
+
+
+def _elsewhere(manifest: Path) -> str:
+    """The URL of a run's ledger, from its manifest; empty if it is in the run folder."""
+    if not manifest.is_file():
+        return ""
+    try:
+        return str(json.loads(manifest.read_text(encoding="utf-8"))["ledger"])
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        raise BadInput("ledger", str(manifest), "cannot be read: name the ledger itself.") from None
+
+
+def _noted(note: Path) -> Head | None:
+    """The head that a file has; None if there is no file yet."""
+    try:
+        return Head.parse(json.loads(note.read_text(encoding="utf-8"))["head"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        remedy = 'cannot be read: put it back, or write {"head": "COUNT:HASH"} by hand.'
+        raise BadInput("noted head", str(note), remedy) from None
+
+
+def _lost(ledger: str, head: Head, noted_by: str) -> LedgerLost:
+    return LedgerLost(
+        f"ledger {ledger} lacks entry {head.count}, which {noted_by} noted: it was lost or put "
+        "back, and going on would pay again; put a backup that holds this entry in its place, and "
+        "run again."
+    )

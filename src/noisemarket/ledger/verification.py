@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from operator import attrgetter
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import is_key
@@ -36,6 +37,7 @@ from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 
 _MOST = 2**62  # more entries than any ledger has
+_HASHED = attrgetter(*Entry.__slots__[:-1])
 _SUMS = ("contracts", "contracts_paid", "contracts_broken", "paid")  # of all jobs' histories
 
 
@@ -215,10 +217,7 @@ def _chained(entry: Entry, last: str) -> None:
     if entry.previous != last:
         raise LedgerBroken(entry.seq, f"({described(entry)}) does not follow the entry before it.")
     try:
-        computed = entry_hash(
-            *(entry.seq, entry.job, entry.kind, entry.contract, entry.once),
-            *(entry.body, entry.recorded_at, entry.previous),
-        )
+        computed = entry_hash(*_HASHED(entry))
     except (TypeError, ValueError):
         computed = None  # not even text
     if entry.hash != computed:

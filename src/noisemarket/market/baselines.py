@@ -15,17 +15,14 @@ from pathlib import Path
 import numpy as np
 
 from noisemarket.errors import Interrupted
-from noisemarket.federated.engine import Engine, Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
 from noisemarket.game.levels import FloatArray
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order, Training, carry_out
+from noisemarket.training import Order, carry_out
 from noisemarket.training.serial_engine import SerialEngine
 from noisemarket.training.tuning import plan_of
-
-EngineMaker = Callable[[Job], Engine]
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
 """All noise (no trade), that of the contracts, and none."""
@@ -50,38 +47,6 @@ def harmless(scenario: Scenario) -> bool:
     return not scenario.training.data or scenario.privacy.noise == "simulated"
 
 
-def baseline(
-    name: str,
-    scenario: Scenario,
-    order: Order,
-    folder: Path,
-    *,
-    sigma: FloatArray,
-    draw: int = 1,
-    engine: EngineMaker | None = None,
-    workers: int | None = None,
-    watch: Callable[[RoundResult], object] = lambda result: None,
-    stop: Callable[[], bool] | None = None,
-) -> Training:
-    """Train the same job under other noise, or under another draw of the noise.
-
-    Where weights and the server's steps follow the noise, they follow this noise. The noise is
-    simulated; each ``draw`` has its own. A baseline that was stopped goes on where it was.
-    """
-    seed = order.job.seed if draw == 1 else _seed(order.job.seed, draw)
-    named = f"{name} {draw} {order.fingerprint}"
-    ordered = replace(with_noise(order, scenario, sigma, seed), fingerprint=named)
-    private_folder(folder)
-    stem = name if draw == 1 else f"{name}-{draw}"
-    checkpoint = Checkpoint(folder / f"{stem}.npz", ordered.fingerprint, private=True)
-    journal = folder / f"{stem}.journal"
-    journal.touch(mode=0o600)
-    with JournalledAccountant(journal, ordered.budgets) as accountant:
-        return carry_out(
-            ordered, accountant, checkpoint, engine=engine, workers=workers, watch=watch, stop=stop
-        )
-
-
 @dataclass(frozen=True)
 class Draw:
     """One baseline to be trained: its name, its noise, and which draw of the noise."""
@@ -93,6 +58,9 @@ class Draw:
 
 class BaselineWork:
     """Trains baselines of a job, here or in another process; tells the result of every round.
+
+    Where weights and the server's steps follow the noise, they follow that of the baseline. The
+    noise is simulated; each draw has its own. A baseline that was stopped goes on where it was.
 
     Args:
         scenario: of the job.
@@ -119,11 +87,21 @@ class BaselineWork:
     def __call__(
         self, task: Draw, tell: Callable[[RoundResult], object]
     ) -> tuple[RoundResult, ...]:  # fmt: skip
-        done = baseline(
-            task.name, self._scenario, self._order, self._folder, sigma=task.sigma, draw=task.draw,
-            engine=SerialEngine if self._serial else None, workers=self._workers, watch=tell,
-            stop=self._stop,
-        )  # fmt: skip
+        seed, stem = self._order.job.seed, task.name
+        if task.draw > 1:
+            seed, stem = _seed(seed, task.draw), f"{task.name}-{task.draw}"
+        named = f"{task.name} {task.draw} {self._order.fingerprint}"
+        order = with_noise(self._order, self._scenario, task.sigma, seed)
+        order = replace(order, fingerprint=named)
+        private_folder(self._folder)
+        checkpoint = Checkpoint(self._folder / f"{stem}.npz", named, private=True)
+        journal = self._folder / f"{stem}.journal"
+        journal.touch(mode=0o600)
+        with JournalledAccountant(journal, order.budgets) as accountant:
+            done = carry_out(
+                order, accountant, checkpoint, engine=SerialEngine if self._serial else None,
+                workers=self._workers, watch=tell, stop=self._stop,
+            )  # fmt: skip
         if not done.complete:
             raise Interrupted("stopped; what was finished is kept.")
         return done.rounds

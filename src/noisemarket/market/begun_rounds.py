@@ -1,13 +1,15 @@
 """A round begins: said on the ledger when it is charged, before anything of it is released.
 
-So a job whose journal, checkpoint and noise key are all lost in the middle of its first round is
-known to have released something. And the digest of the directions along which uploads will be
-judged is on the ledger, and with the owners, before there is an upload to choose them by.
+A round is charged in the journal, then begun on the ledger, then trained, then kept in the
+checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
+one that the journal does not have, means that a file was lost: none is made twice. And the digest
+of the directions along which uploads will be judged is on the ledger, and with the owners, before
+there is an upload to choose them by.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +19,13 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.reference import Directions, directions_digest
+from noisemarket.federated.rounds import State
 from noisemarket.ledger import entries
-from noisemarket.ledger.entries import BEGUN
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED
 from noisemarket.ledger.store import Ledger
 from noisemarket.owner.own_standing import directions_in, keep_directions
+from noisemarket.privacy.journal import JournalledAccountant
 
 Rows = NDArray[np.float32]
 
@@ -32,14 +37,9 @@ def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
 
 
 class RoundBeginning:
-    """Begins the rounds of a job, and fixes the directions of each.
+    """Begins the rounds of a job on the ledger, and fixes the directions of each in a folder.
 
-    Args:
-        ledger: where it is said.
-        job: the job.
-        directions: of the curator's own records, if it has any.
-        folder: where the directions of every round are kept.
-        tell: is given a round's number and the digest of its directions, empty if there are none.
+    ``tell`` is given a round's number and the digest of its directions, empty if there are none.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class RoundBeginning:
         job: str,
         directions: Directions | None,
         folder: Path,
-        tell: Callable[[int, str], None] = lambda number, reference: None,
+        tell: Callable[[int, str], None],
     ) -> None:
         self._ledger, self._job, self._folder, self._tell = ledger, job, folder, tell
         self._known = begun_rounds(ledger, job)
@@ -63,13 +63,49 @@ class RoundBeginning:
         reference = None if self.directions is None else self._fixed(number, weights)
         if number in self._known:
             if self._known[number]["reference"] != reference:
-                remedy = f"has not the directions that round {number} began with: put it back."
+                remedy = f"lacks the directions that round {number} began with: put it back."
                 raise BadInput("reference", str(self._folder), remedy)
         else:
-            entry = entries.begun(self._job, number, len(owners), reference)
             self._known[number] = {"reference": reference}
-            self._ledger.append([entry])
+            self._ledger.append([entries.begun(self._job, number, len(owners), reference)])
         self._tell(number, reference or "")
+
+    def check_spent(
+        self,
+        contracts: Mapping[int, Contract],
+        state: State,
+        accountant: JournalledAccountant,
+        checkpoint: Path,
+    ) -> None:
+        """Refuse to train rounds that are on the ledger, unless all of their charges are known.
+
+        With all charges known, a round is made again bit by bit, or not at all. After the
+        settlement nothing is: the key of the noise is gone. ``state`` is what the checkpoint says.
+
+        Raises:
+            BadInput: a round would be released that the ledger has already.
+        """
+        job, journal, entries_of = self._job, str(accountant.path), self._ledger.entries
+        one = next(iter(contracts.values()))  # every round has an entry for every contract
+        of_one = entries_of(job, contract=one.id, kinds=ROUND_KINDS)
+        recorded = max((entry.content()["round"] for entry in of_one), default=0)
+        charged = {(charge.owner, charge.round) for charge in accountant.charges}
+        if recorded > state.rounds_done:
+            if any(True for _ in entries_of(job, kinds=[SETTLED])):
+                remedy = f"lacks round {recorded} of a job that is settled: put it back; nothing is"
+                raise BadInput("checkpoint", str(checkpoint), f"{remedy} released twice.")
+            owners = {contract.id: index for index, contract in contracts.items()}
+            for entry in entries_of(job, kinds=ROUND_KINDS):
+                said, owner = entry.content(), owners.get(str(entry.contract))
+                spent = said["rho"] != 0.0 and owner is not None
+                if spent and (owner, said["round"]) not in charged:
+                    remedy = f"lacks a charge of round {said['round']}, which the ledger has"
+                    raise BadInput("journal", journal, f"{remedy}: put it back.")
+        for number in (one for one in self._known if one > state.rounds_done):
+            if sum(round == number for _, round in charged) < self._known[number]["owners"]:
+                remedy = f"lacks charges of round {number}, which the ledger says was begun"
+                remedy += ": put it back; nothing is released twice."  # uploads may have left
+                raise BadInput("journal", journal, remedy)
 
     def kept(self) -> Iterator[tuple[int, Rows]]:
         """The directions of all rounds that were begun."""

@@ -81,11 +81,7 @@ def _ends_a_line(path: Path) -> bool:
 
 
 class EventFile(Closing):
-    """Writes down what happens in a market, as it happens, for who watches from outside.
-
-    Args:
-        path: the file; what a run before wrote stays.
-    """
+    """Writes down what happens in a market, as it happens; what a run before wrote stays."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -1,30 +1,127 @@
 """Owners that do not keep to their contracts, for studies and tests of what the market makes of it.
 
 A fault happens on the owner's side, between its protection and the wire, where the curator cannot
-look: so the engine that trains is wrapped, and nothing else in the market knows. What each kind
-sends is in ``cheats``.
+look: so the engine that trains is wrapped, and nothing else in the market knows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.ledger.contract import Contract
-from noisemarket.market.cheats import CHEATS, CheatsView
 from noisemarket.owner.round import OwnerTrainer
 from noisemarket.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class CheatsView:
+    """What a cheating owner has at hand in a round.
+
+    Args:
+        own: what it would send if it were honest.
+        sigma: its contracted noise.
+        factor: how much of its fault it does, where that can be chosen.
+        rng: its own randomness of this round.
+        shared: randomness that all owners with the same fault share, the same in every round.
+        first: the first upload that it made.
+        other: another owner's upload of this round, scaled to this owner's noise.
+        moved: what the global model did since the last round.
+        reach: the greatest length of an update.
+        classes: how many classes there are.
+        update: trains without noise; with a number, on labels that are moved by so many classes.
+    """
+
+    own: Upload
+    sigma: float
+    factor: float
+    rng: np.random.Generator
+    shared: np.random.Generator
+    first: Upload
+    other: Upload
+    moved: NDArray[np.float64]
+    reach: float
+    classes: int
+    update: Callable[..., Upload]
+
+    def noise(self) -> NDArray[np.float64]:
+        """Fresh noise of the contracted scale."""
+        return self.rng.normal(0.0, self.sigma, self.own.size)
+
+    def signs(self) -> NDArray[np.float64]:
+        """Plus or minus one, at random."""
+        return self.rng.choice([-1.0, 1.0], self.own.size)
+
+    def stretched(self, direction: NDArray[Any], length: float | None = None) -> NDArray[Any]:
+        """A direction at this length; by default at that of the contracted noise."""
+        norm = float(np.linalg.norm(direction.astype(np.float64)))
+        wanted = self.sigma * math.sqrt(self.own.size) if length is None else length
+        return np.asarray(direction * (wanted / norm if norm > 0.0 else 0.0))
+
+    def step(self) -> float:
+        """How long a push may be that stays within the clip."""
+        return self.reach if math.isfinite(self.reach) else self.sigma
+
+
+def _noise(view: CheatsView) -> NDArray[Any]:
+    """Noise of ``factor`` times the scale; below 1, as far as scaling goes."""
+    if view.factor < 1.0:
+        return view.own * view.factor
+    more = view.sigma * math.sqrt(view.factor**2 - 1.0)
+    return view.own + view.rng.normal(0.0, more, view.own.shape)
+
+
+def _half_noise(view: CheatsView) -> NDArray[Any]:
+    half = view.rng.permutation(view.own.size) < view.own.size // 2
+    return view.update() + math.sqrt(2.0) * view.noise() * half
+
+
+def _bias_push(view: CheatsView) -> NDArray[Any]:
+    """One class at the cost of all: half of what is sent is the push, half noise."""
+    push = np.zeros((view.classes, -(-view.own.size // view.classes)))
+    push[0] = np.abs(view.shared.normal(size=push.shape[1]))
+    pushed = view.stretched(push.reshape(-1)[: view.own.size])
+    return np.asarray((pushed + view.noise()) * math.sqrt(0.5))
+
+
+CHEATS: dict[str, Callable[[CheatsView], NDArray[Any]]] = {
+    "noise": _noise,
+    "zeros": lambda view: np.zeros_like(view.own),
+    "nan": lambda view: np.full_like(view.own, np.nan),
+    "huge": lambda view: np.full_like(view.own, 1e30),
+    "short": lambda view: view.own[: view.own.size // 2],
+    "replay": lambda view: view.first,
+    "copy": lambda view: view.other,
+    "opposite": lambda view: -view.other,
+    "blend": lambda view: (view.own + view.other) * math.sqrt(0.5),
+    "shared_noise": lambda view: view.shared.normal(0.0, view.sigma, view.own.size),
+    "constant": lambda view: np.full_like(view.own, view.sigma),
+    "two_point": lambda view: view.update() + view.sigma * view.signs(),
+    "half_noise": _half_noise,
+    "boosted": lambda view: view.stretched(view.update()),
+    "boosted_flip": lambda view: -view.stretched(view.update()),
+    "bias_push": _bias_push,
+    "free_rider": lambda view: view.noise(),
+    "scramble": lambda view: view.first * view.signs(),
+    "flip": lambda view: -view.own,
+    "wrong_labels": lambda view: view.update(1) + view.noise(),
+    "echo": lambda view: view.stretched(view.moved, view.step()) + view.noise(),
+}
+"""What each kind of fault sends."""
 
 
 @dataclass(frozen=True)
 class Fault:
     """What an owner does wrong, from round ``first`` to ``last`` (counted from 1).
 
-    ``kind`` is one of ``FAULT_KINDS``. ``noise`` adds further noise so that the whole has
+    ``kind`` is one of ``CHEATS``. ``noise`` adds further noise so that the whole has
     ``factor`` times the contracted scale.
     """
 
@@ -38,10 +135,7 @@ class Fault:
 class FaultyEngine(Engine):
     """An engine some of whose owners misbehave.
 
-    Args:
-        engine: trains all of them.
-        faults: who does what.
-        job: the job of the engine, with the data of owners that train otherwise than agreed.
+    ``job`` is the engine's, with the data of owners that train otherwise than agreed.
     """
 
     def __init__(self, engine: Engine, faults: Sequence[Fault], job: Job) -> None:
@@ -101,7 +195,7 @@ class FaultyEngine(Engine):
             classes=job.data.classes,
             update=lambda labels=0: self._update(round_number, weights, fault.owner, labels),
         )
-        return CHEATS[fault.kind](view)
+        return np.asarray(CHEATS[fault.kind](view)).astype(np.float32)
 
     def _update(self, round_number: int, weights: Weights, owner: int, labels: int) -> Upload:
         """What the owner's training comes to before its noise, with labels moved by so many."""

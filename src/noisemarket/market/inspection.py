@@ -9,21 +9,23 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.federated.reference import Judging
 from noisemarket.ledger.contract import Contract
-from noisemarket.market.kept_arrays import REMEDY
-from noisemarket.market.noise_watch import SHARES, NoiseWatch
-from noisemarket.market.usefulness import UsefulnessWatch
+from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch, Shapes, gone_on_from
 from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
 from noisemarket.privacy.noise_shape import UploadFinding
-from noisemarket.privacy.usefulness_rule import UsefulStanding
+from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
 
 Arrays = Mapping[str, NDArray[Any]]
+
+LEFT_OUT = 2.0
+"""From this ``against`` on, a screened mean leaves an owner out: two deviations."""
 
 
 class UploadInspector:
@@ -32,8 +34,8 @@ class UploadInspector:
     It works on what the curator has: contracts and uploads, and ``directions`` from labelled
     records of its own where it has some. What it finds goes to ``report``. ``state`` is plain JSON
     and ``arrays`` are what is kept of the uploads, so that a job that was killed goes on watching
-    where it stood. Without a ``protection``, it is the one that each contract names. With
-    ``dimension``, the size of an upload, what was kept is checked at once.
+    where it stood. ``dimension`` is the size of an upload. Without a ``protection``, it is the one
+    that each contract names.
     """
 
     def __init__(
@@ -41,12 +43,12 @@ class UploadInspector:
         contracts: Mapping[int, Contract],
         false_alarm: float,
         rounds: int,
+        dimension: int,
         report: Callable[[int, int, str, dict[str, Any]], None] = lambda *finding: None,
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
         arrays: Arrays | None = None,
         directions: Judging | None = None,
-        dimension: int | None = None,
     ) -> None:
         self._contracts = contracts
         self._protections = {
@@ -70,7 +72,7 @@ class UploadInspector:
         seed = (state or {}).get("sketch_seed")
         if not (isinstance(seed, int) if state else seed is None):
             raise BadInput("checkpoint", "sketch_seed", f"is not a whole number: {REMEDY}")
-        if dimension is not None and state and not arrays:
+        if state and not arrays:
             raise BadInput("checkpoint", "kept arrays", f"are missing: {REMEDY}")
         self._owners = sorted(contracts)
         self._rows = {owner: row for row, owner in enumerate(self._owners)}
@@ -78,7 +80,7 @@ class UploadInspector:
         bounds = np.array([self._reach(owner) for owner in self._owners], dtype=np.float64)
         steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
         kept = dict(arrays or {})
-        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, seed, kept, dimension)
+        self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, dimension, seed, kept)
         self._useful = None
         if directions is not None:
             rate = SHARES["harm"] * false_alarm / (owners * rounds)
@@ -103,7 +105,7 @@ class UploadInspector:
         useful = {} if self._useful is None else self._useful.arrays
         return self._noise.arrays | useful
 
-    def present(self, round_number: int) -> list[int]:
+    def present(self) -> list[int]:
         """Who takes part: all whose contract was not found broken."""
         return [owner for owner in self._contracts if owner not in self._accused]
 
@@ -227,3 +229,78 @@ def _read(fields: Mapping[str, Any]) -> Evidence:
     """Evidence as ``plain`` wrote it. Of evidence for an owner, only what has no limit is None."""
     values: dict[str, Any] = {n: math.inf if v is None else v for n, v in fields.items()}
     return Evidence(**values)
+
+
+class UsefulnessWatch:
+    """Adds up how far each owner's uploads go along the directions of the reference records.
+
+    Args:
+        sigma: each owner's contracted noise, in the order of rows.
+        directions: of the curator's own records.
+        rate: how often an owner that is no more against than along is accused, in one round.
+        rounds: how many the job has.
+        arrays: what was kept before.
+    """
+
+    def __init__(
+        self,
+        sigma: NDArray[np.float64],
+        directions: Judging,
+        rate: float,
+        rounds: int,
+        arrays: Arrays,
+    ) -> None:
+        owners, kinds = len(sigma), len(directions)
+        self._sigma, self._directions = np.maximum(sigma, LEAST_SIGMA), directions
+        self._limit = -float(ndtri(rate / kinds))
+        shapes: Shapes = {
+            "along": ((owners, kinds), np.float64),
+            "gram": ((owners, kinds, kinds), np.float64),
+            "counted": ((owners, rounds), np.bool_),
+        }
+        self.arrays = gone_on_from(arrays, shapes)
+
+    def check(
+        self,
+        round_number: int,
+        weights: Weights,
+        rows: NDArray[np.int64],
+        uploads: Mapping[int, Upload],
+    ) -> dict[int, UploadFinding]:
+        """Add a round's uploads, by row; gives who stands against the reference records by now."""
+        precise = self._directions.at(weights).astype(np.float64)
+        kept = self.arrays
+        for row in rows.tolist():
+            kept["along"][row] += precise @ uploads[row].astype(np.float64) / self._sigma[row]
+        kept["gram"][rows] += precise @ precise.T
+        kept["counted"][rows, round_number - 1] = True
+        _, against = self._standings()
+        return {
+            int(row): UploadFinding(
+                "harm",
+                "moves the model against the reference records",
+                float(against[row]),
+                -np.inf,
+                self._limit,
+                len(self.counted(int(row))),
+            )
+            for row in rows[against[rows] > self._limit]
+        }
+
+    def against(self) -> list[int]:
+        """Rows that are more against the reference than along it, beyond two deviations."""
+        _, against = self._standings()
+        return [int(row) for row in np.flatnonzero(against > LEFT_OUT)]
+
+    def counted(self, row: int) -> list[int]:
+        """The rounds whose uploads count for an owner."""
+        return [int(one) + 1 for one in np.flatnonzero(self.arrays["counted"][row])]
+
+    def standing(self, row: int) -> UsefulStanding:
+        """Where an owner stands."""
+        own = slice(row, row + 1)
+        best, against = standings(self.arrays["along"][own], self.arrays["gram"][own])
+        return UsefulStanding(len(self.counted(row)), float(best[0]), float(against[0]))
+
+    def _standings(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        return standings(self.arrays["along"], self.arrays["gram"])

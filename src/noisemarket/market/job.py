@@ -9,14 +9,16 @@ is resumed by running it again.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
-from noisemarket.files import save_arrays
+from noisemarket.files import exclusive, save_arrays, write_atomic
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
@@ -25,25 +27,13 @@ from noisemarket.ledger.money import MOST
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
+from noisemarket.market import events
 from noisemarket.market.begun_rounds import RoundBeginning
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
-from noisemarket.market.events import (
-    Accused,
-    Broken,
-    Event,
-    LeftOut,
-    Negotiated,
-    Opened,
-    Paid,
-    RoundTrained,
-    Settled,
-    Signed,
-    Verified,
-)
+from noisemarket.market.events import Event
 from noisemarket.market.faults import with_faults
 from noisemarket.market.inspection import UploadInspector
-from noisemarket.market.lap_clock import LapClock
 from noisemarket.market.market_folder import (
     CHECKPOINT,
     HEAD,
@@ -59,21 +49,17 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_
 from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
-from noisemarket.market.spent_rounds import check_spent
 from noisemarket.market.verdicts import round_entries, verdicts
-from noisemarket.mechanisms.mechanism import Progress, Trace
+from noisemarket.mechanisms.mechanism import Watch
 from noisemarket.mechanisms.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.training import Order
 from noisemarket.training.local_engine import LocalEngine
 
 AT_ONCE = 200
 """Contracts that are signed before they are recorded together."""
-
-Watch = Callable[[Progress], None]
 
 
 def run_market(
@@ -120,89 +106,106 @@ def run_market(
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
     owners = owners or LocalOwners(scenario.scenario, path, engine, threads)
     key = path.curator if curator is None else Path(curator)
-    return MarketRun(_Market(scenario, path, owners, key, stop or (lambda: False)).steps(watch))
+    return MarketRun(_steps(scenario, path, owners, key, watch, stop or (lambda: False)))
 
 
-class _Market:
-    """One run of one job."""
+def _steps(
+    market: PreparedMarket,
+    folder: MarketFolder,
+    owners: Owners,
+    key: Path,
+    watch: Watch,
+    stop: Callable[[], bool],
+) -> Steps:
+    """Hold the folder and the ledger, and take the five steps."""
+    folder.prepare()
+    with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
+        resumed = (folder.path / JOB).exists()
+        given, directions = market.scenario.market, market.order.directions()
+        kinds = 0 if directions is None else len(directions)
+        manifest = folder.manifest(given.ledger, given.valid_hours, kinds)
+        curator = Curator(key)
+        with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
+            book = ReceiptBook(curator, ledger, folder.curator)
+            book.check(owners.receipts(manifest.job))
+            job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, stop)
+            return (yield from file.following(job.steps(file.watching(watch), resumed)))
 
-    def __init__(
-        self,
-        market: PreparedMarket,
-        folder: MarketFolder,
-        owners: Owners,
-        key: Path,
-        stop: Callable[[], bool],
-    ) -> None:
-        self._market, self._scenario, self._folder = market, market.scenario, folder
-        self._owners, self._key, self._stop = owners, key, stop
 
-    def steps(self, watch: Watch) -> Steps:
-        """Hold the folder and the ledger, and take the five steps."""
-        self._folder.prepare()
-        with self._folder.held(), EventFile(self._folder.curator / EVENTS) as file:
-            resumed = (self._folder.path / JOB).exists()
-            given = self._scenario.market
-            directions = self._market.order.directions()
-            kinds = 0 if directions is None else len(directions)
-            manifest = self._folder.manifest(given.ledger, given.valid_hours, kinds)
-            curator, note = Curator(self._key), self._folder.curator / HEAD
-            with curator.ledger(self._folder.ledger(manifest), note) as ledger:
-                book = ReceiptBook(curator, ledger, self._folder.curator)
-                book.check(self._owners.receipts(manifest.job))
-                watch = file.watching(watch)
-                steps = self._job(ledger, curator, book, manifest, resumed, watch)
-                return (yield from file.following(steps))
+class _LapClock:
+    """What each step took, in seconds."""
 
-    def _job(
-        self,
-        ledger: Ledger,
-        curator: Curator,
-        book: ReceiptBook,
-        manifest: JobManifest,
-        resumed: bool,
-        watch: Watch,
-    ) -> Steps:
-        clock, budget = LapClock(), budget_of(self._scenario)
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._since = time.monotonic()
 
-        negotiation = self._owners.negotiate(manifest, curator.public_key, watch, self._stop)
+    def so_far(self) -> float:
+        """Seconds since the last step ended."""
+        return time.monotonic() - self._since
+
+    def lap(self, step: str) -> None:
+        """A step ends here."""
+        self.laps[step] = self.so_far()
+        self._since = time.monotonic()
+
+
+@dataclass(frozen=True)
+class _OpenJob:
+    """A job whose folder and ledger are held."""
+
+    market: PreparedMarket
+    folder: MarketFolder
+    owners: Owners
+    manifest: JobManifest
+    curator: Curator
+    ledger: Ledger
+    book: ReceiptBook
+    stop: Callable[[], bool]
+
+    def steps(self, watch: Watch, resumed: bool) -> Steps:
+        """Negotiate, sign, train, verify and pay."""
+        scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
+        clock, budget = _LapClock(), budget_of(scenario)
+
+        negotiation = self.owners.negotiate(manifest, curator.public_key, watch, self.stop)
         if not negotiation.agreement.complete:
             raise Interrupted("stopped while negotiating; nothing was signed yet.")
-        self._write_trace(negotiation.agreement.trace)
+        if (trace := negotiation.agreement.trace) is not None:  # as far as the curator sees it
+            write_atomic(self.folder.curator / TRACE, trace_csv(trace, OWNERS_COLUMNS))
         environment = negotiation.environment
         deals = strike(environment, negotiation.agreement.contracts, budget)
         played = clock.so_far()
-        order = self._owners.with_noise(self._market.under(deals))
-        checkpoint = Checkpoint(self._folder.curator / CHECKPOINT, order.fingerprint)
-        state = self._state(manifest, order, checkpoint)
-        keys = self._owners.keys(environment, deals)
+        order = self.owners.with_noise(self.market.under(deals))
+        checkpoint = Checkpoint(self.folder.curator / CHECKPOINT, order.fingerprint)
+        state = self._state(order, checkpoint)
+        keys = self.owners.keys(environment, deals)
         most = MOST if budget is None else budget
-        about = {"weighting": self._scenario.training.weighting, "weights": _weights(order, keys)}
-        ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
-        yield Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
-        yield Negotiated(len(deals.deals), deals.agreed, deals.over_budget, deals.total, played)
+        about = {"weighting": scenario.training.weighting, "weights": _weights(order, keys)}
+        self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
+        yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
+        yield events.Negotiated(
+            len(deals.deals), deals.agreed, deals.over_budget, deals.total, played
+        )
         clock.lap("negotiate")
 
-        drafts = self._drafts(ledger, manifest, order, curator, deals, keys)
+        drafts = self._drafts(order, deals, keys)
         if state.rounds_done:  # who has not signed by then takes no part
-            known = signatures(ledger, manifest.job)
+            known = signatures(self.ledger, manifest.job)
             drafts = {index: one for index, one in drafts.items() if one.id in known}
-        contracts = yield from self._sign(ledger, manifest, order, curator, drafts, book)
-        left_out = [LeftOut(*one) for one in self._owners.left_out.items()]
+        contracts = yield from self._sign(order, drafts)
+        left_out = [events.LeftOut(*one) for one in self.owners.left_out.items()]
         yield from left_out
         if not contracts:
             raise NoisemarketError("No owner has signed a contract.")
         clock.lap("sign")
 
-        folder, directions = self._folder.curator / REFERENCE, order.directions()
-        begun = RoundBeginning(ledger, manifest.job, directions, folder, self._owners.begin)
-        inspector, statements = yield from self._train(
-            ledger, order, contracts, state, checkpoint, begun
-        )
+        folder, directions = self.folder.curator / REFERENCE, order.directions()
+        begun = RoundBeginning(self.ledger, manifest.job, directions, folder, self.owners.begin)
+        inspector, statements = yield from self._train(order, contracts, state, checkpoint, begun)
         clock.lap("train")
 
-        closing = self._settle(ledger, manifest, contracts, state, inspector, statements, book)
-        self._owners.show(list(contracts), begun.kept())
+        closing = self._settle(contracts, state, inspector, statements)
+        self.owners.show(list(contracts), begun.kept())
         clock.lap("settle")
         yield from closing
         return MarketOutcome(
@@ -215,34 +218,26 @@ class _Market:
             **closing_of([*left_out, *closing]),
         )
 
-    def _state(self, manifest: JobManifest, order: Order, checkpoint: Checkpoint) -> State:
+    def _state(self, order: Order, checkpoint: Checkpoint) -> State:
         """Where training stands, if it is this job's."""
-        first = order.start(manifest.job)
+        first = order.start(self.manifest.job)
         state = checkpoint.load(first)
         if state is None:
             return first
-        if state.job != manifest.job:
+        if state.job != self.manifest.job:
             raise BadInput("checkpoint", str(checkpoint.path), f"is not of the job in {JOB}.")
         return state
 
-    def _drafts(
-        self,
-        ledger: Ledger,
-        manifest: JobManifest,
-        order: Order,
-        curator: Curator,
-        deals: Deals,
-        keys: Mapping[str, str],
-    ) -> dict[int, Contract]:
+    def _drafts(self, order: Order, deals: Deals, keys: Mapping[str, str]) -> dict[int, Contract]:
         """A contract for every owner, by index; refused if it has signed another in this job."""
-        terms = job_terms(self._scenario, manifest)
-        before = {known.owner: known.id for known in documents(ledger, manifest.job)}
+        terms = job_terms(self.market.scenario, self.manifest)
+        before = {known.owner: known.id for known in documents(self.ledger, self.manifest.job)}
         drafts = {}
         for index, deal in enumerate(deals.deals):
             if deal.owner not in keys:
                 continue
             records = int(order.job.partition.sizes[index])
-            draft = curator.draft(deal, keys[deal.owner], order.budgets[index], terms, records)
+            draft = self.curator.draft(deal, keys[deal.owner], order.budgets[index], terms, records)
             if before.get(deal.owner, draft.id) != draft.id:
                 remedy = "has signed another contract in this job: restore its scenario."
                 raise BadInput("owner", deal.owner, remedy)
@@ -250,16 +245,10 @@ class _Market:
         return drafts
 
     def _sign(
-        self,
-        ledger: Ledger,
-        manifest: JobManifest,
-        order: Order,
-        curator: Curator,
-        drafts: Mapping[int, Contract],
-        book: ReceiptBook,
+        self, order: Order, drafts: Mapping[int, Contract]
     ) -> Generator[Event, None, dict[int, Contract]]:
         """Have every owner and the curator sign, and record it; gives the contracts by index."""
-        recorded = signatures(ledger, manifest.job)
+        recorded = signatures(self.ledger, self.manifest.job)
         contracts: dict[int, Contract] = {}
         numbered = list(drafts.items())
         for first in range(0, len(numbered), AT_ONCE):
@@ -272,15 +261,15 @@ class _Market:
                 for index, one in some.items()
                 if index not in new
             }
-            for index, signature in self._owners.sign(new, order).items():
-                signed[index] = curator.countersign(new[index], signature)
+            for index, signature in self.owners.sign(new, order).items():
+                signed[index] = self.curator.countersign(new[index], signature)
             signed = dict(sorted(signed.items()))
-            record(ledger, signed.values())
-            issued = book.issue({index: one.contract for index, one in signed.items()}, SIGNED)
-            book.keep(issued, self._owners.keep(signed, issued))
+            record(self.ledger, signed.values())
+            issued = self.book.issue({index: one.contract for index, one in signed.items()}, SIGNED)
+            self.book.keep(issued, self.owners.keep(signed, issued))
             for index, one in signed.items():
                 contracts[index] = agreed = one.contract
-                yield Signed(
+                yield events.Signed(
                     agreed.owner, agreed.id, agreed.saving, agreed.sigma, agreed.payment,
                     agreed.epsilon, agreed.delta,
                 )  # fmt: skip
@@ -288,7 +277,6 @@ class _Market:
 
     def _train(
         self,
-        ledger: Ledger,
         order: Order,
         contracts: Mapping[int, Contract],
         state: State,
@@ -296,90 +284,81 @@ class _Market:
         begun: RoundBeginning,
     ) -> Generator[Event, None, tuple[UploadInspector, tuple[PrivacyStatement, ...]]]:
         """Train under contract from this state on, inspecting every upload."""
-        findings: list[Accused] = []
+        findings: list[events.Accused] = []
 
         def report(owner: int, number: int, reason: str, evidence: dict[str, object]) -> None:
-            findings.append(Accused(contracts[owner].owner, number, reason, evidence))
+            findings.append(events.Accused(contracts[owner].owner, number, reason, evidence))
 
-        alarm, rounds = self._scenario.market.false_alarm, order.plan.rounds
+        alarm, rounds = self.market.scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
-            contracts, alarm, rounds, report, state.inspector, order.job.protection, state.kept,
-            begun.directions, state.weights.size,
+            contracts, alarm, rounds, state.weights.size, report, state.inspector,
+            order.job.protection, state.kept, begun.directions,
         )  # fmt: skip
 
         def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
-            self._owners.sent(number, uploads)
+            self.owners.sent(number, uploads)
             refused = inspector.inspect(number, weights, uploads)
             state.inspector, state.kept = inspector.state(), inspector.arrays()
             return refused
 
-        def present(number: int) -> Sequence[int]:
-            return self._owners.present(inspector.present(number))
-
-        screened = self._scenario.market.aggregate == "screened"
+        screened = self.market.scenario.market.aggregate == "screened"
         about = state.job, order.job.made_by
-        with JournalledAccountant(self._owners.journal, order.budgets, *about) as accountant:
+        with JournalledAccountant(self.owners.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
-            check_spent(ledger, state.job, contracts, state, accountant, checkpoint.path)
+            begun.check_spent(contracts, state, accountant, checkpoint.path)
             for lines in round_entries(contracts, accountant, state.results):
-                ledger.append(lines)
-            self._folder.write_metrics(state.results)
+                self.ledger.append(lines)
+            self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                honest = self._owners.engine(order)
-                with with_faults(honest, self._scenario, contracts, order.job) as engine:
+                honest = self.owners.engine(order)
+                with with_faults(honest, self.market.scenario, contracts, order.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
-                        present, inspector.left_out if screened else None, begin=begun.begin,
-                        once=True,
+                        lambda _: self.owners.present(inspector.present()),
+                        inspector.left_out if screened else None, begin=begun.begin, once=True,
                     ):  # fmt: skip
                         for lines in round_entries(contracts, accountant, [result]):
-                            ledger.append(lines)
-                        self._folder.write_metrics([result])
+                            self.ledger.append(lines)
+                        self.folder.write_metrics([result])
                         yield from findings
                         findings.clear()
-                        yield RoundTrained(result, rounds)
-                        if self._stop() and state.rounds_done < rounds:
+                        yield events.RoundTrained(result, rounds)
+                        if self.stop() and state.rounds_done < rounds:
                             raise Interrupted(f"stopped after {result.number} of {rounds} rounds.")
             statements = order.statements(accountant)
-        model = self._folder.curator / MODEL
+        model = self.folder.curator / MODEL
         save_arrays(model, weights=state.weights, averaged=state.averaged)
         return inspector, statements
 
-    def _write_trace(self, trace: Trace | None) -> None:
-        """How the game went, as far as the curator sees it."""
-        if trace is not None:
-            RunFolder(self._folder.curator).write_text(TRACE, trace_csv(trace, OWNERS_COLUMNS))
-
     def _settle(
         self,
-        ledger: Ledger,
-        manifest: JobManifest,
         contracts: Mapping[int, Contract],
         state: State,
         inspector: UploadInspector,
         statements: Sequence[PrivacyStatement],
-        book: ReceiptBook,
     ) -> list[Event]:
         """Verify, pay, close, and tell the owners; gives what others are told after them."""
         rounds = ((result.delivered, result.refused) for result in state.results)
         found = verdicts(contracts, rounds, inspector)
-        settlement = settle(ledger, manifest.job, found, batch=AT_ONCE)
+        settlement = settle(self.ledger, self.manifest.job, found, batch=AT_ONCE)
         closing: list[Event] = []
         paid: dict[int, int] = {}
         for (index, contract), verdict in zip(contracts.items(), found, strict=True):
             named = (contract.owner, contract.id)
-            closing.append(Verified(*named, verdict.kept, verdict.delivered, verdict.evidence))
+            closing.append(
+                events.Verified(*named, verdict.kept, verdict.delivered, verdict.evidence)
+            )
             if verdict.kept:
                 paid[index] = settlement.payments[contract.id]
-                closing.append(Paid(*named, paid[index]))
+                closing.append(events.Paid(*named, paid[index]))
             else:
-                closing.append(Broken(*named, verdict.evidence))
-        issued, head = book.issue(contracts, SETTLED, paid), str(ledger.head())
+                closing.append(events.Broken(*named, verdict.evidence))
+        issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
         told = {index: statements[index] for index in contracts}
         claims = {index: inspector.claim(index) for index in contracts}
-        book.keep(issued, self._owners.settled(told, issued, claims))
+        self.book.keep(issued, self.owners.settled(told, issued, claims))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
-        return [*closing, Settled(manifest.job, *numbers, head)]
+        return [*closing, events.Settled(self.manifest.job, *numbers, head)]
 
 
 def _weights(order: Order, owners: Collection[str]) -> dict[str, float]:

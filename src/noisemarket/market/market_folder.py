@@ -22,20 +22,13 @@ from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.checkpoint import RoundResult
-from noisemarket.files import (
-    Lock,
-    exclusive,
-    private_folder,
-    read_private,
-    refuse_open,
-    write_atomic,
-)
+from noisemarket.files import private_folder, read_private, refuse_open, write_atomic
+from noisemarket.ledger.sql_backend import LEDGER_FILE
 from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
 from noisemarket.runfolder import RunFolder
 
 JOB = "market.json"
 SCENARIO = "scenario.toml"
-LEDGER = "ledger.sqlite"
 JOURNAL = "privacy.journal"
 CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
@@ -87,7 +80,7 @@ class MarketFolder:
 
     def ledger(self, manifest: JobManifest) -> str:
         """Where the job's ledger is: a URL, or a file in the folder."""
-        return manifest.ledger or str(self.path / LEDGER)
+        return manifest.ledger or str(self.path / LEDGER_FILE)
 
     def prepare(self) -> None:
         """Make the folders that only their owners may enter."""
@@ -102,10 +95,6 @@ class MarketFolder:
             folder.write_text(METRICS, lines)
         else:
             folder.append(METRICS, lines)
-
-    def held(self) -> Lock:
-        """The job, held against all other processes until the lock is closed."""
-        return exclusive(self.curator, "folder")
 
     def noise_key(self) -> bytes:
         """The secret key of the owners' noise, drawn on the first call.

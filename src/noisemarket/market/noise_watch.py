@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Upload
-from noisemarket.market.kept_arrays import gone_on_from
 from noisemarket.privacy.noise_check import check_steps
 from noisemarket.privacy.noise_repeats import Sketch, agreeing, alike
 from noisemarket.privacy.noise_shape import (
@@ -46,6 +46,39 @@ MOST_EXACT = 2048
 SAME_NOISE = "shares its noise with another owner's upload"
 """Which took it from the other cannot be told: neither upload counts, and nobody is accused."""
 
+Shapes = Mapping[str, tuple[tuple[int, ...], type[np.generic]]]
+"""The shape and the type of each array, by name."""
+
+REMEDY = "put the checkpoint back as it was written, or start anew."
+
+
+def gone_on_from(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str, NDArray[Any]]:
+    """The arrays of these shapes that a checkpoint has; zeros if it has none of them.
+
+    A watch that began at zero again would forget what it has seen: who replays an old upload, or
+    stands against the reference records, would be found later or not at all.
+
+    Raises:
+        BadInput: some are there and some are not, or one is of another shape or type, or has
+            numbers that are not finite.
+
+    Example:
+        >>> gone_on_from({}, {"seen": ((2,), np.int64)})
+        {'seen': array([0, 0])}
+    """
+    if not kept.keys() & shapes.keys():
+        return {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
+    for name, (shape, kind) in shapes.items():
+        array = kept.get(name)
+        if array is None:
+            raise BadInput("checkpoint", name, f"is missing: {REMEDY}")
+        if (array.shape, array.dtype) != (shape, np.dtype(kind)):
+            wanted = f"{np.dtype(kind)} of shape {shape}"
+            raise BadInput("checkpoint", name, f"is not {wanted}: {REMEDY}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise BadInput("checkpoint", name, f"has numbers that are not finite: {REMEDY}")
+    return {name: kept[name] for name in shapes}
+
 
 class NoiseWatch:
     """Tests the uploads of a job beyond their length.
@@ -59,9 +92,9 @@ class NoiseWatch:
         in_steps: for each owner, whether its noise comes in steps.
         false_alarm: of the whole job.
         rounds: how many rounds the job has.
+        dimension: how many numbers an upload has.
         seed: of the sketch; None to draw a secret one.
         arrays: what was kept before.
-        dimension: how many numbers an upload has; None if only the first one tells.
 
     Raises:
         BadInput: what was kept is not of such a job.
@@ -74,19 +107,26 @@ class NoiseWatch:
         in_steps: NDArray[np.bool_],
         false_alarm: float,
         rounds: int,
+        dimension: int,
         seed: int | None = None,
         arrays: Mapping[str, NDArray[Any]] | None = None,
-        dimension: int | None = None,
     ) -> None:
         self._sigma, self._in_steps, self._rounds = sigma, in_steps, rounds
         with np.errstate(divide="ignore"):
             self._bounds = np.where(sigma > 0.0, bounds / sigma, np.inf)
         self._rates = {name: share * false_alarm for name, share in SHARES.items()}
         self.seed = secrets.randbits(63) if seed is None else seed
-        self.arrays: dict[str, NDArray[Any]] = dict(arrays or {})
-        self._prepared = False
-        if dimension is not None:
-            self._prepare(dimension)
+        self._sketch = Sketch(dimension, self.seed)
+        owners, kept = len(sigma), min(rounds, KEPT_ROUNDS)
+        shapes: Shapes = {
+            "seen": ((owners,), np.int64),
+            "curves": ((owners, CURVES), np.float64),
+            "bits": ((owners, kept, self._sketch.bits // 8), np.uint8),
+            "filled": ((owners, kept), np.bool_),
+        }
+        if owners * dimension <= MOST_KEPT:
+            shapes = {**shapes, "sums": ((owners, dimension), np.float32)}
+        self.arrays = gone_on_from(arrays or {}, shapes)
 
     def check(
         self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]
@@ -104,36 +144,16 @@ class NoiseWatch:
         rows = rows[self._sigma[rows] > 0.0]
         if not rows.size:
             return {}, {}
-        dimension = next(iter(uploads.values())).size
-        scaled = np.empty((len(rows), dimension), np.float32)
+        scaled = np.empty((len(rows), uploads[int(rows[0])].size), np.float32)
         for at, row in enumerate(rows.tolist()):
             np.divide(uploads[row], np.float32(self._sigma[row]), out=scaled[at])
-        self._prepare(dimension)
         accused: dict[int, UploadFinding] = {}
         for at, row in enumerate(rows.tolist()):
-            if not self._in_steps[row]:
-                found = self._alone(row, scaled[at])
-                if found is not None:
-                    accused[row] = found
+            if not self._in_steps[row] and (found := self._alone(row, scaled[at])) is not None:
+                accused[row] = found
         for row, found in self._repeated(round_number, rows, scaled).items():
             accused.setdefault(row, found)
         return accused, self._alike(rows, scaled)
-
-    def _prepare(self, dimension: int) -> None:
-        """What was kept before, or room for it, once the size of an upload is known."""
-        if self._prepared:
-            return
-        owners, kept = len(self._sigma), min(self._rounds, KEPT_ROUNDS)
-        sketch = Sketch(dimension, self.seed)
-        shapes: dict[str, tuple[tuple[int, ...], type[np.generic]]] = {
-            "seen": ((owners,), np.int64),
-            "curves": ((owners, CURVES), np.float64),
-            "bits": ((owners, kept, sketch.bits // 8), np.uint8),
-            "filled": ((owners, kept), np.bool_),
-        }
-        if owners * dimension <= MOST_KEPT:
-            shapes["sums"] = (owners, dimension), np.float32
-        self.arrays, self._prepared = gone_on_from(self.arrays, shapes), True
 
     def _alone(self, row: int, values: NDArray[np.float32]) -> UploadFinding | None:
         """Tests of one owner's uploads: blocks, distribution, and the sum of its rounds."""
@@ -171,7 +191,7 @@ class NoiseWatch:
         self, round_number: int, rows: NDArray[np.int64], scaled: NDArray[np.float32]
     ) -> dict[int, UploadFinding]:
         """Who sends again what it has sent before, or its opposite; then keep the new ones."""
-        sketch, kept = Sketch(scaled.shape[1], self.seed), self.arrays
+        sketch, kept = self._sketch, self.arrays
         if not sketch.bits:
             return {}
         depth = kept["bits"].shape[1]
@@ -206,9 +226,8 @@ class NoiseWatch:
             return {}
         rate = self._rates["other owners"] / (float(owners) * (owners - 1) * self._rounds)
         steps = bool(self._in_steps[rows].any())
-        sketch = Sketch(scaled.shape[1], self.seed)
-        if len(rows) > MOST_EXACT and sketch.bits:
-            scaled = sketch.projected(scaled)  # a fraction of the work, and a little less power
+        if len(rows) > MOST_EXACT and self._sketch.bits:
+            scaled = self._sketch.projected(scaled)  # far less work, and a little less power
         found: dict[int, UploadFinding] = {}
         for pair in alike(scaled, self._bounds[rows], rate, in_steps=steps):
             for at in (pair.first, pair.second):

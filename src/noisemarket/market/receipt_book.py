@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -10,9 +9,8 @@ from pathlib import Path
 from noisemarket.errors import BadInput
 from noisemarket.files import GrowingFile, unusable
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.notes import check_holds
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.ledger.store import Ledger
+from noisemarket.ledger.store import Ledger, check_holds
 from noisemarket.market.offers import Curator
 
 RECEIPTS = "receipts.jsonl"
@@ -21,13 +19,7 @@ A line that a killed process left unfinished is cut off before the next one is a
 
 
 class ReceiptBook:
-    """The receipts of a job.
-
-    Args:
-        curator: who signs them.
-        ledger: what they are about.
-        folder: where those with both signatures are kept.
-    """
+    """The receipts of a job; those with both signatures are kept in the folder."""
 
     def __init__(self, curator: Curator, ledger: Ledger, folder: Path) -> None:
         self._curator, self._ledger, self._path = curator, ledger, folder / RECEIPTS
@@ -91,7 +83,7 @@ class ReceiptBook:
         """
         self._hold(one for index, one in returned.items() if one.head != issued[index].head)
         lines = "".join(json.dumps(one.to_dict()) + "\n" for one in returned.values())
-        with contextlib.closing(GrowingFile(self._path, "receipts", "another market")) as file:
+        with GrowingFile(self._path, "receipts", "another market") as file:
             content = file.read()
             if (whole := _whole(content)) < len(content):
                 file.cut(whole)
