@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
 
-from noisemarket.cli.options import Json, Out, Overwrite, Runtime, ScenarioFile, Seed, Settings, Tls
+from noisemarket.cli.options import HELP, RunOptions, taking
 
 NodeConfig = Annotated[
     str, typer.Option("--node-config", help="The node's config file, or that of a house.")
@@ -14,38 +15,33 @@ NodeConfig = Annotated[
 
 flower_app = typer.Typer(
     help="Run the market over Flower, with a SuperLink and SuperNodes.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     no_args_is_help=True,
 )
 
 
-@flower_app.command("up")
-def up(
-    scenario: ScenarioFile = None,
+@dataclass(frozen=True)
+class UpOptions(RunOptions):
+    """What ``run`` takes, and the number of owners."""
+
     owners: Annotated[
         int | None,
         typer.Option(
             min=1, help="Owners, each a SuperNode; by default 5, or as the scenario says."
         ),
-    ] = None,
-    settings: Settings = None,
-    tls: Tls = True,
-    runtime: Runtime = None,
-    seed: Seed = None,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
+    ] = None
+
+
+@flower_app.command("up")
+@taking(UpOptions, "scenario owners settings tls runtime seed out overwrite json")
+def up(options: UpOptions) -> None:
     """Start Flower on this machine, run a market on it, and stop it."""
-    from noisemarket.cli.common import Request
     from noisemarket.cli.engines import FLOWER
     from noisemarket.cli.run import run
 
-    if owners is None and scenario is None:
-        owners = 5
-    given = [*([] if owners is None else [f"owners={owners}"]), *(settings or [])]
-    request = Request(scenario, None, given, seed, None, None, out, overwrite, as_json)
-    run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls, runtime=runtime)
+    owners = options.owners or (5 if options.scenario is None else None)
+    given = [*([] if owners is None else [f"owners={owners}"]), *(options.settings or [])]
+    run(replace(options, settings=given, baselines=False, engine=FLOWER))
 
 
 @flower_app.command("app")

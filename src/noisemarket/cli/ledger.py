@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisemarket.cli.options import Json
+from noisemarket.cli.options import HELP, Json
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 ledger_app = typer.Typer(
     help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     no_args_is_help=True,
 )
 

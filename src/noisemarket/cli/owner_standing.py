@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from noisemarket.cli.options import Json, epilog
+from noisemarket.cli.options import HELP, Json, epilog
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 owner_app = typer.Typer(
     help="What an owner computes by itself, from what it has kept.",
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=HELP,
     no_args_is_help=True,
 )
 

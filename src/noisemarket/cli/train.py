@@ -6,15 +6,8 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from noisemarket.cli.common import (
-    Request,
-    at_least_one,
-    console,
-    keep_scenario,
-    print_paths,
-    progress,
-    stoppable,
-)
+from noisemarket.cli.app import TrainOptions
+from noisemarket.cli.common import console, print_paths, progress, stoppable
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
@@ -29,25 +22,18 @@ METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journ
 _DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
-def run(
-    request: Request,
-    contracts: str | None,
-    sigma: float | None,
-    resume: str | None,
-    workers: int | None,
-) -> None:
+def run(options: TrainOptions) -> None:
     """Train, then write the run folder and print the summary."""
-    at_least_one("--workers", workers)
-    if resume is not None:
+    contracts, sigma = options.contracts, options.sigma
+    if options.resume is not None:
         files, allowed = ("scenario.toml", "contracts.csv", JOURNAL), "--workers and --json"
-        path = request.resumed(resume, "a training run", files, allowed, contracts, sigma)
-        folder = RunFolder(path)
+        folder = RunFolder(options.resumed("a training run", files, allowed, contracts, sigma))
         scenario = load_scenario(folder.path / "scenario.toml")
         environment = scenario.environment()
         noise = read_contracts(str(folder.path / "contracts.csv"), environment)
         job_order = order(scenario, environment, noise)
     else:
-        scenario = request.scenario()
+        scenario = options.load()
         environment = scenario.environment()
         if (contracts is None) == (sigma is None):
             raise BadInput("--sigma", str(sigma), "give one of --sigma and --contracts.")
@@ -56,16 +42,14 @@ def run(
         else:
             noise = read_contracts(str(contracts), environment)
         job_order = order(scenario, environment, noise)
-        folder = request.folder(scenario, f"{scenario.preset}-train", contracts)
-        keep_scenario(folder, scenario)
-        names = environment.population.names
-        rows = zip(names, noise.tolist(), strict=True)
+        folder = options.folder(scenario, "train", contracts)
+        rows = zip(environment.population.names, noise.tolist(), strict=True)
         folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
     with (
         _opened(folder, job_order) as (accountant, checkpoint, state),
-        folder if resume is None else RunFolder.reopen(folder.path) as folder,
+        folder if options.resume is None else RunFolder.reopen(folder.path) as folder,
     ):
-        done = _train(folder, job_order, accountant, checkpoint, state, workers)
+        done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
         summary, rounds = done.summary(), len(done.rounds)
         folder.write_json("summary.json", summary)
         statements = [
@@ -87,7 +71,7 @@ def run(
             f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "
             f"--resume {folder.path}."
         )
-    if request.json:
+    if options.json:
         print(json.dumps(summary, allow_nan=False))
         return
     out = console()
