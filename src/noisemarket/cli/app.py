@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
@@ -19,6 +20,8 @@ from noisemarket.cli.options import (
     Threads,
     command,
     epilog,
+    flag,
+    option,
 )
 from noisemarket.cli.owner_standing import owner_app
 
@@ -26,7 +29,7 @@ app = typer.Typer(
     name="noisemarket",
     help="A market in which data owners of a federated-learning job sell part of their "
     "differential-privacy noise to the curator, by contract.",
-    epilog=epilog("run", "run --set owners=20 --out runs/mine", "run --help", scenario=False),
+    epilog=epilog("run", "run --set owners=20 --out runs/mine", "run --help"),
     add_completion=False,
     pretty_exceptions_enable=False,
     context_settings=HELP,
@@ -40,7 +43,7 @@ app.add_typer(owner_app, name="owner")
 @app.callback(invoke_without_command=True)
 def _root(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
         from noisemarket import __version__
@@ -64,23 +67,19 @@ command(
 class DashboardOptions:
     """Show runs in a browser: watch, start and compare them, and ask what if."""
 
-    runs: Annotated[
-        str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
-    ] = "runs"
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1"
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0: any free one.")] = 8050
-    most_runs: Annotated[int, typer.Option(min=1, max=64, help="Runs that may go on at once.")] = 2
-    show: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = (
-        True
+    runs: str = option(
+        "Folder that holds run folders.", default="runs", kind=Argument, metavar="RUNS_FOLDER"
     )
-    token: Annotated[
-        bool,
-        typer.Option("--token/--no-token", help="Let in only who has the token of the address."),
-    ] = True
-    ledger: Annotated[
-        list[str] | None,
-        typer.Option(help="URL of a ledger on a server that may be read; again for more."),
-    ] = None
+    host: str = option("Address to listen on.", default="127.0.0.1")
+    port: int = option("Port; 0: any free one.", default=8050, min=0, max=65535)
+    most_runs: int = option("Runs that may go on at once.", default=2, min=1, max=64)
+    show: bool = option("Open the page in a browser.", "--open/--no-open", default=True)
+    token: bool = option(
+        "Let in only who has the token of the address.", "--token/--no-token", default=True
+    )
+    ledger: list[str] | None = option(  # noqa: RUF009
+        "URL of a ledger on a server that may be read; again for more."
+    )
 
 
 @command(
@@ -92,9 +91,7 @@ class DashboardOptions:
 class NegotiateOptions(Request):
     """Play the pricing game and compare the result with the exact equilibrium."""
 
-    contracts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Also write the contracts to this CSV file.")
-    ] = None
+    contracts: str | None = option("Also write the contracts to this CSV file.", metavar="FILE")
 
 
 @command(
@@ -106,26 +103,16 @@ class NegotiateOptions(Request):
 class CompareOptions(Request):
     """Compare mechanisms on the same owners, data and seeds, through to the trained model."""
 
-    mechanisms: Annotated[
-        str | None,
-        typer.Option(
-            "--mechanisms",
-            "--learners",
-            help=f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}.",
-        ),
-    ] = None
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds of owners, data and noise; by default 10.")
-    ] = None
-    budgets: Annotated[
-        str | None,
-        typer.Option(
-            help="Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
-        ),
-    ] = None
-    game_only: Annotated[
-        bool, typer.Option("--game-only", help="Only what is agreed, on one seed: no training.")
-    ] = False
+    mechanisms: str | None = option(
+        f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}.",
+        "--mechanisms",
+        "--learners",
+    )
+    seeds: int | None = option("Seeds of owners, data and noise; by default 10.")
+    budgets: str | None = option(
+        "Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
+    )
+    game_only: bool = flag("--game-only", "Only what is agreed, on one seed: no training.")
 
 
 @command(app, "reproduce", "reproduce --seeds 5 --out runs/reproduction")
@@ -133,16 +120,12 @@ class CompareOptions(Request):
 class ReproduceOptions:
     """Reproduce the paper's two convergence figures and check its claims one by one."""
 
-    out: Annotated[str, typer.Option(help="Folder for the page, figures and numbers.")] = (
-        "runs/reproduction"
-    )
-    page: Annotated[
-        str | None, typer.Option(help="File for the page; by default in the folder.")
-    ] = None
+    out: str = option("Folder for the page, figures and numbers.", default="runs/reproduction")
+    page: str | None = option("File for the page; by default in the folder.")
     overwrite: Overwrite = False
-    seeds: Annotated[int, typer.Option(min=2, help="Seeds per learner and preset.")] = 20
-    owners: Annotated[int, typer.Option(min=1, help="Owners per seed.")] = 100
-    iterations: Annotated[int, typer.Option(min=100, help="Iterations per pair.")] = 10_000
+    seeds: int = option("Seeds per learner and preset.", default=20, min=2)
+    owners: int = option("Owners per seed.", default=100, min=1)
+    iterations: int = option("Iterations per pair.", default=10_000, min=100)
     threads: Threads = None
     json: Json = False
 
@@ -155,10 +138,8 @@ class ReproduceOptions:
 class TrainOptions(Request):
     """Train on MNIST under given contracts and write a privacy statement per owner."""
 
-    contracts: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Contracts: a CSV file with owner and sigma.")
-    ] = None
-    sigma: Annotated[float | None, typer.Option(help="The same noise scale for all owners.")] = None
+    contracts: str | None = option("Contracts: a CSV file with owner and sigma.", metavar="FILE")
+    sigma: float | None = option("The same noise scale for all owners.")
 
 
 @command(
@@ -170,26 +151,16 @@ class TrainOptions(Request):
 class CalibrateOptions(Request):
     """Measure accuracy over noise and non-IID data by training, and fit a loss surface."""
 
-    sigmas: Annotated[
-        str | None,
-        typer.Option(help="Noise scales, separated by commas; by default 0,0.1,...,0.6."),
-    ] = None
-    betas: Annotated[
-        str | None, typer.Option(help="Non-IID degrees, separated by commas; by default 0.1,1,10.")
-    ] = None
-    mixed: Annotated[
-        str | None,
-        typer.Option(
-            help="Mixed contracts as share:sigma, separated by commas: that share of the owners "
-            "has this noise, the others sigma_max. By default nine such pairs if the weighting is "
-            "noise; none for none."
-        ),
-    ] = None
-    seeds: Annotated[int | None, typer.Option(help="Runs per point; by default 1.")] = None
-    name: Annotated[str | None, typer.Option(help="Name of the surface.")] = None
-    fit_only: Annotated[
-        bool, typer.Option("--fit-only", help="With --resume: only fit again, without measuring.")
-    ] = False
+    sigmas: str | None = option("Noise scales, separated by commas; by default 0,0.1,...,0.6.")
+    betas: str | None = option("Non-IID degrees, separated by commas; by default 0.1,1,10.")
+    mixed: str | None = option(
+        "Mixed contracts as share:sigma, separated by commas: that share of the owners "
+        "has this noise, the others sigma_max. By default nine such pairs if the weighting is "
+        "noise; none for none."
+    )
+    seeds: int | None = option("Runs per point; by default 1.")
+    name: str | None = option("Name of the surface.")
+    fit_only: bool = flag("--fit-only", "With --resume: only fit again, without measuring.")
 
 
 @command(
@@ -200,24 +171,11 @@ class CalibrateOptions(Request):
 class AuditOptions(Request):
     """Attack the protection that runs in training, and compare what leaks with what is claimed."""
 
-    sigma: Annotated[
-        float | None,
-        typer.Option(help="Noise scale to audit at; by default one at which bugs show best."),
-    ] = None
-    trials: Annotated[
-        int | None,
-        typer.Option(help="Uploads per canary and arm; by default 1000, with --controls 400."),
-    ] = None
-    confidence: Annotated[
-        float, typer.Option(help="Least probability that a correct protection passes.")
-    ] = 0.999
-    bug: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Audit the protection with this seeded bug.")
-    ] = None
-    controls: Annotated[
-        bool,
-        typer.Option("--controls", help="Audit every seeded bug, to see whether each is found."),
-    ] = False
+    sigma: float | None = option("Noise scale to audit at; by default one at which bugs show best.")
+    trials: int | None = option("Uploads per canary and arm; by default 1000, with --controls 400.")
+    confidence: float = option("Least probability that a correct protection passes.", default=0.999)
+    bug: str | None = option("Audit the protection with this seeded bug.", metavar="NAME")
+    controls: bool = flag("--controls", "Audit every seeded bug, to see whether each is found.")
 
 
 @command(app, "privacy", "privacy --sigma 0.3 --rounds 30")
@@ -225,32 +183,22 @@ class AuditOptions(Request):
 class PrivacyOptions:
     """Show what noise costs in privacy, and which noise an epsilon needs."""
 
-    sigma: Annotated[
-        float | None,
-        typer.Option(help="Noise scale on the uploaded model: what it costs in privacy."),
-    ] = None
-    epsilon: Annotated[float | None, typer.Option(help="Epsilon: which noise scale it needs.")] = (
-        None
+    sigma: float | None = option("Noise scale on the uploaded model: what it costs in privacy.")
+    epsilon: float | None = option("Epsilon: which noise scale it needs.")
+    protection: str = option(
+        "sharded, dp_sgd, clipped, paper, or one of another package.", default="sharded"
     )
-    protection: Annotated[
-        str, typer.Option(help="sharded, dp_sgd, clipped, paper, or one of another package.")
-    ] = "sharded"
-    neighbours: Annotated[str, typer.Option(help="replace_one or zero_out.")] = "replace_one"
-    rounds: Annotated[int, typer.Option(help="Uploads of one owner.")] = 30
-    delta: Annotated[float, typer.Option(help="Between 0 and 1.")] = 1e-5
-    clip: Annotated[float, typer.Option(help="Norm to which an update or gradient is clipped.")] = (
-        1.0
+    neighbours: str = option("replace_one or zero_out.", default="replace_one")
+    rounds: int = option("Uploads of one owner.", default=30)
+    delta: float = option("Between 0 and 1.", default=1e-5)
+    clip: float = option("Norm to which an update or gradient is clipped.", default=1.0)
+    shards: int | None = option("sharded: number of shards, 64; 1 hides all data of an owner.")
+    batch: int | None = option("dp_sgd: records in a batch, 64.")
+    steps: int | None = option("dp_sgd: batches in a round, 10.")
+    learning_rate: float | None = option("dp_sgd: step size, 0.05.")
+    parameters: int = option(
+        "Number of model parameters, to include the rounding of the noise.", default=0
     )
-    shards: Annotated[
-        int | None,
-        typer.Option(help="sharded: number of shards, 64; 1 hides all data of an owner."),
-    ] = None
-    batch: Annotated[int | None, typer.Option(help="dp_sgd: records in a batch, 64.")] = None
-    steps: Annotated[int | None, typer.Option(help="dp_sgd: batches in a round, 10.")] = None
-    learning_rate: Annotated[float | None, typer.Option(help="dp_sgd: step size, 0.05.")] = None
-    parameters: Annotated[
-        int, typer.Option(help="Number of model parameters, to include the rounding of the noise.")
-    ] = 0
     json: Json = False
 
 
@@ -262,7 +210,4 @@ class PrivacyOptions:
 class ScenarioOptions(Request):
     """Print a scenario with all its settings, ready to be edited and run."""
 
-    explain: Annotated[
-        bool,
-        typer.Option("--explain", help="List every key: value, what it may be, meaning."),
-    ] = False
+    explain: bool = flag("--explain", "List every key: value, what it may be, meaning.")

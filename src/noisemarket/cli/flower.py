@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from noisemarket.cli.options import HELP, RunOptions, taking
+from noisemarket.cli.options import HELP, RunOptions, option, taking
 
 NodeConfig = Annotated[
-    str, typer.Option("--node-config", help="The node's config file, or that of a house.")
+    str, Option("--node-config", help="The node's config file, or that of a house.")
 ]
 
 flower_app = typer.Typer(
@@ -24,12 +25,9 @@ flower_app = typer.Typer(
 class UpOptions(RunOptions):
     """What ``run`` takes, and the number of owners."""
 
-    owners: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Owners, each a SuperNode; by default 5, or as the scenario says."
-        ),
-    ] = None
+    owners: int | None = option(
+        "Owners, each a SuperNode; by default 5, or as the scenario says.", min=1
+    )
 
 
 @flower_app.command("up")
@@ -46,7 +44,7 @@ def up(options: UpOptions) -> None:
 
 @flower_app.command("app")
 def app(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where to write it.")],
+    folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
     from pathlib import Path
@@ -68,7 +66,7 @@ def app(
 @flower_app.command("key")
 def key(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
+        str, Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
     ],
 ) -> None:
     """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""
@@ -84,15 +82,13 @@ def node(
     context: typer.Context,
     config: NodeConfig,
     poll: Annotated[
-        float,
-        typer.Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start."),
+        float, Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start.")
     ] = 1.0,
     warm: Annotated[
-        bool,
-        typer.Option("--warm", help="Copy processes from one that has imported everything."),
+        bool, Option("--warm", help="Copy processes from one that has imported everything.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check the config and the owners' folders, and end.")
+        bool, Option("--check", help="Check the config and the owners' folders, and end.")
     ] = False,
 ) -> None:
     """Run an owner's SuperNode; other options are those of flower-supernode."""
@@ -112,13 +108,13 @@ def node(
 @flower_app.command("health")
 def health(
     address: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
+        str, Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
     ] = "127.0.0.1:9094",
     root_certificates: Annotated[
-        str | None, typer.Option(help="Of a SuperLink with TLS: its issuer's certificate.")
+        str | None, Option(help="Of a SuperLink with TLS: its issuer's certificate.")
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--node-config", help="Also check this node's config.")
+        str | None, Option("--node-config", help="Also check this node's config.")
     ] = None,
 ) -> None:
     """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""

@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from noisemarket.cli.options import HELP, Json
 from noisemarket.errors import BadInput
@@ -20,14 +21,14 @@ ledger_app = typer.Typer(
 )
 
 Where = Annotated[
-    str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
+    str, Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
 ]
 
 
 @ledger_app.command("ls")
 def ls(
     where: Where,
-    job: Annotated[str | None, typer.Option(help="Only the contracts of this job.")] = None,
+    job: Annotated[str | None, Option(help="Only the contracts of this job.")] = None,
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
@@ -52,7 +53,7 @@ def ls(
 def show(
     where: Where,
     contract: Annotated[
-        str, typer.Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
+        str, Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -73,17 +74,15 @@ def show(
 @ledger_app.command("verify")
 def verify_command(
     where: Where,
-    head: Annotated[
-        str | None, typer.Option(help="Head noted earlier: count:hash, or the hash.")
-    ] = None,
+    head: Annotated[str | None, Option(help="Head noted earlier: count:hash, or the hash.")] = None,
     curator_key: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="HEX", help="Key of a curator, noted earlier; can be repeated, one per curator."
         ),
     ] = None,
     receipt: Annotated[
-        str | None, typer.Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
+        str | None, Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -136,11 +135,10 @@ def export(
     where: Where,
     csv: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the contracts to this CSV file, one per row."),
+        Option(metavar="FILE", help="Write the contracts to this CSV file, one per row."),
     ] = None,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write all entries to this JSON file."),
+        str | None, Option("--json", metavar="FILE", help="Write all entries to this JSON file.")
     ] = None,
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
@@ -158,7 +156,7 @@ def export(
 @ledger_app.command("statement")
 def statement(
     where: Where,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Name of the owner.")],
+    owner: Annotated[str, Argument(metavar="OWNER", help="Name of the owner.")],
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""

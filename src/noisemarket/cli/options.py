@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from inspect import Parameter, Signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer import Argument, Option
 
 from noisemarket.errors import BadInput
 
@@ -43,30 +44,46 @@ _WITHOUT = {
 Options = TypeVar("Options")
 
 
+def option(
+    meaning: str, *names: str, default: Any = None, kind: Callable[..., Any] = Option, **more: Any
+) -> Any:
+    """A field of a dataclass of options, as typer's Option (or Argument) with these names."""
+    return field(default=default, metadata={"typer": kind(*names, help=meaning, **more)})
+
+
+def flag(name: str, meaning: str) -> Any:
+    """A field that is false unless this option is given."""
+    return option(meaning, name, default=False)
+
+
 def taking(
     kind: type[Options], names: str = ""
 ) -> Callable[[Callable[[Options], object]], Callable[..., object]]:
     """Make of a function of one object what typer takes for a function of its fields.
 
     Args:
-        kind: a dataclass whose fields are annotated as typer's parameters.
+        kind: a dataclass whose fields are made by ``option``, or annotated for typer.
         names: the fields that become options, in this order; the others keep their defaults. By
             default all.
     """
     hints = get_type_hints(kind, include_extras=True)
-    defaults = {one.name: one.default for one in fields(kind)}  # type: ignore[arg-type]
-    shown = names.split() or list(defaults)
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    shown = [known[name] for name in names.split() or known]
+    for one in shown:
+        if "typer" in one.metadata:
+            hints[one.name] = Annotated[hints[one.name], one.metadata["typer"]]
+    parameters = [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in shown
+    ]
 
     def decorate(function: Callable[[Options], object]) -> Callable[..., object]:
         def call(**given: Any) -> object:
             return function(kind(**given))
 
         call.__doc__ = function.__doc__
-        call.__annotations__ = {name: hints[name] for name in shown}
-        call.__signature__ = Signature([  # type: ignore[attr-defined]
-            Parameter(name, Parameter.KEYWORD_ONLY, default=defaults[name], annotation=hints[name])
-            for name in shown
-        ])  # fmt: skip
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
         return call
 
     return decorate
@@ -91,62 +108,50 @@ def command(
         def run(options: Options) -> object:
             return import_module(f"noisemarket.cli.{name}").run(options)
 
-        ending = epilog(*examples, scenario="scenario" in takes.split())
+        ending = epilog(*examples)
+        if "scenario" in takes.split():
+            ending = f"{SCENARIO}\n\n{ending}"
         group.command(name, help=kind.__doc__, epilog=ending)(taking(kind, takes)(run))
         return kind
 
     return register
 
 
-def epilog(*examples: str, scenario: bool = True) -> str:
-    """The end of a command's help: what SCENARIO is, and what a call looks like."""
-    lines = [f"Example: noisemarket {example}" for example in examples]
-    return "\n\n".join([*([SCENARIO] if scenario else []), *lines])
+def epilog(*examples: str) -> str:
+    """The end of a command's help: what a call looks like."""
+    return "\n\n".join(f"Example: noisemarket {example}" for example in examples)
 
 
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; by default one per core.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace an earlier run folder.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
+Threads = Annotated[int | None, Option(help="Threads; by default one per core.")]
 
 
 @dataclass(frozen=True)
 class Request:
     """The options that name a scenario and say how it runs and where its results go."""
 
-    scenario: Annotated[
-        str | None, typer.Argument(help="Scenario file (TOML): what differs from the preset.")
-    ] = None
-    preset: Annotated[str | None, typer.Option(help="market (default) or paper.")] = None
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
-    ] = None
-    mechanism: Annotated[
-        str | None,
-        typer.Option("--mechanism", "--learner", help=f"How contracts are agreed: {MECHANISMS}."),
-    ] = None
-    budget: Annotated[
-        str | None,
-        typer.Option(metavar="MONEY", help="Most that the curator pays in all; none for no limit."),
-    ] = None
-    target_accuracy: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PER CENT",
-            help="Accuracy to reach for the least money, by the loss surface; none.",
-        ),
-    ] = None
-    seed: Annotated[int | None, typer.Option(help="Seed of all randomness.")] = None
-    out: Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")] = (
-        None
+    scenario: str | None = option(
+        "Scenario file (TOML): what differs from the preset.", kind=Argument
     )
+    preset: str | None = option("market (default) or paper.")
+    settings: list[str] | None = option(  # noqa: RUF009
+        "Change a setting; can be repeated.", "--set", metavar="KEY=VALUE"
+    )
+    mechanism: str | None = option(
+        f"How contracts are agreed: {MECHANISMS}.", "--mechanism", "--learner"
+    )
+    budget: str | None = option(
+        "Most that the curator pays in all; none for no limit.", metavar="MONEY"
+    )
+    target_accuracy: str | None = option(
+        "Accuracy to reach for the least money, by the loss surface; none.", metavar="PER CENT"
+    )
+    seed: int | None = option("Seed of all randomness.")
+    out: str | None = option("Run folder; by default a new one in runs/.")
     overwrite: Overwrite = False
-    resume: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Continue a run that was stopped.")
-    ] = None
-    workers: Annotated[
-        int | None, typer.Option(help="Worker processes; by default one per core.")
-    ] = None
+    resume: str | None = option("Continue a run that was stopped.", metavar="FOLDER")
+    workers: int | None = option("Worker processes; by default one per core.")
     threads: Threads = None
     json: Json = False
 
@@ -247,37 +252,23 @@ class Request:
 class RunOptions(Request):
     """Run the whole market: negotiate, sign, train under contract, verify and pay."""
 
-    full: Annotated[
-        bool, typer.Option("--full", help="The paper's full setting: larger and slower.")
-    ] = False
-    baselines: Annotated[
-        bool | None,
-        typer.Option(
-            help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
-            "buy, and no noise. By default with the bundled data or simulated noise only: a model "
-            "without noise is not private."
-        ),
-    ] = None
-    draws: Annotated[
-        int | None,
-        typer.Option(
-            help="Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
-        ),
-    ] = None
-    engine: Annotated[
-        str | None,
-        typer.Option(help="embedded (default), or flower: Flower processes on this machine."),
-    ] = None
-    tls: Annotated[
-        bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
-    ] = True
-    runtime: Annotated[
-        str | None,
-        typer.Option(
-            help="flower: simulation (many owners in one place) or deployment (a SuperNode for "
-            "each); by default a deployment for up to 10 owners."
-        ),
-    ] = None
+    full: bool = flag("--full", "The paper's full setting: larger and slower.")
+    baselines: bool | None = option(
+        "Also train, for comparison: no trade, DyPP, the best that full knowledge could "
+        "buy, and no noise. By default with the bundled data or simulated noise only: a model "
+        "without noise is not private."
+    )
+    draws: int | None = option(
+        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
+    )
+    engine: str | None = option("embedded (default), or flower: Flower processes on this machine.")
+    tls: bool = option(
+        "flower: use TLS certificates and node keys.", "--tls/--no-tls", default=True
+    )
+    runtime: str | None = option(
+        "flower: simulation (many owners in one place) or deployment (a SuperNode for "
+        "each); by default a deployment for up to 10 owners."
+    )
 
 
 def at_least_one(option: str, number: int | None) -> None:
