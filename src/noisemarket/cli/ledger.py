@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
 from noisemarket.cli.options import HELP, Json
 from noisemarket.errors import BadInput
-
-if TYPE_CHECKING:
-    from noisemarket.ledger.queries import Account
 
 ledger_app = typer.Typer(
     help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
@@ -61,10 +58,11 @@ def show(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.reading import reading
-    from noisemarket.report.ledger_report import print_contract
+    from noisemarket.report.ledger_report import contract_in_full, print_contract
 
     with reading(where) as ledger:
-        document = _account(queries.account(ledger, queries.find_contract(ledger, contract)))
+        found = queries.account(ledger, queries.find_contract(ledger, contract))
+        document = contract_in_full(found)
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
             return
@@ -142,8 +140,8 @@ def export(
     ] = None,
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
-    from noisemarket.cli.ledger_export import write_chain, write_contracts
     from noisemarket.ledger.reading import reading
+    from noisemarket.report.ledger_report import write_chain, write_contracts
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
@@ -163,8 +161,7 @@ def statement(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.reading import reading
-    from noisemarket.report.ledger_report import print_statement
-    from noisemarket.report.ledger_statement import contract_statement
+    from noisemarket.report.ledger_report import contract_statement, print_statement
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
@@ -180,26 +177,6 @@ def statement(
             print(json.dumps(document, ensure_ascii=False))
         else:
             print_statement(console(), document)
-
-
-def _account(account: Account) -> dict[str, Any]:
-    from noisemarket.report.ledger_statement import contract_statement
-
-    statement = contract_statement(account)
-    kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
-    return {
-        **{name: statement[name] for name in kept},
-        "recorded_offer": account.offered_at,
-        "recorded_signatures": account.signed_at,
-        "recorded_closing": account.closed_at,
-        "owner_signature": account.owner_signature,
-        "curator_signature": account.curator_signature,
-        "kept": account.kept,
-        "paid_micro": account.paid,
-        "evidence": account.evidence,
-        "each_round": statement["each_round"],
-        "terms": account.contract.to_dict(),
-    }
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -19,9 +19,7 @@ from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
 from noisemarket.plain import finite
 from noisemarket.privacy.zcdp import gaussian_epsilon
-from noisemarket.report.ledger_report import statement_sentences
-from noisemarket.report.ledger_statement import contract_statement
-from noisemarket.report.owner_words import owner_words
+from noisemarket.report.ledger_report import contract_statement, owner_words, statement_sentences
 
 POLICIES = "policies.npz"
 CHECKED_SECONDS = 30.0
