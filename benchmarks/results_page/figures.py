@@ -15,9 +15,8 @@ from PIL.PngImagePlugin import PngInfo
 
 from noisemarket.comparison.significance import half_width
 from noisemarket.game.surface import surface
-from noisemarket.report.campaign_figures import draw_growth, draw_rounds
+from noisemarket.report.campaign_figures import draw_frontier, draw_growth, draw_rounds
 from noisemarket.report.cost_figure import draw_costs
-from noisemarket.report.frontier_figure import draw_frontier
 from noisemarket.report.style import figure, label, save
 from results_page import common
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of

@@ -30,8 +30,7 @@ from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.campaign_figures import draw_campaign
-from noisemarket.report.campaign_page import campaign_page
-from noisemarket.report.campaign_report import campaign_table, findings
+from noisemarket.report.campaign_report import campaign_page, campaign_table, findings
 from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
 from noisemarket.report.style import name_of
 from noisemarket.runfolder import STATUS, RunFolder
@@ -85,7 +84,7 @@ def run(options: CompareOptions) -> None:
         print(json.dumps(document, allow_nan=False))
         return
     out = console()
-    out.print(campaign_table(means(rows)))
+    out.print(campaign_table(document["means"]))
     for line in findings(rows):
         out.print(line, markup=False, soft_wrap=True)
     print_paths(folder, figures)

@@ -35,8 +35,13 @@ from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
-from noisemarket.report.alternatives_report import alternatives_table, head_of
-from noisemarket.report.market_report import draw_market, market_table, sellers_table
+from noisemarket.report.market_report import (
+    alternatives_table,
+    draw_market,
+    head_of,
+    market_table,
+    sellers_table,
+)
 from noisemarket.report.negotiation_report import write_policies
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from noisemarket.calibration.points import Point
 from noisemarket.calibration.result import PRINTED, Calibration
-from noisemarket.report.style import figure, label, save
+from noisemarket.report.style import figure, label, save, table_of
 from noisemarket.runfolder import RunFolder
 
 _COLOURS = ("#1f5fa8", "#c8641b", "#5b8f3a", "#8a5aa8", "#b03a5b", "#2a8f8f", "#7a6a2a")
@@ -22,9 +22,8 @@ IN_SIGHT = 6.0
 
 def calibration_table(result: Calibration) -> Table:
     """The constants with their standard errors, and how good they are."""
-    table = Table(title=f"Loss surface {result.name}", title_justify="left")
-    for head in ("what", "measured", "± (standard error)", "printed"):
-        table.add_column(head, justify="left" if head == "what" else "right")
+    title = f"Loss surface {result.name}"
+    table = table_of(title, "what", "measured", "± (standard error)", "printed")
     fit = result.fit
     if fit is not None:
         for name, ours, errors, printed in (

@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.results import QUANTILES, Row
-from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism, listed
-from noisemarket.report.frontier_figure import by_mechanism, middle_budget
+from noisemarket.report.campaign_report import (
+    budget_in_words,
+    by_mechanism,
+    head_of_mechanism,
+    listed,
+    middle_budget,
+)
 from noisemarket.report.style import figure, label, save
 
 if TYPE_CHECKING:

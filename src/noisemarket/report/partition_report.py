@@ -14,7 +14,6 @@ from noisemarket.report.style import figure, label, save
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _MOST_BARS = 40
 """Up to this many owners are named on the axis and drawn as bars; more become a heat map."""
@@ -55,8 +54,9 @@ def holdings(partition: Partition, labels: ArrayLike) -> Holdings:
     )
 
 
-def partition_figure(shown: Holdings, title: str = "Who holds what") -> Figure:
+def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> list[Path]:
     """Each owner's images by class, of how many classes in effect, and how many images that is."""
+    shown = holdings(partition, labels)
     owners, classes = shown.counts.shape
     as_bars = owners <= _MOST_BARS and classes <= _MOST_COLOURS
     canvas, axes = figure(2 if as_bars else 3, size=(4.4, 3.8))
@@ -71,7 +71,8 @@ def partition_figure(shown: Holdings, title: str = "Who holds what") -> Figure:
         wide.set_xticks(range(owners), [str(owner) for owner in shown.owner])
         wide.tick_params(axis="x", length=0, labelsize=9 if owners <= 25 else 7)
     who = "owner" if owners <= _MOST_BARS else f"{owners:,} owners"
-    label(wide, title, f"{who}, sorted by main class", "images" if as_bars else "class")
+    counted = "images" if as_bars else "class"
+    label(wide, "Who holds what", f"{who}, sorted by main class", counted)
 
     _draw_curve(evenness, shown.effective_classes)
     evenness.axhline(shown.whole, color=_QUIET, linestyle="--", linewidth=1)
@@ -83,13 +84,7 @@ def partition_figure(shown: Holdings, title: str = "Who holds what") -> Figure:
         _draw_curve(axes[0][2], sizes)
         axes[0][2].set_ylim(0, float(sizes.max()) * 1.08)
         label(axes[0][2], "Images per owner", "owners, %, fewest first", "images")
-    drawn: Figure = canvas
-    return drawn
-
-
-def draw_partition(folder: Path, shown: Holdings, title: str) -> list[Path]:
-    """Save the figure as ``partition.png`` and ``partition.svg`` in a folder."""
-    return save(partition_figure(shown, title), folder, "partition")
+    return save(canvas, folder, "partition")
 
 
 def _draw_bars(axis: Axes, shown: Holdings) -> None:
@@ -107,15 +102,9 @@ def _draw_bars(axis: Axes, shown: Holdings) -> None:
     axis.set_xlim(-0.6, owners - 0.4)
     axis.set_ylim(0, float(top.max()) * 1.02)
     axis.legend(
-        title="class",
-        reverse=True,
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-        frameon=False,
-        fontsize=9,
-        handlelength=1.0,
-        handleheight=1.0,
-    )
+        title="class", reverse=True, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
+        fontsize=9, handlelength=1.0, handleheight=1.0,
+    )  # fmt: skip
 
 
 def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:

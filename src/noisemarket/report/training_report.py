@@ -12,16 +12,14 @@ from rich.table import Table
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.report.partition_report import draw_partition, holdings
-from noisemarket.report.style import figure, label, save
+from noisemarket.report.partition_report import draw_partition
+from noisemarket.report.style import figure, label, save, table_of
 from noisemarket.runfolder import RunFolder
 
 
 def training_table(last: RoundResult, statements: Sequence[PrivacyStatement]) -> Table:
     """How good the model is, and what it cost the owners."""
-    table = Table(title="Training under contract", title_justify="left", show_header=False)
-    table.add_column("what")
-    table.add_column("value", justify="right")
+    table = table_of("Training under contract", "what", "value", show_header=False)
     table.add_row("rounds", f"{last.number}")
     table.add_row("test accuracy", f"{last.score.accuracy:.2f} %")
     table.add_row("test loss", f"{last.score.loss:.4f}")
@@ -50,7 +48,7 @@ def draw_training(
 ) -> list[Path]:
     """Accuracy and loss over the rounds, and who holds what."""
     figures = folder.path / "figures"
-    drawn = draw_partition(figures, holdings(partition, labels), "Who holds what")
+    drawn = draw_partition(figures, partition, labels)
     if not results:
         return drawn
     canvas, axes = figure(2)
