@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -18,7 +17,7 @@ from noisemarket.audit import (
 from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
 from noisemarket.cli.app import AuditOptions
-from noisemarket.cli.common import console, print_paths, progress
+from noisemarket.cli.common import paths, progress, show
 from noisemarket.errors import BadInput
 from noisemarket.federated.features import Edges
 from noisemarket.federated.models.linear import LinearMaker
@@ -48,14 +47,8 @@ def run(options: AuditOptions) -> int:
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
         folder.status("complete", passed=result.passed, secure_noise=result.private)
-    if options.json:
-        print(json.dumps(result.to_dict(), allow_nan=False))
-        return int(not result.passed)
-    out = console()
-    out.print(audit_table(result))
-    for sentence in verdict(result):
-        out.print(sentence, soft_wrap=True)
-    print_paths(folder, figures)
+    where = paths(folder, figures)
+    show(options.json, result.to_dict(), audit_table(result), *verdict(result), *where)
     return int(not result.passed)
 
 
@@ -77,11 +70,7 @@ def _controls(
             }
             folder.write_json("summary.json", document)
             folder.status("complete", passed=good)
-    if options.json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        console().print(controls_table(right.name, found))
-        print_paths(folder)
+    show(options.json, document, controls_table(right.name, found), *paths(folder))
     return int(not good)
 
 

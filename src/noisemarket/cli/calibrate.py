@@ -22,7 +22,7 @@ from noisemarket.calibration.measure import (
 from noisemarket.calibration.points import POINTS, Point, Points
 from noisemarket.calibration.result import Calibration, calibrated, surface_file
 from noisemarket.cli.app import CalibrateOptions
-from noisemarket.cli.common import console, print_paths, progress, stoppable
+from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.report.calibration_report import calibration_table, draw_calibration
@@ -84,10 +84,12 @@ def run(options: CalibrateOptions) -> None:
             f"{len(problems)} of {len(plan.grid)} points could not be measured (try again with "
             f"--resume {folder.path}); {problems[0]}"
         )
-    if options.json:
-        print(json.dumps(result.summary(scenario), allow_nan=False))
-    else:
-        _show(folder, result, figures)
+    said = list(result.remarks)
+    if result.fit is not None:
+        surface = folder.path / f"{result.name}.toml"
+        said.append(f"Surface: {surface} (use it with --set surface={surface})")
+    said += paths(folder, figures)
+    show(options.json, result.summary(scenario), calibration_table(result), *said)
 
 
 def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
@@ -232,14 +234,3 @@ def _finish(
     state = "incomplete" if missing else "complete"
     folder.status(state, points=wanted, points_done=wanted - missing)
     return result, figures
-
-
-def _show(folder: RunFolder, result: Calibration, figures: Sequence[Path]) -> None:
-    out = console()
-    out.print(calibration_table(result))
-    for remark in result.remarks:
-        out.print(remark, soft_wrap=True)
-    if result.fit is not None:
-        surface = folder.path / f"{result.name}.toml"
-        out.print(f"Surface: {surface} (use it with --set surface={surface})", soft_wrap=True)
-    print_paths(folder, figures)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -18,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Table
 
 from noisemarket.errors import BadInput
 from noisemarket.runfolder import RunFolder
@@ -78,9 +80,18 @@ def console() -> Console:
     return Console(width=None if sys.stdout.isatty() else 130, highlight=False)
 
 
-def print_paths(folder: RunFolder, figures: Iterable[Path] = ()) -> None:
-    """Name the run folder and its figures (of each, the PNG)."""
+def show(as_json: bool, document: object, *shown: Table | str) -> None:
+    """Print a result: as JSON, or for people by these tables and sentences."""
+    if as_json:
+        print(json.dumps(document, allow_nan=False))
+        return
     out = console()
-    out.print(f"Run folder: {folder.path}", soft_wrap=True, markup=False)
-    if pictures := ", ".join(str(path) for path in figures if path.suffix == ".png"):
-        out.print(f"Figures: {pictures}", soft_wrap=True, markup=False)
+    for one in shown:
+        text = isinstance(one, str)
+        out.print(one, soft_wrap=text, markup=False if text else None)
+
+
+def paths(folder: RunFolder, figures: Iterable[Path] = ()) -> list[str]:
+    """Where the run folder and its figures (of each, the PNG) are."""
+    pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
+    return [f"Run folder: {folder.path}", *([f"Figures: {pictures}"] if pictures else [])]

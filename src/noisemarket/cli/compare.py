@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.common import Stop, console, print_paths, progress, stoppable
+from noisemarket.cli.common import Stop, paths, progress, show, stoppable
 from noisemarket.cli.options import at_least_one
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.growth import Timing, timings
@@ -80,15 +80,10 @@ def run(options: CompareOptions) -> None:
         figures = draw_campaign(folder.path / "figures", rows, times)
         folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **plan.as_dict())
-    if options.json:
-        print(json.dumps(document, allow_nan=False))
-        return
-    out = console()
-    out.print(campaign_table(document["means"]))
-    for line in findings(rows):
-        out.print(line, markup=False, soft_wrap=True)
-    print_paths(folder, figures)
-    out.print(f"Report: {folder.path / PAGE}", soft_wrap=True, markup=False)
+    show(
+        options.json, document, campaign_table(document["means"]), *findings(rows),
+        *paths(folder, figures), f"Report: {folder.path / PAGE}",
+    )  # fmt: skip
 
 
 def _game_only(options: CompareOptions) -> None:
@@ -127,11 +122,8 @@ def _game_only(options: CompareOptions) -> None:
             f"stopped after {len(results)} of {len(names)} mechanisms; their results are in "
             f"{folder.path} (status: incomplete)."
         )
-    if options.json:
-        print(json.dumps({"seed": scenario.seed, "mechanisms": rows}, allow_nan=False))
-        return
-    console().print(comparison_table(rows))
-    print_paths(folder, figures)
+    document = {"seed": scenario.seed, "mechanisms": rows}
+    show(options.json, document, comparison_table(rows), *paths(folder, figures))
 
 
 def _names(options: CompareOptions) -> list[str]:

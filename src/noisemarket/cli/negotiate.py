@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
 from noisemarket.cli.app import NegotiateOptions
-from noisemarket.cli.common import console, print_paths, progress, stoppable, writable_file
+from noisemarket.cli.common import paths, progress, show, stoppable, writable_file
 from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
@@ -52,11 +51,7 @@ def run(options: NegotiateOptions) -> None:
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    if options.json:
-        print(json.dumps(result.summary(), allow_nan=False))
-        return
-    console().print(summary_table(result))
-    print_paths(folder, figures)
+    show(options.json, result.summary(), summary_table(result), *paths(folder, figures))
 
 
 def _play(

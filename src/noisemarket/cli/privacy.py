@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 from rich.table import Table
 
 from noisemarket.cli.app import PrivacyOptions
-from noisemarket.cli.common import console
+from noisemarket.cli.common import show
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.plain import finite
@@ -32,10 +31,7 @@ Row = dict[str, float | None]
 def run(asked: PrivacyOptions) -> None:
     """Answer, as a table or as JSON."""
     document = privacy_answer(asked)
-    if asked.json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        _print(document)
+    show(asked.json, document, *_shown(document))
 
 
 def privacy_answer(asked: PrivacyOptions) -> dict[str, Any]:
@@ -111,31 +107,30 @@ def _row(asked: PrivacyOptions, sensitivity: float, sigma: float) -> Row:
     }
 
 
-def _print(document: dict[str, Any]) -> None:
-    out = console()
+def _shown(document: dict[str, Any]) -> list[Table | str]:
     if document["sensitivity"] is None:
-        out.print(
+        return [
             f"Nothing is guaranteed: under protection {document['protection']}, one record can "
             f"change an upload without bound. Use sharded or dp_sgd."
-        )
-        return
+        ]
     requested, needed = document["at_sigma"], document["for_epsilon"]
+    out: list[Table | str] = []
     if document["protects"] is not None:
-        out.print(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
-    out.print(
+        out.append(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
+    out.append(
         f"Sensitivity {document['sensitivity']:.6g} a round, rounds: {document['rounds']}, "
         f"delta {document['delta']:g}."
     )
     if requested is not None and requested["epsilon"] is None:
         noise = "no" if requested["sigma"] == 0.0 else "too little"
-        out.print(f"Sigma {requested['sigma']:g}: {noise} noise, and nothing is guaranteed.")
+        out.append(f"Sigma {requested['sigma']:g}: {noise} noise, and nothing is guaranteed.")
     elif requested is not None:
-        out.print(
+        out.append(
             f"Sigma {requested['sigma']:g} costs rho {requested['rho_per_round']:.6g} a round, "
             f"{requested['rho_total']:.6g} in all: epsilon {requested['epsilon']:.4f}."
         )
     if needed is not None:
-        out.print(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
+        out.append(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
     table = Table(box=None, pad_edge=False)
     for head in ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic"):
         table.add_column(head, justify="right")
@@ -144,5 +139,5 @@ def _print(document: dict[str, Any]) -> None:
     for _, row in sorted(rows.items()):
         bold = "bold" if row in extra else None
         table.add_row(*("infinite" if x is None else f"{x:.4g}" for x in row.values()), style=bold)
-    out.print(table)
-    out.print("epsilon: exact for Gaussian noise. any zCDP, classic: bounds for any mechanism.")
+    words = "epsilon: exact for Gaussian noise. any zCDP, classic: bounds for any mechanism."
+    return [*out, table, words]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
 
 from noisemarket.cli.app import ReproduceOptions
-from noisemarket.cli.common import console, progress, stoppable, writable_file
+from noisemarket.cli.common import progress, show, stoppable, writable_file
 from noisemarket.cli.options import at_least_one
 from noisemarket.errors import Interrupted
 from noisemarket.reproduction.page import write_reproduction
@@ -41,12 +40,9 @@ def run(options: ReproduceOptions) -> None:
         path = Path(options.page) if options.page else folder.path / "reproduction.md"
         verdicts = write_reproduction(folder, path, trials, adaptations, command)
         folder.status("complete")
-    if options.json:
-        print(json.dumps([asdict(verdict) for verdict in verdicts]))
-        return
     table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))
-    console().print(table)
-    console().print(f"Page: {path}\nFigures and numbers: {folder.path}", soft_wrap=True)
+    where = f"Page: {path}\nFigures and numbers: {folder.path}"
+    show(options.json, [asdict(verdict) for verdict in verdicts], table, where)

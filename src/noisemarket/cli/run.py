@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from noisemarket.cli import engines
-from noisemarket.cli.common import Stop, console, print_paths, progress, stoppable
+from noisemarket.cli.common import Stop, paths, progress, show, stoppable
 from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
 from noisemarket.cli.options import SURFACE, RunOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
@@ -90,25 +89,18 @@ def run(options: RunOptions) -> None:
         write_policies(folder, outcome.negotiation.agreement)
         figures = draw_market(folder, outcome, compared, others)
         folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
-    if options.json:
-        print(json.dumps(result, allow_nan=False))
-        return
-    out = console()
-    if others:
-        out.print(alternatives_table(result))
-    out.print(market_table(result))
-    out.print(sellers_table(outcome))
+    said = [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     if not others and options.baselines is None and not harmless(scenario):
-        out.print(_NOT_COMPARED)
+        said.insert(0, _NOT_COMPARED)
     elif others and not scenario.training.data:
-        out.print(_PUBLIC)
-    for owner, reason in outcome.broken.items():
-        out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
-    print_paths(folder, figures)
-    out.print(f"Ledger head: {outcome.head}", soft_wrap=True)
-    out.print(
-        f"To see the contracts: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False
-    )
+        said.insert(0, _PUBLIC)
+    said += [
+        *paths(folder, figures),
+        f"Ledger head: {outcome.head}",
+        f"To see the contracts: noisemarket ledger ls {folder.path}",
+    ]
+    tables = [alternatives_table(result)] if others else []
+    show(options.json, result, *tables, market_table(result), sellers_table(outcome), *said)
 
 
 def _start(options: RunOptions) -> tuple[RunFolder, PreparedMarket, RunOptions]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from noisemarket.cli.app import TrainOptions
-from noisemarket.cli.common import console, print_paths, progress, stoppable
+from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
@@ -71,20 +71,14 @@ def run(options: TrainOptions) -> None:
             f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "
             f"--resume {folder.path}."
         )
-    if options.json:
-        print(json.dumps(summary, allow_nan=False))
-        return
-    out = console()
-    if done.rounds:
-        out.print(training_table(done.rounds[-1], done.statements))
+    shown = [training_table(done.rounds[-1], done.statements)] if done.rounds else []
+    said = []
     if summary["rho_cap"] is not None:
         spent = f"{done.owners_at_cap} of {len(done.statements)} owners have used it up"
-        out.print(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
-    if rounds < job_order.plan.rounds:
-        out.print(
-            f"The privacy budgets were used up after {rounds} of {job_order.plan.rounds} rounds."
-        )
-    print_paths(folder, figures)
+        said.append(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
+    if rounds < (planned := job_order.plan.rounds):
+        said.append(f"The privacy budgets were used up after {rounds} of {planned} rounds.")
+    show(options.json, summary, *shown, *said, *paths(folder, figures))
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from noisemarket.market.alternatives import FULL_KNOWLEDGE, Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.summary import Compared, deployed, owner_rows
 from noisemarket.report.curve_labels import direct_labels
-from noisemarket.report.partition_report import draw_partition
 from noisemarket.report.style import colour_of, figure, label, name_of, save, table_of
+from noisemarket.report.training_report import draw_partition
 from noisemarket.runfolder import RunFolder
 
 if TYPE_CHECKING:
