@@ -14,9 +14,9 @@ from noisemarket.cli.options import (
     HELP,
     MECHANISMS,
     Json,
+    MarketOptions,
     Overwrite,
     Request,
-    RunOptions,
     Threads,
     command,
     epilog,
@@ -59,7 +59,7 @@ command(
     "run --resume runs/mine",
     takes="scenario preset settings mechanism budget target_accuracy seed out overwrite resume "
     "full baselines draws engine tls runtime workers threads json",
-)(RunOptions)  # fmt: skip
+)(MarketOptions)  # fmt: skip
 
 
 @command(app, "dashboard", "dashboard runs --port 8080")

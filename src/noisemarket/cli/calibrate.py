@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from noisemarket.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
@@ -19,8 +18,8 @@ from noisemarket.calibration.measure import (
     simulated,
     some_of,
 )
-from noisemarket.calibration.points import POINTS, Point, Points
-from noisemarket.calibration.result import Calibration, calibrated, surface_file
+from noisemarket.calibration.points import POINTS, Points
+from noisemarket.calibration.result import calibrated, surface_file
 from noisemarket.cli.app import CalibrateOptions
 from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
@@ -71,17 +70,24 @@ def run(options: CalibrateOptions) -> None:
             problems: list[str] = []
             stopped = False
             if not options.fit_only:
-                stopped = _measure(folder, scenario, plan, points, options.workers, problems)
+                stopped = _measure(folder, scenario, settings, points, options.workers, problems)
             missing = sum(one not in points for one in settings)
-            result, figures = _finish(folder, scenario, plan, points.all(), missing)
+            wanted = len(plan.grid)
+            result = calibrated(
+                plan.name, plan.command, wanted, missing, points.all(), plan.labels
+            )  # fmt: skip
+            folder.write_json("summary.json", result.summary(scenario))
+            if (text := surface_file(result, scenario)) is not None:
+                folder.write_text(f"{plan.name}.toml", text)
+            figures = draw_calibration(folder, result)
+            state = "incomplete" if missing else "complete"
+            folder.status(state, points=wanted, points_done=wanted - missing)
     if stopped:
-        raise Interrupted(
-            f"stopped after {len(plan.grid) - missing} of {len(plan.grid)} points; continue with "
-            f"--resume {folder.path}."
-        )
+        done = f"stopped after {wanted - missing} of {wanted} points"
+        raise Interrupted(f"{done}; continue with --resume {folder.path}.")
     if problems:
         raise NoisemarketError(
-            f"{len(problems)} of {len(plan.grid)} points could not be measured (try again with "
+            f"{len(problems)} of {wanted} points could not be measured (try again with "
             f"--resume {folder.path}); {problems[0]}"
         )
     said = list(result.remarks)
@@ -173,14 +179,13 @@ def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
 def _measure(
     folder: RunFolder,
     scenario: Scenario,
-    plan: CalibrationPlan,
+    settings: Sequence[Setting],
     points: Points,
     workers: int | None,
     problems: list[str],
 ) -> bool:
     """Measure all missing points; returns whether it was stopped before the end."""
     checkpoints = folder.path / CHECKPOINTS
-    settings = list(plan.grid.settings(scenario.seed))
     rounds = scenario.training.rounds
     with stoppable(_STOPPING) as stop, progress("rounds") as bar:
         line = bar.add_task("calibrating", total=len(settings) * rounds)
@@ -214,23 +219,3 @@ def _measure(
             if stop():
                 return any(one not in points for one in settings)
     return False
-
-
-def _finish(
-    folder: RunFolder,
-    scenario: Scenario,
-    plan: CalibrationPlan,
-    points: Sequence[Point],
-    missing: int,
-) -> tuple[Calibration, list[Path]]:
-    """Fit, draw and write what has been measured; returns the figures too."""
-    wanted = len(plan.grid)
-    result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
-    folder.write_json("summary.json", result.summary(scenario))
-    text = surface_file(result, scenario)
-    if text is not None:
-        folder.write_text(f"{plan.name}.toml", text)
-    figures = draw_calibration(folder, result)
-    state = "incomplete" if missing else "complete"
-    folder.status(state, points=wanted, points_done=wanted - missing)
-    return result, figures

@@ -34,6 +34,7 @@ def writable_file(option: str, file: str | None) -> None:
 Stop = Callable[[], bool]
 """Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
 
+ROUND_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
 

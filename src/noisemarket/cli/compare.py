@@ -15,13 +15,7 @@ from noisemarket.cli.options import at_least_one
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.growth import Timing, timings
 from noisemarket.comparison.own_settings import as_compared
-from noisemarket.comparison.results import (
-    AVERAGED,
-    Row,
-    means,
-    paired_differences,
-    same_contracts,
-)
+from noisemarket.comparison.results import AVERAGED, Row, means, paired_differences, same_contracts
 from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted

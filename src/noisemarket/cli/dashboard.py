@@ -56,11 +56,7 @@ def run(options: DashboardOptions) -> None:
 
 
 def own_token() -> str | None:
-    """The token that the user has set.
-
-    Raises:
-        BadInput: it is too short, or has other characters than letters and digits.
-    """
+    """The token that the user has set, if it can be used."""
     token = os.environ.get(TOKEN) or None
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isalnum()):
         raise BadInput(TOKEN, "the token", "use 16 letters and digits or more.")
@@ -72,11 +68,8 @@ def opening(address: str, folder: Path) -> Iterator[None]:
     """Open an address in the browser, once the server is there.
 
     The browser is given a file that leads to the address: all users of this machine can read what
-    programs are started with, and nobody else can read the file.
-
-    Args:
-        address: what to open, with its token.
-        folder: where to put the file. Browsers in a sandbox cannot read the system's own place.
+    programs are started with, and nobody else can read the file. It is put into ``folder``, since
+    browsers in a sandbox cannot read the system's own place.
     """
     with tempfile.TemporaryDirectory(prefix="open-", dir=folder) as place:
         page = Path(place) / "open.html"
@@ -91,11 +84,7 @@ def opening(address: str, folder: Path) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
-
-    Raises:
-        BadInput: nothing can listen there.
-    """
+    """A socket that listens there; BadInput if nothing can."""
     listening: socket.socket | None = None
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import HELP, RunOptions, option, taking
+from noisemarket.cli.options import MarketOptions, group, option, taking
+from noisemarket.errors import BadInput
 
-NodeConfig = Annotated[
-    str, Option("--node-config", help="The node's config file, or that of a house.")
-]
-
-flower_app = typer.Typer(
-    help="Run the market over Flower, with a SuperLink and SuperNodes.",
-    context_settings=HELP,
-    no_args_is_help=True,
-)
+flower_app = group("Run the market over Flower, with a SuperLink and SuperNodes.")
 
 
 @dataclass(frozen=True)
-class UpOptions(RunOptions):
+class UpOptions(MarketOptions):
     """What ``run`` takes, and the number of owners."""
 
     owners: int | None = option(
@@ -47,9 +41,6 @@ def app(
     folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
-    from pathlib import Path
-
-    from noisemarket.errors import BadInput
     from noisemarket.files import unusable
     from noisemarket.flower.deploy.app_folder import write_app
 
@@ -80,7 +71,9 @@ def key(
 )
 def node(
     context: typer.Context,
-    config: NodeConfig,
+    config: Annotated[
+        str, Option("--node-config", help="The node's config file, or that of a house.")
+    ],
     poll: Annotated[
         float, Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start.")
     ] = 1.0,
@@ -92,8 +85,6 @@ def node(
     ] = False,
 ) -> None:
     """Run an owner's SuperNode; other options are those of flower-supernode."""
-    from pathlib import Path
-
     from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
 
     owners = check_node(Path(config))
@@ -118,8 +109,6 @@ def health(
     ] = None,
 ) -> None:
     """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
-    from pathlib import Path
-
     from noisemarket.flower.deploy.health import is_healthy
     from noisemarket.flower.deploy.owner_node import check_node
 

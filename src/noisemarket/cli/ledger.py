@@ -8,13 +8,11 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import HELP, Json
+from noisemarket.cli.options import Json, group
 from noisemarket.errors import BadInput
 
-ledger_app = typer.Typer(
-    help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
-    context_settings=HELP,
-    no_args_is_help=True,
+ledger_app = group(
+    "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted."
 )
 
 Where = Annotated[

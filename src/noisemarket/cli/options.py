@@ -44,6 +44,11 @@ _WITHOUT = {
 Options = TypeVar("Options")
 
 
+def group(meaning: str) -> typer.Typer:
+    """A command that has commands of its own."""
+    return typer.Typer(help=meaning, context_settings=HELP, no_args_is_help=True)
+
+
 def option(
     meaning: str, *names: str, default: Any = None, kind: Callable[..., Any] = Option, **more: Any
 ) -> Any:
@@ -90,18 +95,12 @@ def taking(
 
 
 def command(
-    group: typer.Typer, name: str, *examples: str, takes: str = ""
+    app: typer.Typer, name: str, *examples: str, takes: str = ""
 ) -> Callable[[type[Options]], type[Options]]:
     """Make a command of a dataclass: its fields are the options, its docstring is the help.
 
     ``noisemarket.cli.NAME``, which is imported when the command is called, has a function ``run``
-    that gets the options and may return an exit code.
-
-    Args:
-        group: where the command goes.
-        name: what it is called, and its module.
-        examples: calls to show at the end of its help.
-        takes: as ``names`` of ``taking``.
+    that gets the options and may return an exit code. ``takes`` is as ``names`` of ``taking``.
     """
 
     def register(kind: type[Options]) -> type[Options]:
@@ -111,7 +110,7 @@ def command(
         ending = epilog(*examples)
         if "scenario" in takes.split():
             ending = f"{SCENARIO}\n\n{ending}"
-        group.command(name, help=kind.__doc__, epilog=ending)(taking(kind, takes)(run))
+        app.command(name, help=kind.__doc__, epilog=ending)(taking(kind, takes)(run))
         return kind
 
     return register
@@ -163,15 +162,14 @@ class Request:
         """The scenario with all options applied."""
         from noisemarket.scenario import load_scenario
 
+        given = {
+            "seed": self.seed,
+            "mechanism": None if self.mechanism is None else f'"{self.mechanism}"',
+            "market.budget": self.budget,
+            "market.target_accuracy": self.target_accuracy,
+        }
         settings = list(self.settings or [])
-        if self.seed is not None:
-            settings.append(f"seed={self.seed}")
-        if self.mechanism is not None:
-            settings.append(f'mechanism="{self.mechanism}"')
-        if self.budget is not None:
-            settings.append(f"market.budget={self.budget}")
-        if self.target_accuracy is not None:
-            settings.append(f"market.target_accuracy={self.target_accuracy}")
+        settings += [f"{key}={value}" for key, value in given.items() if value is not None]
         scenario = load_scenario(self.scenario, preset=self.preset, settings=settings)
         if self.target_accuracy is not None and scenario.market.target_accuracy != "none":
             for ability in _WITHOUT:
@@ -193,11 +191,8 @@ class Request:
     ) -> RunFolder:
         """A new run folder with the scenario, and its files of owners and surface, to repeat it.
 
-        Args:
-            scenario: what is run.
-            what: the end of the folder's name, if it is not named by ``--out``.
-            inputs: more files that the run reads.
-            facts: what every status of the run says as well.
+        Its name ends in ``what``, unless there is ``--out``. ``inputs`` are more files that the run
+        reads, ``facts`` what each of its statuses says.
         """
         from noisemarket.runfolder import RunFolder
         from noisemarket.scenario import dump_scenario
@@ -249,7 +244,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class RunOptions(Request):
+class MarketOptions(Request):
     """Run the whole market: negotiate, sign, train under contract, verify and pay."""
 
     full: bool = flag("--full", "The paper's full setting: larger and slower.")

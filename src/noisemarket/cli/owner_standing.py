@@ -10,17 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import HELP, Json, epilog
+from noisemarket.cli.options import Json, epilog, group
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
     from noisemarket.owner.folder import OwnerFolder
 
-owner_app = typer.Typer(
-    help="What an owner computes by itself, from what it has kept.",
-    context_settings=HELP,
-    no_args_is_help=True,
-)
+owner_app = group("What an owner computes by itself, from what it has kept.")
 
 _AGREES = 1e-4  # the curator gives six digits
 

@@ -34,11 +34,11 @@ def run(options: ReproduceOptions) -> None:
         if len(trials) + len(adaptations) < total // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        command = (
-            f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
-        )
+        given = f"--seeds {seeds} --owners {owners} --iterations {iterations}"
         path = Path(options.page) if options.page else folder.path / "reproduction.md"
-        verdicts = write_reproduction(folder, path, trials, adaptations, command)
+        verdicts = write_reproduction(
+            folder, path, trials, adaptations, f"noisemarket reproduce {given}"
+        )
         folder.status("complete")
     table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):

@@ -12,9 +12,9 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from noisemarket.cli import engines
-from noisemarket.cli.common import Stop, paths, progress, show, stoppable
+from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
 from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
-from noisemarket.cli.options import SURFACE, RunOptions, at_least_one
+from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -62,17 +62,16 @@ _NOT_COMPARED = (
     "promise to hide. --baselines asks for it."
 )
 _PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST, is public."
-_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
-def run(options: RunOptions) -> None:
+def run(options: MarketOptions) -> None:
     """Run the command."""
     at_least_one("--draws", options.draws)
     if options.engine is not None:
         engines.ENGINES.find(options.engine)
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
-    with folder, stoppable(_DROPPED) as stop, progress("") as bar:
+    with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
         compared, others = Compared(), list[Alternative]()
         try:
             outcome = _market(chosen, market, folder.path, stop, bar)
@@ -103,7 +102,7 @@ def run(options: RunOptions) -> None:
     show(options.json, result, *tables, market_table(result), sellers_table(outcome), *said)
 
 
-def _start(options: RunOptions) -> tuple[RunFolder, PreparedMarket, RunOptions]:
+def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
     if options.full:
         options = replace(options, settings=[*FULL, *(options.settings or [])])
     scenario = options.load()
@@ -118,7 +117,7 @@ def _start(options: RunOptions) -> tuple[RunFolder, PreparedMarket, RunOptions]:
     return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 
 
-def _reopen(options: RunOptions) -> tuple[RunFolder, PreparedMarket, RunOptions]:
+def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
     allowed = (
         "--engine, --runtime, --no-tls, --[no-]baselines, --draws, --workers, --threads and --json"
     )
@@ -136,7 +135,7 @@ def _reopen(options: RunOptions) -> tuple[RunFolder, PreparedMarket, RunOptions]
     return RunFolder.reopen(path, **_facts(chosen)), prepare(scenario), chosen
 
 
-def _chosen(options: RunOptions, scenario: Scenario, noted: Mapping[str, Any]) -> RunOptions:
+def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]) -> MarketOptions:
     """The options with, where one is not given, what the run began with, or else the default.
 
     Baselines are trained by default only where they tell nothing.
@@ -150,13 +149,13 @@ def _chosen(options: RunOptions, scenario: Scenario, noted: Mapping[str, Any]) -
     )
 
 
-def _facts(chosen: RunOptions) -> dict[str, object]:
+def _facts(chosen: MarketOptions) -> dict[str, object]:
     """What every status of a run says, for who resumes it."""
     return {"engine": chosen.engine, "draws": chosen.draws, "baselines": chosen.baselines}
 
 
 def _market(
-    chosen: RunOptions, market: PreparedMarket, folder: Path, stop: Stop, bar: Bar
+    chosen: MarketOptions, market: PreparedMarket, folder: Path, stop: Stop, bar: Bar
 ) -> MarketOutcome:
     """Run the market, with a progress bar for each of its steps."""
     owners = market.scenario.population.owners
@@ -201,7 +200,7 @@ def _baselines(
     folder: RunFolder,
     outcome: MarketOutcome,
     others: Sequence[Alternative],
-    chosen: RunOptions,
+    chosen: MarketOptions,
     stop: Stop,
     bar: Bar,
 ) -> Compared:
@@ -216,7 +215,9 @@ def _baselines(
         first, last = 2 if one.name == MARKET else 1, 1 if one.name == NO_DP else draws
         if last < first or one.same_as is not None:
             continue
-        words = "the same contracts again" if one.name == MARKET else head_of(one)
+        words = (
+            "the same contracts again" if one.name == MARKET else head_of(one.name, one.mechanism)
+        )
         lines[one.name] = words, bar.add_task(words, total=rounds * (last - first + 1))
         tasks += [Draw(one.name, one.sigma, draw) for draw in range(first, last + 1)]
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from noisemarket.cli.app import TrainOptions
-from noisemarket.cli.common import paths, progress, show, stoppable
+from noisemarket.cli.common import ROUND_DROPPED, paths, progress, show, stoppable
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
@@ -19,7 +17,6 @@ from noisemarket.scenario import load_scenario
 from noisemarket.training import Order, Training, carry_out, one_sigma, order, read_contracts
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
-_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
 def run(options: TrainOptions) -> None:
@@ -45,27 +42,29 @@ def run(options: TrainOptions) -> None:
         folder = options.folder(scenario, "train", contracts)
         rows = zip(environment.population.names, noise.tolist(), strict=True)
         folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
-    with (
-        _opened(folder, job_order) as (accountant, checkpoint, state),
-        folder if options.resume is None else RunFolder.reopen(folder.path) as folder,
-    ):
-        done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
-        summary, rounds = done.summary(), len(done.rounds)
-        folder.write_json("summary.json", summary)
-        statements = [
-            {"index": index, **one.to_dict(), "text": one.text()}
-            for index, one in enumerate(done.statements)
-        ]
-        folder.write_json("statements.json", statements)
-        save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
-        data = job_order.job.data
-        figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
-        folder.status(
-            "complete" if done.complete else "incomplete",
-            rounds=job_order.plan.rounds,
-            rounds_done=rounds,
-            secure_noise=job_order.job.noise == "secure",
-        )
+    # checked before anything is written: they must not be in use, nor belong to another job
+    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
+    state = job_order.resumed(checkpoint)
+    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
+        check_charges(accountant, state)
+        with folder if options.resume is None else RunFolder.reopen(folder.path) as folder:
+            done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
+            summary, rounds = done.summary(), len(done.rounds)
+            folder.write_json("summary.json", summary)
+            statements = [
+                {"index": index, **one.to_dict(), "text": one.text()}
+                for index, one in enumerate(done.statements)
+            ]
+            folder.write_json("statements.json", statements)
+            save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
+            data = job_order.job.data
+            figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
+            folder.status(
+                "complete" if done.complete else "incomplete",
+                rounds=job_order.plan.rounds,
+                rounds_done=rounds,
+                secure_noise=job_order.job.noise == "secure",
+            )
     if not done.complete:
         raise Interrupted(
             f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "
@@ -81,19 +80,6 @@ def run(options: TrainOptions) -> None:
     show(options.json, summary, *shown, *said, *paths(folder, figures))
 
 
-@contextmanager
-def _opened(
-    folder: RunFolder, job_order: Order
-) -> Iterator[tuple[JournalledAccountant, Checkpoint, State]]:
-    """Journal, checkpoint and training state, checked before anything is written: they must not be
-    in use, nor belong to another job."""
-    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
-    state = job_order.resumed(checkpoint)
-    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
-        check_charges(accountant, state)
-        yield accountant, checkpoint, state
-
-
 def _train(
     folder: RunFolder,
     job_order: Order,
@@ -103,7 +89,7 @@ def _train(
     workers: int | None,
 ) -> Training:
     folder.write_text(METRICS, "".join(_line(result) for result in state.results))
-    with stoppable(_DROPPED) as stop, progress("rounds") as bar:
+    with stoppable(ROUND_DROPPED) as stop, progress("rounds") as bar:
         line = bar.add_task("training", total=job_order.plan.rounds, completed=state.rounds_done)
 
         def watch(result: RoundResult) -> None:

@@ -65,7 +65,8 @@ def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
     shown = {name: points for name, points in lines.items() if name not in idle}
     _limits(axis, [*shown.values(), np.array([[0.0, base, 0.0]])])
     axis.axhline(base, color="#8a8a8a", linewidth=1.0, linestyle="--")
-    ends, boundless = {}, without_bound(rows)
+    ends = {}
+    boundless = list(dict.fromkeys(row.mechanism for row in rows if row.epsilon_sold is None))
     for names in together(axis, shown):
         points, look = shown[names[0]], look_of(names[0])
         face = "white" if any(name in boundless for name in names) else look["color"]
@@ -76,7 +77,10 @@ def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
     nothing = ["no trade", *(head_of_mechanism(name) for name in idle if name != NO_TRADE)]
     ends[listed(nothing)] = axis.get_xlim()[1], base, _NOTHING
     direct_labels(axis, ends)
-    title = "\n".join(filter(None, (frontier_title(rows), _boundless_words(boundless))))
+    title = frontier_title(rows)
+    if boundless:
+        sellers = f"sellers to {listed([head_of_mechanism(name) for name in boundless])}"
+        title += f"\nOpen markers: {sellers} may have no bound on epsilon"
     label(axis, title, "money paid in all (a point for each budget)", "test accuracy, %")
     return save(canvas, folder, "frontier")
 
@@ -144,20 +148,6 @@ def frontier_title(rows: Sequence[Row]) -> str:
     parts = [f"within chance of it: {listed(near)}"] if near else []
     parts += [f"less: {listed(less)}"] if less else []
     return f"{first};\n{'; '.join(parts)}" if parts else first
-
-
-def without_bound(rows: Sequence[Row]) -> list[str]:
-    """Mechanisms to which, in some case, an owner sells so much that no epsilon bounds it."""
-    return list(dict.fromkeys(row.mechanism for row in rows if row.epsilon_sold is None))
-
-
-def _boundless_words(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return (
-        f"Open markers: sellers to {listed([head_of_mechanism(name) for name in names])} "
-        "may have no bound on epsilon"
-    )
 
 
 def _limits(axis: Axes, lines: Sequence[Points]) -> None:

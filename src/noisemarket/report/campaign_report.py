@@ -102,11 +102,7 @@ def by_mechanism(rows: Sequence[Row], budget: float | None) -> dict[str, list[Ro
 
 
 def campaign_table(means: Sequence[MeanRow]) -> Table:
-    """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval.
-
-    Args:
-        means: as ``comparison.json`` has them.
-    """
+    """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval."""
     seeds = max((one["seeds"] for one in means), default=0)
     table = Table(
         title=f"Mechanisms on the same owners and data, means of {seeds} seeds",
@@ -168,13 +164,7 @@ def knows(name: str) -> str:
 
 
 def campaign_page(document: Mapping[str, Any], figures: Sequence[Path], scenario: Path) -> str:
-    """The whole page.
-
-    Args:
-        document: what ``comparison.json`` holds.
-        figures: files of the figures; those in SVG go into the page.
-        scenario: the scenario's file, which is shown at the end.
-    """
+    """The whole page: what ``comparison.json`` holds, the figures in SVG, the scenario's file."""
     seeds, owners = len(document["seeds"]), document["owners"]
     about = (
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "

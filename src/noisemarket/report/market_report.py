@@ -32,19 +32,15 @@ MOST_GROUPS = 12
 """Rows of the table of sellers; what is beyond them is put together."""
 
 
-def head_of(one: Alternative) -> str:
+def head_of(name: str, mechanism: str | None) -> str:
     """What an alternative is called."""
-    return _head(one.name, one.mechanism)
-
-
-def _head(name: str, mechanism: str | None) -> str:
     return _HEADS.get(name) or name_of(mechanism or name)
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
     """A row for each alternative of a run's summary: what it cost, what it brought, and what both
     sides had of it."""
-    heads = {row["name"]: _head(row["name"], row["mechanism"]) for row in summary["alternatives"]}
+    heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
     table = table_of(
@@ -147,7 +143,9 @@ def _draw_accuracies(
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
     mechanism = outcome.negotiation.scenario.mechanism
-    names = {one.name: head_of(one) for one in others} or {MARKET: name_of(mechanism)}
+    names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
+        MARKET: name_of(mechanism)
+    }
     draws, ends, means = 0, {}, {}
     for name, head in names.items():
         runs = runs_of.get(name, [])
@@ -163,7 +161,7 @@ def _draw_accuracies(
         if len(runs) > 1:
             low, high = values.min(axis=0), values.max(axis=0)
             axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
-        twins = [head_of(one) for one in others if one.same_as == name]
+        twins = [head_of(one.name, one.mechanism) for one in others if one.same_as == name]
         words = " and ".join([head, *twins])
         ends[f"{words} {middle[-1]:.1f} %"] = rounds[-1], float(middle[-1]), colour
         means[name] = float(middle[-1])

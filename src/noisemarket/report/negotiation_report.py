@@ -127,15 +127,11 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
     canvas, axes = figure(3)
     signed = result.scenario.game.protocol == "signed"
     gain = "gain over no trade" if signed else "payoff"
+    reward = "curator_gain" if signed else "mean_curator_payoff"
     panels = (
         ("Noise saving", trace.saving, "mean_saving", "mean saving"),
         ("Payment", trace.payment, "mean_payment", "mean payment"),
-        (
-            f"Curator's {gain}",
-            trace.curator_reward,
-            "curator_gain" if signed else "mean_curator_payoff",
-            f"mean {gain}",
-        ),
+        (f"Curator's {gain}", trace.curator_reward, reward, f"mean {gain}"),
     )
     starts = [float(phase.start) for phase in result.environment.phases]
     edges = [*starts, float(trace.iteration[-1])]
