@@ -10,8 +10,7 @@ from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.results import Mean, Row, means, paired_differences, same_contracts
 from noisemarket.comparison.significance import Difference, Pair, pair_of
 from noisemarket.report.campaign_figures import RoundMeans
-from noisemarket.report.campaign_report import head_of_mechanism, knows
-from noisemarket.report.frontier_figure import middle_budget
+from noisemarket.report.campaign_report import head_of_mechanism, knows, middle_budget
 from results_page.common import Document, stored
 
 FLOORED, NO_FLOOR, CNN = "campaign-features", "campaign-no-floor", "frontier-cnn"

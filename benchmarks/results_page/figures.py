@@ -14,9 +14,8 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from noisemarket.comparison.significance import half_width
-from noisemarket.report.campaign_figures import draw_growth, draw_rounds
+from noisemarket.report.campaign_figures import draw_frontier, draw_growth, draw_rounds
 from noisemarket.report.cost_figure import draw_costs
-from noisemarket.report.frontier_figure import draw_frontier
 from noisemarket.report.style import figure, label, save
 from noisemarket.scenario.surface_file import find_surface
 from results_page import common

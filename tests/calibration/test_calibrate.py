@@ -209,7 +209,7 @@ def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
     alike = fingerprint(scenario, "data")
     plan = {
         "name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper",
-        "data": "data", "fingerprint": alike,
+        "data": "data", "labels": 0, "fingerprint": alike,
     }  # fmt: skip
     (folder / "calibration.json").write_text(json.dumps(plan))
     settings = list(grid.settings(1))

@@ -18,7 +18,7 @@ from tests.ledger.tampering import drop_guards, execute
 from noisemarket.dashboard.live import RunReader
 from noisemarket.dashboard.run_store import RunStore
 from noisemarket.dashboard.web_app import web_app
-from noisemarket.report.owner_words import right_guesses
+from noisemarket.report.ledger_report import right_guesses
 
 
 def test_the_list_of_runs(get: Get, runs: Path) -> None:

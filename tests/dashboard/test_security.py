@@ -15,7 +15,8 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from tests.dashboard.asgi import Client
 
-from noisemarket.cli.dashboard import ServerSettings, listen, opening, run
+from noisemarket.cli.app import DashboardOptions
+from noisemarket.cli.dashboard import listen, opening, run
 from noisemarket.dashboard import run_ledger
 from noisemarket.dashboard.run_store import RunStore, UnknownRun, is_name
 from noisemarket.dashboard.security import is_loopback, new_token
@@ -239,11 +240,11 @@ def test_a_run_folder_is_not_a_folder_of_runs(store: RunStore, tmp_path: Path) -
 def test_where_a_server_listens(store: RunStore) -> None:
     assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost", "127.9.9.9")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "example.org", "")))
-    settings = ServerSettings("0.0.0.0", 0, 1, show=False, need_token=False, ledgers=())
+    options = DashboardOptions(str(store.root), "0.0.0.0", 0, 1, show=False, token=False)
     with pytest.raises(BadInput, match="leave out --no-token"):
-        run(str(store.root), settings)
+        run(options)
     with pytest.raises(BadInput, match="URL of a ledger"):
-        run(str(store.root), replace(settings, need_token=True, ledgers=("/etc",)))
+        run(replace(options, token=True, ledger=["/etc"]))
     with listen("127.0.0.1", 0) as one, pytest.raises(BadInput, match="give another"):
         listen("127.0.0.1", one.getsockname()[1])
 

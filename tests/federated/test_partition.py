@@ -20,7 +20,7 @@ from noisemarket.federated.partition import (
     label_entropy,
     owner_sizes,
 )
-from noisemarket.report.partition_report import draw_partition, holdings
+from noisemarket.report.training_report import draw_partition, holdings
 
 MNIST_COUNTS = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
 MNIST = np.random.default_rng(0).permutation(np.repeat(np.arange(10), MNIST_COUNTS))
@@ -264,6 +264,6 @@ class TestFigure:
     def test_is_drawn(self, tmp_path: Path, owners: int, classes: int) -> None:
         labels = np.arange(6000) % classes
         dealt = dirichlet_partition(labels, owners, 0.5, np.random.default_rng(1))
-        files = draw_partition(tmp_path, holdings(dealt, labels), "Who holds what")
+        files = draw_partition(tmp_path, dealt, labels)
         assert [file.name for file in files] == ["partition.png", "partition.svg"]
         assert all(file.stat().st_size > 5000 for file in files)

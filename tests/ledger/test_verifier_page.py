@@ -12,9 +12,9 @@ from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import read, rewrite, write
 
-from noisemarket.cli.ledger_export import write_chain
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
+from noisemarket.report.ledger_report import write_chain
 
 PAGE = ROOT / "docs" / "how-to" / "ledger.md"
 CURATOR = key("curator")

@@ -6,23 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from noisemarket.cli.privacy import Question, privacy_answer, run
+from noisemarket.cli.app import PrivacyOptions
+from noisemarket.cli.privacy import privacy_answer, run
 from noisemarket.errors import BadInput
 
-PLAIN = Question(
-    sigma=None,
-    epsilon=None,
-    protection="sharded",
-    neighbours="replace_one",
-    rounds=30,
-    delta=1e-5,
-    clip=1.0,
-    shards=None,
-    batch=None,
-    steps=None,
-    learning_rate=None,
-    parameters=0,
-)
+PLAIN = PrivacyOptions()
 
 
 def test_table_over_sigma() -> None:
@@ -73,13 +61,13 @@ def test_paper_guarantees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     document = privacy_answer(question)
     assert not document["guaranteed"]
     assert document["at_sigma"]["epsilon"] is document["protects"] is None
-    run(question, as_json=False)
+    run(question)
     assert "Nothing is guaranteed" in capsys.readouterr().out
 
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     for question in (PLAIN, replace(PLAIN, sigma=0.0), replace(PLAIN, protection="paper")):
-        run(question, as_json=True)
+        run(replace(question, json=True))
         assert json.loads(capsys.readouterr().out) == json.loads(
             json.dumps(privacy_answer(question))
         )
@@ -87,12 +75,12 @@ def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_words(capsys: pytest.CaptureFixture[str]) -> None:
-    run(replace(PLAIN, sigma=0.25, epsilon=2.0), as_json=False)
+    run(replace(PLAIN, sigma=0.25, epsilon=2.0))
     shown = capsys.readouterr().out
     assert "Hidden: one record, replaced by any other (neighbours: replace_one)." in shown
     assert "Epsilon 2 needs sigma 0.341268." in shown
     assert "0.25" in shown
-    run(replace(PLAIN, sigma=0.0), as_json=False)
+    run(replace(PLAIN, sigma=0.0))
     assert "nothing is guaranteed" in capsys.readouterr().out
 
 
@@ -104,7 +92,7 @@ def test_without_a_finite_epsilon_nothing_is_guaranteed(
     assert document["at_sigma"]["epsilon"] is None
     assert document["guaranteed"] is False
     assert document["protects"] is None
-    run(replace(PLAIN, sigma=sigma), as_json=False)
+    run(replace(PLAIN, sigma=sigma))
     shown = capsys.readouterr().out
     assert f"Sigma {sigma:g}: " in shown
     assert "Hidden" not in shown
@@ -113,7 +101,7 @@ def test_without_a_finite_epsilon_nothing_is_guaranteed(
 
 
 def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
-    run(replace(PLAIN, sigma=1e308, clip=1e-10), as_json=True)
+    run(replace(PLAIN, sigma=1e308, clip=1e-10, json=True))
     assert json.loads(capsys.readouterr().out)["at_sigma"]["noise_multiplier"] is None
 
 

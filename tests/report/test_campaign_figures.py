@@ -11,10 +11,16 @@ import pytest
 
 from noisemarket.comparison.growth import Timing
 from noisemarket.comparison.results import Row
-from noisemarket.report import campaign_figures, cost_figure, frontier_figure
-from noisemarket.report.campaign_figures import RoundMeans, draw_growth, draw_rounds, round_means
+from noisemarket.report import campaign_figures, cost_figure
+from noisemarket.report.campaign_figures import (
+    RoundMeans,
+    draw_frontier,
+    draw_growth,
+    draw_rounds,
+    frontier_title,
+    round_means,
+)
 from noisemarket.report.cost_figure import draw_costs, gained_title, selling_fifths, sold_title
-from noisemarket.report.frontier_figure import draw_frontier, frontier_title
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
@@ -49,7 +55,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (campaign_figures, cost_figure, frontier_figure):
+    for module in (campaign_figures, cost_figure):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 

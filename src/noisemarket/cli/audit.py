@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 
 from noisemarket.audit import (
     AuditResult,
@@ -18,14 +16,14 @@ from noisemarket.audit import (
 )
 from noisemarket.audit.attack import LEAST_SIGMA, uploads
 from noisemarket.audit.trials import Watch
-from noisemarket.cli.common import Request, console, keep_scenario, print_paths, progress
+from noisemarket.cli.app import AuditOptions
+from noisemarket.cli.common import paths, progress, show
 from noisemarket.errors import BadInput
 from noisemarket.federated.features import Edges
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.protections import Protection
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.report.audit_report import audit_table, controls_table, draw_audit
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.training import protection_of
 from noisemarket.training.orders import network_of
@@ -34,52 +32,33 @@ _SIDE, _CLASSES = 28, 10
 TRIALS, CONTROL_TRIALS = 1000, 400
 
 
-@dataclass(frozen=True)
-class AuditOptions:
-    """The options of this command alone; None where they were not given."""
-
-    sigma: float | None
-    trials: int | None
-    confidence: float
-    bug: str | None
-    controls: bool
-
-
-def run(request: Request, options: AuditOptions) -> int:
+def run(options: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
     if options.controls and options.bug is not None:
         raise BadInput("--bug", options.bug, "give only one of --bug and --controls.")
-    scenario = request.scenario()
+    scenario = options.load()
     right, settings = protection_of(scenario), _settings(scenario, options)
     if options.controls:
-        return _controls(request, scenario, right, settings)
+        return _controls(options, scenario, right, settings)
     prepared = prepare_audit(right if options.bug is None else Buggy(right, options.bug), settings)
-    with _folder(request, scenario) as folder:
-        keep_scenario(folder, scenario)
+    with options.folder(scenario, "audit") as folder:
         with _watched(uploads(settings.trials)) as watch:
             result = prepared.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
         folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
-    if request.json:
-        print(json.dumps(result.to_dict(), allow_nan=False))
-        return int(not result.passed)
-    out = console()
-    out.print(audit_table(result))
-    for sentence in verdict(result):
-        out.print(sentence, soft_wrap=True)
-    print_paths(folder, figures)
+    where = paths(folder, figures)
+    show(options.json, result.to_dict(), audit_table(result), *verdict(result), *where)
     return int(not result.passed)
 
 
 def _controls(
-    request: Request, scenario: Scenario, right: Protection, settings: AuditSettings
+    options: AuditOptions, scenario: Scenario, right: Protection, settings: AuditSettings
 ) -> int:
     total = uploads(settings.trials) * (1 + len(bugs_of(right)))
     with _watched(total) as watch:
         audits = controls(right, settings, _noise(scenario), watch)
-        with _folder(request, scenario) as folder:
-            keep_scenario(folder, scenario)
+        with options.folder(scenario, "audit") as folder:
             found = list(audits)
             good = all(control.as_hoped for control in found)
             document = {
@@ -91,17 +70,8 @@ def _controls(
             }
             folder.write_json("summary.json", document)
             folder.status("complete", passed=good)
-    if request.json:
-        print(json.dumps(document, allow_nan=False))
-    else:
-        console().print(controls_table(right.name, found))
-        print_paths(folder)
+    show(options.json, document, controls_table(right.name, found), *paths(folder))
     return int(not good)
-
-
-def _folder(request: Request, scenario: Scenario) -> RunFolder:
-    """Opened only when all input is checked: it replaces an earlier run."""
-    return request.folder(scenario, f"{scenario.preset}-audit")
 
 
 @contextmanager

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from noisemarket.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
@@ -20,17 +18,10 @@ from noisemarket.calibration.measure import (
     simulated,
     some_of,
 )
-from noisemarket.calibration.points import POINTS, Point, Points
-from noisemarket.calibration.result import Calibration, calibrated, surface_file
-from noisemarket.cli.common import (
-    Request,
-    at_least_one,
-    console,
-    keep_scenario,
-    print_paths,
-    progress,
-    stoppable,
-)
+from noisemarket.calibration.points import POINTS, Points
+from noisemarket.calibration.result import calibrated, surface_file
+from noisemarket.cli.app import CalibrateOptions
+from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.report.calibration_report import calibration_table, draw_calibration
@@ -41,20 +32,6 @@ from noisemarket.training import one_sigma
 PLAN, CHECKPOINTS = "calibration.json", "checkpoints"
 
 _STOPPING = "Stopping: finished rounds are kept. Press Ctrl-C again to stop at once."
-
-
-@dataclass(frozen=True)
-class CalibrateOptions:
-    """The options of this command alone; None where they were not given."""
-
-    sigmas: str | None
-    betas: str | None
-    mixed: str | None
-    seeds: int | None
-    name: str | None
-    resume: str | None
-    fit_only: bool
-    workers: int | None
 
 
 @dataclass(frozen=True)
@@ -77,13 +54,10 @@ class CalibrationPlan:
         return {"name": values.pop("name"), **values.pop("grid"), **values}
 
 
-def run(request: Request, options: CalibrateOptions) -> None:
+def run(options: CalibrateOptions) -> None:
     """Measure what is missing, then fit, draw and write the surface."""
-    at_least_one("--workers", options.workers)
-    if options.resume is not None:
-        folder, scenario, plan = _reopen(options.resume, request, options)
-    else:
-        folder, scenario, plan = _start(request, options)
+    resumed = options.resume is not None
+    folder, scenario, plan = _reopen(options) if resumed else _start(options)
     settings = list(plan.grid.settings(scenario.seed))
     with Points(folder.path / POINTS, plan.fingerprint) as points:
         to_measure = not options.fit_only and any(one not in points for one in settings)
@@ -91,56 +65,56 @@ def run(request: Request, options: CalibrateOptions) -> None:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
             raise BadInput("data", where, remedy)
-        with RunFolder.reopen(folder.path) if options.resume else folder as folder:
+        with RunFolder.reopen(folder.path) if resumed else folder as folder:
             folder.write_json(PLAN, plan.document())
             problems: list[str] = []
             stopped = False
             if not options.fit_only:
-                stopped = _measure(folder, scenario, plan, points, options.workers, problems)
+                stopped = _measure(folder, scenario, settings, points, options.workers, problems)
             missing = sum(one not in points for one in settings)
-            result, figures = _finish(folder, scenario, plan, points.all(), missing)
+            wanted = len(plan.grid)
+            result = calibrated(
+                plan.name, plan.command, wanted, missing, points.all(), plan.labels
+            )  # fmt: skip
+            folder.write_json("summary.json", result.summary(scenario))
+            if (text := surface_file(result, scenario)) is not None:
+                folder.write_text(f"{plan.name}.toml", text)
+            figures = draw_calibration(folder, result)
+            state = "incomplete" if missing else "complete"
+            folder.status(state, points=wanted, points_done=wanted - missing)
     if stopped:
-        raise Interrupted(
-            f"stopped after {len(plan.grid) - missing} of {len(plan.grid)} points; continue with "
-            f"--resume {folder.path}."
-        )
+        done = f"stopped after {wanted - missing} of {wanted} points"
+        raise Interrupted(f"{done}; continue with --resume {folder.path}.")
     if problems:
         raise NoisemarketError(
-            f"{len(problems)} of {len(plan.grid)} points could not be measured (try again with "
+            f"{len(problems)} of {wanted} points could not be measured (try again with "
             f"--resume {folder.path}); {problems[0]}"
         )
-    if request.json:
-        print(json.dumps(result.summary(scenario), allow_nan=False))
-    else:
-        _show(folder, result, figures)
+    said = list(result.remarks)
+    if result.fit is not None:
+        surface = folder.path / f"{result.name}.toml"
+        said.append(f"Surface: {surface} (use it with --set surface={surface})")
+    said += paths(folder, figures)
+    show(options.json, result.summary(scenario), calibration_table(result), *said)
 
 
-def _start(
-    request: Request, options: CalibrateOptions
-) -> tuple[RunFolder, Scenario, CalibrationPlan]:
+def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
     if options.fit_only:
         raise BadInput("--fit-only", "true", "name the folder with --resume.")
-    scenario = simulated(request.scenario())
+    scenario = simulated(options.load())
     data = data_of(scenario)
     alike = fingerprint(scenario, data.sha256)
-    plan = _plan(
-        scenario,
-        request,
-        options,
-        CalibrationPlan("", _usual(scenario), "", data.sha256, data.classes, alike),
-    )
+    nothing = CalibrationPlan("", _usual(scenario), "", data.sha256, data.classes, alike)
+    plan = _plan(scenario, options, nothing)
     _try_out(scenario, plan)
-    folder = request.folder(scenario, f"{scenario.preset}-calibrate")
-    keep_scenario(folder, scenario)
+    folder = options.folder(scenario, "calibrate")
     folder.write_json(PLAN, plan.document())
     return folder, scenario, plan
 
 
-def _reopen(
-    resume: str, request: Request, options: CalibrateOptions
-) -> tuple[RunFolder, Scenario, CalibrationPlan]:
+def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
     allowed = "--sigmas, --betas, --mixed, --seeds, --name, --fit-only, --workers and --json"
-    path = request.resumed(resume, "a calibration", ("scenario.toml", PLAN), allowed)
+    path = options.resumed("a calibration", ("scenario.toml", PLAN), allowed)
     scenario = load_scenario(path / "scenario.toml")
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
@@ -148,44 +122,33 @@ def _reopen(
         grid = Grid(tuple(saved["sigmas"]), tuple(saved["betas"]), int(saved["seeds"]), mixed)
         before = CalibrationPlan(
             str(saved["name"]), grid, str(saved["command"]), str(saved["data"]),
-            int(saved.get("labels", 0)), str(saved["fingerprint"]),
+            int(saved["labels"]), str(saved["fingerprint"]),
         )  # fmt: skip
     except (OSError, ValueError, TypeError, KeyError):
-        raise BadInput("--resume", resume, f"has a {PLAN} that cannot be read.") from None
+        remedy = f"has a {PLAN} that cannot be read."
+        raise BadInput("--resume", options.resume, remedy) from None
     if fingerprint(scenario, before.data) != before.fingerprint:
         remedy = "has a scenario.toml that changed after its first points: start a new folder."
-        raise BadInput("--resume", resume, remedy)
-    plan = _plan(scenario, request, options, before)
+        raise BadInput("--resume", options.resume, remedy)
+    plan = _plan(scenario, options, before)
     if not options.fit_only and plan.grid != grid:
         _try_out(scenario, plan)
     return RunFolder(path), scenario, plan
 
 
 def _plan(
-    scenario: Scenario, request: Request, options: CalibrateOptions, before: CalibrationPlan
+    scenario: Scenario, options: CalibrateOptions, before: CalibrationPlan
 ) -> CalibrationPlan:
     """The earlier plan (or the default, which has no name) with the options applied."""
-    grid = before.grid
-    if options.sigmas is not None:
-        grid = replace(grid, sigmas=numbers("--sigmas", options.sigmas))
-    if options.betas is not None:
-        grid = replace(grid, betas=numbers("--betas", options.betas))
-    if options.mixed is not None:
-        grid = replace(grid, mixed=pairs("--mixed", options.mixed))
-    if options.seeds is not None:
-        grid = replace(grid, seeds=options.seeds)
+    given: dict[str, Any] = {} if options.seeds is None else {"seeds": options.seeds}
+    for option, read in (("sigmas", numbers), ("betas", numbers), ("mixed", pairs)):
+        if (text := getattr(options, option)) is not None:
+            given[option] = read(f"--{option}", text)
+    grid = replace(before.grid, **given)
     name = options.name or before.name or f"{scenario.privacy.protection}-measured"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
-    if before.command:
-        start = re.sub(r" --sigmas .*", "", before.command)
-    else:
-        words = ["noisemarket", "calibrate", *([request.file] if request.file else [])]
-        words += ["--preset", request.preset] if request.preset else []
-        for setting in request.settings or ():
-            words += ["--set", setting]
-        words += ["--seed", str(request.seed)] if request.seed is not None else []
-        start = shlex.join(words)
+    start = re.sub(r" --sigmas .*", "", before.command) or options.command_line("calibrate")
     sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
     command = (
         f"{start} --sigmas {sigmas} --betas {betas} --mixed {pairs_text(grid.mixed)} "
@@ -216,14 +179,13 @@ def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
 def _measure(
     folder: RunFolder,
     scenario: Scenario,
-    plan: CalibrationPlan,
+    settings: Sequence[Setting],
     points: Points,
     workers: int | None,
     problems: list[str],
 ) -> bool:
     """Measure all missing points; returns whether it was stopped before the end."""
     checkpoints = folder.path / CHECKPOINTS
-    settings = list(plan.grid.settings(scenario.seed))
     rounds = scenario.training.rounds
     with stoppable(_STOPPING) as stop, progress("rounds") as bar:
         line = bar.add_task("calibrating", total=len(settings) * rounds)
@@ -257,34 +219,3 @@ def _measure(
             if stop():
                 return any(one not in points for one in settings)
     return False
-
-
-def _finish(
-    folder: RunFolder,
-    scenario: Scenario,
-    plan: CalibrationPlan,
-    points: Sequence[Point],
-    missing: int,
-) -> tuple[Calibration, list[Path]]:
-    """Fit, draw and write what has been measured; returns the figures too."""
-    wanted = len(plan.grid)
-    result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
-    folder.write_json("summary.json", result.summary(scenario))
-    text = surface_file(result, scenario)
-    if text is not None:
-        folder.write_text(f"{plan.name}.toml", text)
-    figures = draw_calibration(folder, result)
-    state = "incomplete" if missing else "complete"
-    folder.status(state, points=wanted, points_done=wanted - missing)
-    return result, figures
-
-
-def _show(folder: RunFolder, result: Calibration, figures: Sequence[Path]) -> None:
-    out = console()
-    out.print(calibration_table(result))
-    for remark in result.remarks:
-        out.print(remark, soft_wrap=True)
-    if result.fit is not None:
-        surface = folder.path / f"{result.name}.toml"
-        out.print(f"Surface: {surface} (use it with --set surface={surface})", soft_wrap=True)
-    print_paths(folder, figures)

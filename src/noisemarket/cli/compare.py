@@ -3,45 +3,30 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from noisemarket.cli.common import (
-    Request,
-    Stop,
-    at_least_one,
-    console,
-    keep_scenario,
-    names_of,
-    print_paths,
-    progress,
-    stoppable,
-)
+from noisemarket.cli.app import CompareOptions
+from noisemarket.cli.common import Stop, paths, progress, show, stoppable
+from noisemarket.cli.options import at_least_one
 from noisemarket.comparison.campaign import Campaign, Plan
 from noisemarket.comparison.decisions import as_compared
 from noisemarket.comparison.growth import Timing, timings
-from noisemarket.comparison.results import (
-    AVERAGED,
-    Row,
-    means,
-    paired_differences,
-    same_contracts,
-)
+from noisemarket.comparison.results import AVERAGED, Row, means, paired_differences, same_contracts
 from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.machine import Effort
 from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.negotiation import run_options
+from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.report.campaign_figures import draw_campaign
-from noisemarket.report.campaign_page import campaign_page
-from noisemarket.report.campaign_report import campaign_table, findings
+from noisemarket.report.campaign_report import campaign_page, campaign_table, findings
+from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
+from noisemarket.report.style import name_of
 from noisemarket.runfolder import STATUS, RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 
@@ -53,64 +38,109 @@ _LEFT_OUT = ("no_dp",)
 """No mechanism: nobody agreed to it. It is compared where it is named."""
 
 
-@dataclass(frozen=True)
-class CompareOptions:
-    """What to compare, and how."""
-
-    mechanisms: str | None
-    seeds: int | None
-    budgets: str | None
-    resume: str | None
-    workers: int | None
-
-
-def run(request: Request, options: CompareOptions) -> None:
+def run(options: CompareOptions) -> None:
     """Run the command."""
-    at_least_one("--workers", options.workers)
+    if options.game_only:
+        _game_only(options)
+        return
     at_least_one("--seeds", options.seeds)
     if options.resume is not None:
-        folder, scenario, plan = _reopen(request, options)
+        folder, scenario, plan, command = _reopen(options)
     else:
-        scenario = request.scenario()
+        scenario = options.load()
         plan = _plan(scenario, options)
         _check(scenario, plan)
-        folder = request.folder(scenario, f"{scenario.preset}-compare")
-        keep_scenario(folder, scenario)
-        folder.write_json(PLAN, {**vars(plan), "command": _command(request, plan)})
+        folder = options.folder(scenario, "compare")
+        command = _command(options, plan)
+        folder.write_json(PLAN, {**vars(plan), "command": command})
     effort = Effort()
     with folder:
         with stoppable() as stop:
             try:
-                campaign = _trained(folder, scenario, plan, request, options, stop)
+                campaign = _trained(folder, scenario, plan, options, stop)
                 rows = campaign.rows()
                 _write_csv(folder, rows)  # should timing be stopped, the figures are there
-                times = timings(scenario, plan.mechanisms, threads=request.threads, stop=stop)
+                times = timings(scenario, plan.mechanisms, threads=options.threads, stop=stop)
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
                 raise Interrupted(f"{words}{folder.path}.") from None
         document = {
             **_document(scenario, plan, rows, times),
-            "command": _kept_command(folder.path),
+            "command": command,
             **_spent(effort, campaign, resumed=options.resume is not None),
         }
         folder.write_json(RESULTS, document)
         figures = draw_campaign(folder.path / "figures", rows, times)
         folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **vars(plan))
-    if request.json:
-        print(json.dumps(document, allow_nan=False))
-        return
-    out = console()
-    out.print(campaign_table(means(rows)))
-    for line in findings(rows):
-        out.print(line, markup=False, soft_wrap=True)
-    print_paths(folder, figures)
-    out.print(f"Report: {folder.path / PAGE}", soft_wrap=True, markup=False)
+    show(
+        options.json, document, campaign_table(document["means"]), *findings(rows),
+        *paths(folder, figures), f"Report: {folder.path / PAGE}",
+    )  # fmt: skip
+
+
+def _game_only(options: CompareOptions) -> None:
+    """Compare what is agreed on one population, without training."""
+    for name in ("seeds", "budgets", "resume", "workers"):
+        if (value := getattr(options, name)) is not None:
+            remedy = "is for trained comparisons: leave out --game-only."
+            raise BadInput(f"--{name}", str(value), remedy)
+    scenario = options.load()
+    names = _names(options) or list(MECHANISMS)
+    environment = scenario.environment()
+    for name in names:
+        with _or_left_out(name):
+            find_mechanism(name).check(environment, run_options(scenario))
+    with options.folder(scenario, "compare") as folder:
+        results: dict[str, Negotiation] = {}
+        with stoppable() as stop, progress("mechanisms") as bar:
+            line = bar.add_task("comparing", total=len(names))
+            for name in names:
+                bar.update(line, description=f"comparing, {name_of(name)}")
+                named = scenario.model_copy(update={"mechanism": name})
+                agreed = find_mechanism(name).run(
+                    environment, run_options(named, options.threads, stop=stop)
+                )
+                if agreed.complete:
+                    results[name] = Negotiation(named, environment, agreed)
+                bar.advance(line)
+                if stop():
+                    break
+        rows = comparison_rows(results)
+        figures = write_comparison(folder, rows) if rows else []
+        state = "complete" if len(results) == len(names) else "incomplete"
+        folder.status(state, mechanisms=names, mechanisms_done=list(results))
+    if state == "incomplete":
+        raise Interrupted(
+            f"stopped after {len(results)} of {len(names)} mechanisms; their results are in "
+            f"{folder.path} (status: incomplete)."
+        )
+    document = {"seed": scenario.seed, "mechanisms": rows}
+    show(options.json, document, comparison_table(rows), *paths(folder, figures))
+
+
+def _names(options: CompareOptions) -> list[str]:
+    """The mechanisms that are named; none if the option is not given."""
+    given = options.mechanisms
+    names = [name.strip() for name in given.split(",")] if given else []
+    if len(set(names)) != len(names):
+        raise BadInput("--mechanisms", given, "name each mechanism once.")
+    return names
+
+
+@contextmanager
+def _or_left_out(name: str) -> Iterator[None]:
+    """Say of a mechanism that is refused that it can be left out."""
+    try:
+        yield
+    except BadInput as bad:
+        remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
+        raise BadInput(bad.field, bad.value, remedy) from None
 
 
 def _plan(scenario: Scenario, options: CompareOptions) -> Plan:
-    names = names_of(options.mechanisms) or [name for name in MECHANISMS if name not in _LEFT_OUT]
+    names = _names(options) or [name for name in MECHANISMS if name not in _LEFT_OUT]
     first = scenario.seed
     seeds = tuple(range(first, first + (options.seeds or SEEDS)))
     own = scenario.market.budget
@@ -145,34 +175,26 @@ def _check(scenario: Scenario, plan: Plan) -> None:
     common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
     for name, mechanism in mechanisms.items():
         own = as_compared(scenario, name)
-        try:
+        with _or_left_out(name):
             check_weighting(mechanism, own.model_copy(update={"mechanism": name}))
             mechanism.check(common if own is scenario else own.environment(), run_options(own))
-        except BadInput as bad:
-            remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
-            raise BadInput(bad.field, bad.value, remedy) from None
 
 
-def _reopen(request: Request, options: CompareOptions) -> tuple[RunFolder, Scenario, Plan]:
-    resume = str(options.resume)
+def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     others = (options.mechanisms, options.seeds, options.budgets)
     files = ("scenario.toml", STATUS, PLAN)
     allowed = "--workers, --threads and --json"
-    path = request.resumed(resume, "the folder of a comparison", files, allowed, *others)
+    path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
-        plan = Plan.from_dict(json.loads((path / PLAN).read_text(encoding="utf-8")))
+        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
+        plan, command = Plan.from_dict(saved), str(saved["command"])
     except (ValueError, KeyError, TypeError):
         raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
-    return RunFolder.reopen(path), load_scenario(path / "scenario.toml"), plan
+    return RunFolder.reopen(path), load_scenario(path / "scenario.toml"), plan, command
 
 
 def _trained(
-    folder: RunFolder,
-    scenario: Scenario,
-    plan: Plan,
-    request: Request,
-    options: CompareOptions,
-    stop: Stop,
+    folder: RunFolder, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
 ) -> Campaign:
     known = read_trained(folder.path / TRAININGS)
     campaign = Campaign(
@@ -180,7 +202,7 @@ def _trained(
     )  # fmt: skip
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
-        campaign.decide(request.threads, stop)
+        campaign.decide(options.threads, stop)
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 
@@ -236,20 +258,13 @@ def _spent(effort: Effort, campaign: Campaign, *, resumed: bool) -> dict[str, ob
     return {**spent, "training_cpu_seconds": round(campaign.training_cpu_seconds, 1)}
 
 
-def _command(request: Request, plan: Plan) -> str:
+def _command(options: CompareOptions, plan: Plan) -> str:
     """The command that makes such a comparison, with what it left to the defaults."""
     budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
-    words = ["noisemarket", "compare", *([request.file] if request.file else [])]
-    words += ["--preset", request.preset] if request.preset else []
-    words += ["--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds))]
-    words += ["--budgets", budgets]
-    for setting in request.settings or []:
-        words += ["--set", setting]
-    return shlex.join(words + (["--seed", str(request.seed)] if request.seed is not None else []))
-
-
-def _kept_command(path: Path) -> str:
-    return str(json.loads((path / PLAN).read_text(encoding="utf-8")).get("command", ""))
+    return (
+        f"{options.command_line('compare')} --mechanisms {','.join(plan.mechanisms)} "
+        f"--seeds {len(plan.seeds)} --budgets {budgets}"
+    )
 
 
 def _write_csv(folder: RunFolder, rows: list[Row]) -> None:

@@ -9,29 +9,17 @@ import tempfile
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from threading import Timer
 
+from noisemarket.cli.app import DashboardOptions
 from noisemarket.errors import BadInput, MissingExtra
 
 TOKEN = "NOISEMARKET_TOKEN"
 """The environment variable that holds a token of one's own."""
 
 
-@dataclass(frozen=True)
-class ServerSettings:
-    """Where to serve, to whom, and what may be done there."""
-
-    host: str
-    port: int
-    most_runs: int
-    show: bool
-    need_token: bool
-    ledgers: tuple[str, ...]
-
-
-def run(folder: str, given: ServerSettings) -> None:
+def run(options: DashboardOptions) -> None:
     """Serve a folder of runs until Ctrl-C."""
     try:
         import uvicorn
@@ -43,35 +31,32 @@ def run(folder: str, given: ServerSettings) -> None:
         if (missing.name or "").partition(".")[0] in ("fastapi", "uvicorn", "starlette"):
             raise MissingExtra("noisemarket dashboard", "dashboard") from None
         raise
-    for url in given.ledgers:
+    ledgers = tuple(options.ledger or ())
+    for url in ledgers:
         if "://" not in url:
             raise BadInput("--ledger", url, "give the URL of a ledger on a server.")
-    store = RunStore(Path(folder), given.ledgers)
-    if not given.need_token and not is_loopback(given.host):
+    store = RunStore(Path(options.runs), ledgers)
+    if not options.token and not is_loopback(options.host):
         remedy = "others can reach it: leave out --no-token, or listen on 127.0.0.1."
-        raise BadInput("--host", given.host, remedy)
-    token = (own_token() or new_token()) if given.need_token else None
-    listening = listen(given.host, given.port)
-    shown = f"[{given.host}]" if ":" in given.host else given.host
+        raise BadInput("--host", options.host, remedy)
+    token = (own_token() or new_token()) if options.token else None
+    listening = listen(options.host, options.port)
+    shown = f"[{options.host}]" if ":" in options.host else options.host
     address = f"http://{shown}:{listening.getsockname()[1]}/"
     address += f"?token={token}" if token else ""
     print(f"Runs of {store.root} at {address}", flush=True)
     print("Ctrl-C ends the page; runs that were started from it go on.", flush=True)
     config = uvicorn.Config(
-        web_app(store, token=token, most_runs=given.most_runs), log_level="warning",
+        web_app(store, token=token, most_runs=options.most_runs), log_level="warning",
         access_log=False, server_header=False, timeout_graceful_shutdown=2,
     )  # fmt: skip
-    shows = given.show and has_screen()
+    shows = options.show and has_screen()
     with listening, opening(address, store.private()) if shows else nullcontext():
         uvicorn.Server(config).run(sockets=[listening])
 
 
 def own_token() -> str | None:
-    """The token that the user has set.
-
-    Raises:
-        BadInput: it is too short, or has other characters than letters and digits.
-    """
+    """The token that the user has set, if it can be used."""
     token = os.environ.get(TOKEN) or None
     if token is not None and (len(token) < 16 or not token.isascii() or not token.isalnum()):
         raise BadInput(TOKEN, "the token", "use 16 letters and digits or more.")
@@ -83,11 +68,8 @@ def opening(address: str, folder: Path) -> Iterator[None]:
     """Open an address in the browser, once the server is there.
 
     The browser is given a file that leads to the address: all users of this machine can read what
-    programs are started with, and nobody else can read the file.
-
-    Args:
-        address: what to open, with its token.
-        folder: where to put the file. Browsers in a sandbox cannot read the system's own place.
+    programs are started with, and nobody else can read the file. It is put into ``folder``, since
+    browsers in a sandbox cannot read the system's own place.
     """
     with tempfile.TemporaryDirectory(prefix="open-", dir=folder) as place:
         page = Path(place) / "open.html"
@@ -102,11 +84,7 @@ def opening(address: str, folder: Path) -> Iterator[None]:
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that listens there.
-
-    Raises:
-        BadInput: nothing can listen there.
-    """
+    """A socket that listens there; BadInput if nothing can."""
     listening: socket.socket | None = None
     try:
         family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

@@ -36,9 +36,14 @@ class RunSettings:
 Starter = Callable[[PreparedMarket, Path, RunSettings], MarketRun]
 
 
-def embedded(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
+def embedded(
+    market: PreparedMarket, folder: Path, settings: RunSettings, engine: type[Engine] | None = None
+) -> MarketRun:
     """All owners on this machine, trained by worker processes."""
-    return _with_engine(None, market, folder, settings)
+    return run_market(
+        market, folder, engine=engine, workers=settings.workers, threads=settings.threads,
+        watch=settings.watch, stop=settings.stop,
+    )  # fmt: skip
 
 
 def flower(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
@@ -55,17 +60,8 @@ def start(engine: str, market: PreparedMarket, folder: Path, settings: RunSettin
     """Run a market by the engine of this name."""
     part = ENGINES.find(engine)
     if isinstance(part, type):
-        return _with_engine(part, market, folder, settings)
+        return embedded(market, folder, settings, part)
     return part(market, folder, settings)
-
-
-def _with_engine(
-    engine: type[Engine] | None, market: PreparedMarket, folder: Path, settings: RunSettings
-) -> MarketRun:
-    return run_market(
-        market, folder, engine=engine, workers=settings.workers, threads=settings.threads,
-        watch=settings.watch, stop=settings.stop,
-    )  # fmt: skip
 
 
 def _check(part: Starter | type[Engine]) -> None:

@@ -2,60 +2,45 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
-from noisemarket.cli.options import Json, Out, Overwrite, Runtime, ScenarioFile, Seed, Settings, Tls
+from noisemarket.cli.options import MarketOptions, group, option, taking
+from noisemarket.errors import BadInput
 
-NodeConfig = Annotated[
-    str, typer.Option("--node-config", help="The node's config file, or that of a house.")
-]
+flower_app = group("Run the market over Flower, with a SuperLink and SuperNodes.")
 
-flower_app = typer.Typer(
-    help="Run the market over Flower, with a SuperLink and SuperNodes.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-)
+
+@dataclass(frozen=True)
+class UpOptions(MarketOptions):
+    """What ``run`` takes, and the number of owners."""
+
+    owners: int | None = option(
+        "Owners, each a SuperNode; by default 5, or as the scenario says.", min=1
+    )
 
 
 @flower_app.command("up")
-def up(
-    scenario: ScenarioFile = None,
-    owners: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Owners, each a SuperNode; by default 5, or as the scenario says."
-        ),
-    ] = None,
-    settings: Settings = None,
-    tls: Tls = True,
-    runtime: Runtime = None,
-    seed: Seed = None,
-    out: Out = None,
-    overwrite: Overwrite = False,
-    as_json: Json = False,
-) -> None:
+@taking(UpOptions, "scenario owners settings tls runtime seed out overwrite json")
+def up(options: UpOptions) -> None:
     """Start Flower on this machine, run a market on it, and stop it."""
-    from noisemarket.cli.common import Request
     from noisemarket.cli.engines import FLOWER
     from noisemarket.cli.run import run
 
-    if owners is None and scenario is None:
-        owners = 5
-    given = [*([] if owners is None else [f"owners={owners}"]), *(settings or [])]
-    request = Request(scenario, None, given, seed, None, None, out, overwrite, as_json)
-    run(request, None, None, full=False, baselines=False, engine=FLOWER, tls=tls, runtime=runtime)
+    owners = options.owners or (5 if options.scenario is None else None)
+    given = [*([] if owners is None else [f"owners={owners}"]), *(options.settings or [])]
+    run(replace(options, settings=given, baselines=False, engine=FLOWER))
 
 
 @flower_app.command("app")
 def app(
-    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="Where to write it.")],
+    folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
-    from pathlib import Path
-
-    from noisemarket.errors import BadInput
     from noisemarket.files import unusable
     from noisemarket.flower.deploy.app_folder import write_app
 
@@ -72,7 +57,7 @@ def app(
 @flower_app.command("key")
 def key(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
+        str, Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
     ],
 ) -> None:
     """Print a curator's public key (owners set it as ``curator-key``); create it if needed."""
@@ -86,22 +71,20 @@ def key(
 )
 def node(
     context: typer.Context,
-    config: NodeConfig,
+    config: Annotated[
+        str, Option("--node-config", help="The node's config file, or that of a house.")
+    ],
     poll: Annotated[
-        float,
-        typer.Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start."),
+        float, Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start.")
     ] = 1.0,
     warm: Annotated[
-        bool,
-        typer.Option("--warm", help="Copy processes from one that has imported everything."),
+        bool, Option("--warm", help="Copy processes from one that has imported everything.")
     ] = False,
     check: Annotated[
-        bool, typer.Option("--check", help="Check the config and the owners' folders, and end.")
+        bool, Option("--check", help="Check the config and the owners' folders, and end.")
     ] = False,
 ) -> None:
     """Run an owner's SuperNode; other options are those of flower-supernode."""
-    from pathlib import Path
-
     from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
 
     owners = check_node(Path(config))
@@ -116,18 +99,16 @@ def node(
 @flower_app.command("health")
 def health(
     address: Annotated[
-        str, typer.Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
+        str, Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
     ] = "127.0.0.1:9094",
     root_certificates: Annotated[
-        str | None, typer.Option(help="Of a SuperLink with TLS: its issuer's certificate.")
+        str | None, Option(help="Of a SuperLink with TLS: its issuer's certificate.")
     ] = None,
     config: Annotated[
-        str | None, typer.Option("--node-config", help="Also check this node's config.")
+        str | None, Option("--node-config", help="Also check this node's config.")
     ] = None,
 ) -> None:
     """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
-    from pathlib import Path
-
     from noisemarket.flower.deploy.health import is_healthy
     from noisemarket.flower.deploy.owner_node import check_node
 

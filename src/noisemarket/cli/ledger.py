@@ -3,31 +3,27 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from noisemarket.cli.options import Json
+from noisemarket.cli.options import Json, group
 from noisemarket.errors import BadInput
 
-if TYPE_CHECKING:
-    from noisemarket.ledger.queries import Account
-
-ledger_app = typer.Typer(
-    help="Read a ledger: what was agreed, delivered and paid, and whether it can be trusted.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
+ledger_app = group(
+    "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted."
 )
 
 Where = Annotated[
-    str, typer.Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
+    str, Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
 ]
 
 
 @ledger_app.command("ls")
 def ls(
     where: Where,
-    job: Annotated[str | None, typer.Option(help="Only the contracts of this job.")] = None,
+    job: Annotated[str | None, Option(help="Only the contracts of this job.")] = None,
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
@@ -52,7 +48,7 @@ def ls(
 def show(
     where: Where,
     contract: Annotated[
-        str, typer.Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
+        str, Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
     ],
     as_json: Json = False,
 ) -> None:
@@ -60,10 +56,11 @@ def show(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import print_contract
+    from noisemarket.report.ledger_report import contract_in_full, print_contract
 
     with reading(where) as ledger:
-        document = _account(queries.account(ledger, queries.find_contract(ledger, contract)))
+        found = queries.account(ledger, queries.find_contract(ledger, contract))
+        document = contract_in_full(found)
         if as_json:
             print(json.dumps(document, ensure_ascii=False))
             return
@@ -73,17 +70,15 @@ def show(
 @ledger_app.command("verify")
 def verify_command(
     where: Where,
-    head: Annotated[
-        str | None, typer.Option(help="Head noted earlier: count:hash, or the hash.")
-    ] = None,
+    head: Annotated[str | None, Option(help="Head noted earlier: count:hash, or the hash.")] = None,
     curator_key: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             metavar="HEX", help="Key of a curator, noted earlier; can be repeated, one per curator."
         ),
     ] = None,
     receipt: Annotated[
-        str | None, typer.Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
+        str | None, Option(metavar="FILE", help="An owner's receipt; finds what was cut off.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -136,16 +131,15 @@ def export(
     where: Where,
     csv: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the contracts to this CSV file, one per row."),
+        Option(metavar="FILE", help="Write the contracts to this CSV file, one per row."),
     ] = None,
     json_file: Annotated[
-        str | None,
-        typer.Option("--json", metavar="FILE", help="Write all entries to this JSON file."),
+        str | None, Option("--json", metavar="FILE", help="Write all entries to this JSON file.")
     ] = None,
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
-    from noisemarket.cli.ledger_export import write_chain, write_contracts
     from noisemarket.ledger.store import reading
+    from noisemarket.report.ledger_report import write_chain, write_contracts
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
@@ -158,15 +152,14 @@ def export(
 @ledger_app.command("statement")
 def statement(
     where: Where,
-    owner: Annotated[str, typer.Argument(metavar="OWNER", help="Name of the owner.")],
+    owner: Annotated[str, Argument(metavar="OWNER", help="Name of the owner.")],
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import print_statement
-    from noisemarket.report.ledger_statement import contract_statement
+    from noisemarket.report.ledger_report import contract_statement, print_statement
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
@@ -182,26 +175,6 @@ def statement(
             print(json.dumps(document, ensure_ascii=False))
         else:
             print_statement(console(), document)
-
-
-def _account(account: Account) -> dict[str, Any]:
-    from noisemarket.report.ledger_statement import contract_statement
-
-    statement = contract_statement(account)
-    kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
-    return {
-        **{name: statement[name] for name in kept},
-        "recorded_offer": account.offered_at,
-        "recorded_signatures": account.signed_at,
-        "recorded_closing": account.closed_at,
-        "owner_signature": account.owner_signature,
-        "curator_signature": account.curator_signature,
-        "kept": account.kept,
-        "paid_micro": account.paid,
-        "evidence": account.evidence,
-        "each_round": statement["each_round"],
-        "terms": account.contract.to_dict(),
-    }
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

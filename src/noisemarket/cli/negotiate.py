@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 
-from noisemarket.cli.common import (
-    Request,
-    console,
-    keep_scenario,
-    print_paths,
-    progress,
-    stoppable,
-    writable_file,
-)
+from noisemarket.cli.app import NegotiateOptions
+from noisemarket.cli.common import paths, progress, show, stoppable, writable_file
 from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
@@ -34,24 +26,23 @@ EVENTS = "events.jsonl"
 _FLUSH_SECONDS = 2.0
 
 
-def run(request: Request, contracts: str | None) -> None:
+def run(options: NegotiateOptions) -> None:
     """Play, then write the run folder and print the summary."""
-    scenario = request.scenario()
-    if request.budget is not None and scenario.market.budget != "none":
+    scenario = options.load()
+    if options.budget is not None and scenario.market.budget != "none":
         # a whole run leaves out the owners that the budget does not pay for
-        request.only_with("joint", "--budget", request.budget, scenario)
+        options.only_with("joint", "--budget", options.budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
-    writable_file("--contracts", contracts)
-    with request.folder(scenario, f"{scenario.preset}-{scenario.mechanism}") as folder:
-        keep_scenario(folder, scenario)
-        agreement = _play(chosen, request, scenario, environment, folder)
+    writable_file("--contracts", options.contracts)
+    with options.folder(scenario, scenario.mechanism) as folder:
+        agreement = _play(chosen, options, scenario, environment, folder)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
         figures = write_run(folder, result) if done else []
-        if contracts is not None:
-            write_atomic(Path(contracts), result.contracts_csv())
+        if options.contracts is not None:
+            write_atomic(Path(options.contracts), result.contracts_csv())
         folder.remove(PARTIAL)
         state = "complete" if agreement.complete else "incomplete"
         folder.status(state, owners=len(environment), owners_done=len(done))
@@ -60,16 +51,12 @@ def run(request: Request, contracts: str | None) -> None:
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    if request.json:
-        print(json.dumps(result.summary(), allow_nan=False))
-        return
-    console().print(summary_table(result))
-    print_paths(folder, figures)
+    show(options.json, result.summary(), summary_table(result), *paths(folder, figures))
 
 
 def _play(
     chosen: Mechanism,
-    request: Request,
+    options: NegotiateOptions,
     scenario: Scenario,
     environment: Environment,
     folder: RunFolder,
@@ -98,4 +85,4 @@ def _play(
                 flush()
 
         told = writing(lambda text: folder.append(EVENTS, text, private=True), watch)
-        return chosen.run(environment, run_options(scenario, request.threads, told, stop))
+        return chosen.run(environment, run_options(scenario, options.threads, told, stop))

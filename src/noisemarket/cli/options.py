@@ -1,10 +1,25 @@
-"""Options that several commands have, and long ones."""
+"""The options that several commands have, and how a dataclass of options becomes a command."""
 
 from __future__ import annotations
 
-from typing import Annotated
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields
+from importlib import import_module
+from inspect import Parameter, Signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 import typer
+from typer import Argument, Option
+
+from noisemarket.errors import BadInput
+
+if TYPE_CHECKING:
+    from noisemarket.runfolder import RunFolder
+    from noisemarket.scenario import Scenario
+
+SURFACE = "surface.toml"
 
 SCENARIO = (
     "SCENARIO is a TOML file with what differs from the preset, such as owners and budget: "
@@ -18,66 +33,240 @@ MECHANISMS = (
 )
 """Those of this package, written out: to look them up would load all that learns."""
 
+HELP = {"help_option_names": ["-h", "--help"]}
 
-def epilog(*examples: str, scenario: bool = True) -> str:
-    """The end of a command's help: what SCENARIO is, and what a call looks like."""
-    lines = [f"Example: noisemarket {example}" for example in examples]
-    return "\n\n".join([*([SCENARIO] if scenario else []), *lines])
+_WITHOUT = {
+    "joint": "buys from each owner alone and cannot keep it",
+    "keeps_target": "aims at no accuracy",
+}
+"""What a mechanism does that lacks an ability: in a message."""
+
+Options = TypeVar("Options")
 
 
-ScenarioFile = Annotated[
-    str | None, typer.Argument(help="Scenario file (TOML): what differs from the preset.")
-]
-Preset = Annotated[str | None, typer.Option(help="market (default) or paper.")]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change a setting; can be repeated."),
-]
-Mechanism = Annotated[
-    str | None,
-    typer.Option(
-        "--mechanism",
-        "--learner",
-        help=f"How contracts are agreed: {MECHANISMS}.",
-    ),
-]
-Budget = Annotated[
-    str | None,
-    typer.Option(metavar="MONEY", help="Most that the curator pays in all; none for no limit."),
-]
-TargetAccuracy = Annotated[
-    str | None,
-    typer.Option(
-        metavar="PER CENT", help="Accuracy to reach for the least money, by the loss surface; none."
-    ),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of all randomness.")]
-Out = Annotated[str | None, typer.Option(help="Run folder; by default a new one in runs/.")]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace an earlier run folder.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-Threads = Annotated[int | None, typer.Option(help="Threads; by default one per core.")]
-Workers = Annotated[int | None, typer.Option(help="Worker processes; by default one per core.")]
-Resume = Annotated[
-    str | None, typer.Option(metavar="FOLDER", help="Continue a run that was stopped.")
-]
-Tls = Annotated[
-    bool, typer.Option("--tls/--no-tls", help="flower: use TLS certificates and node keys.")
-]
-Runtime = Annotated[
-    str | None,
-    typer.Option(
-        help="flower: simulation (many owners in one place) or deployment (a SuperNode for each); "
-        "by default a deployment for up to 10 owners."
-    ),
-]
-RunsFolder = Annotated[
-    str, typer.Argument(metavar="RUNS_FOLDER", help="Folder that holds run folders.")
-]
-Show = Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")]
-NeedToken = Annotated[
-    bool, typer.Option("--token/--no-token", help="Let in only who has the token of the address.")
-]
-Ledgers = Annotated[
-    list[str] | None,
-    typer.Option("--ledger", help="URL of a ledger on a server that may be read; again for more."),
-]
+def group(meaning: str) -> typer.Typer:
+    """A command that has commands of its own."""
+    return typer.Typer(help=meaning, context_settings=HELP, no_args_is_help=True)
+
+
+def option(
+    meaning: str, *names: str, default: Any = None, kind: Callable[..., Any] = Option, **more: Any
+) -> Any:
+    """A field of a dataclass of options, as typer's Option (or Argument) with these names."""
+    return field(default=default, metadata={"typer": kind(*names, help=meaning, **more)})
+
+
+def flag(name: str, meaning: str) -> Any:
+    """A field that is false unless this option is given."""
+    return option(meaning, name, default=False)
+
+
+def taking(
+    kind: type[Options], names: str = ""
+) -> Callable[[Callable[[Options], object]], Callable[..., object]]:
+    """Make of a function of one object what typer takes for a function of its fields.
+
+    Args:
+        kind: a dataclass whose fields are made by ``option``, or annotated for typer.
+        names: the fields that become options, in this order; the others keep their defaults. By
+            default all.
+    """
+    hints = get_type_hints(kind, include_extras=True)
+    known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]
+    shown = [known[name] for name in names.split() or known]
+    for one in shown:
+        if "typer" in one.metadata:
+            hints[one.name] = Annotated[hints[one.name], one.metadata["typer"]]
+    parameters = [
+        Parameter(one.name, Parameter.KEYWORD_ONLY, default=one.default, annotation=hints[one.name])
+        for one in shown
+    ]
+
+    def decorate(function: Callable[[Options], object]) -> Callable[..., object]:
+        def call(**given: Any) -> object:
+            return function(kind(**given))
+
+        call.__doc__ = function.__doc__
+        call.__annotations__ = {one.name: one.annotation for one in parameters}
+        call.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def command(
+    app: typer.Typer, name: str, *examples: str, takes: str = ""
+) -> Callable[[type[Options]], type[Options]]:
+    """Make a command of a dataclass: its fields are the options, its docstring is the help.
+
+    ``noisemarket.cli.NAME``, which is imported when the command is called, has a function ``run``
+    that gets the options and may return an exit code. ``takes`` is as ``names`` of ``taking``.
+    """
+
+    def register(kind: type[Options]) -> type[Options]:
+        def run(options: Options) -> object:
+            return import_module(f"noisemarket.cli.{name}").run(options)
+
+        ending = epilog(*examples)
+        if "scenario" in takes.split():
+            ending = f"{SCENARIO}\n\n{ending}"
+        app.command(name, help=kind.__doc__, epilog=ending)(taking(kind, takes)(run))
+        return kind
+
+    return register
+
+
+def epilog(*examples: str) -> str:
+    """The end of a command's help: what a call looks like."""
+    return "\n\n".join(f"Example: noisemarket {example}" for example in examples)
+
+
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace an earlier run folder.")]
+Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
+Threads = Annotated[int | None, Option(help="Threads; by default one per core.")]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The options that name a scenario and say how it runs and where its results go."""
+
+    scenario: str | None = option(
+        "Scenario file (TOML): what differs from the preset.", kind=Argument
+    )
+    preset: str | None = option("market (default) or paper.")
+    settings: list[str] | None = option(  # noqa: RUF009
+        "Change a setting; can be repeated.", "--set", metavar="KEY=VALUE"
+    )
+    mechanism: str | None = option(
+        f"How contracts are agreed: {MECHANISMS}.", "--mechanism", "--learner"
+    )
+    budget: str | None = option(
+        "Most that the curator pays in all; none for no limit.", metavar="MONEY"
+    )
+    target_accuracy: str | None = option(
+        "Accuracy to reach for the least money, by the loss surface; none.", metavar="PER CENT"
+    )
+    seed: int | None = option("Seed of all randomness.")
+    out: str | None = option("Run folder; by default a new one in runs/.")
+    overwrite: Overwrite = False
+    resume: str | None = option("Continue a run that was stopped.", metavar="FOLDER")
+    workers: int | None = option("Worker processes; by default one per core.")
+    threads: Threads = None
+    json: Json = False
+
+    def __post_init__(self) -> None:
+        at_least_one("--workers", self.workers)
+        at_least_one("--threads", self.threads)
+
+    def load(self) -> Scenario:
+        """The scenario with all options applied."""
+        from noisemarket.scenario import load_scenario
+
+        given = {
+            "seed": self.seed,
+            "mechanism": None if self.mechanism is None else f'"{self.mechanism}"',
+            "market.budget": self.budget,
+            "market.target_accuracy": self.target_accuracy,
+        }
+        settings = list(self.settings or [])
+        settings += [f"{key}={value}" for key, value in given.items() if value is not None]
+        scenario = load_scenario(self.scenario, preset=self.preset, settings=settings)
+        if self.target_accuracy is not None and scenario.market.target_accuracy != "none":
+            for ability in _WITHOUT:
+                self.only_with(ability, "--target-accuracy", self.target_accuracy, scenario)
+        return scenario
+
+    @staticmethod
+    def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
+        """Refuse an option that means nothing to a mechanism without this ability."""
+        from noisemarket.mechanisms import MECHANISMS, find_mechanism
+
+        if not getattr(find_mechanism(scenario.mechanism), ability):
+            able = ", ".join(name for name in MECHANISMS if getattr(MECHANISMS[name], ability))
+            remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism {able}."
+            raise BadInput(option, value, remedy)
+
+    def folder(
+        self, scenario: Scenario, what: str, *inputs: str | None, **facts: object
+    ) -> RunFolder:
+        """A new run folder with the scenario, and its files of owners and surface, to repeat it.
+
+        Its name ends in ``what``, unless there is ``--out``. ``inputs`` are more files that the run
+        reads, ``facts`` what each of its statuses says.
+        """
+        from noisemarket.runfolder import RunFolder
+        from noisemarket.scenario import dump_scenario
+
+        owners, surface = scenario.population.file, scenario.game.surface
+        read = [file for file in (self.scenario, owners, surface, *inputs) if file]
+        stem = f"{scenario.preset}-{what}"
+        folder = RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=read)
+        if facts:
+            folder.note(**facts)
+        if owners:
+            copy = "owners" + Path(owners).suffix
+            folder.copy(owners, copy, private=True)  # it holds the owners' costs
+            population = scenario.population.model_copy(update={"file": copy})
+            scenario = scenario.model_copy(update={"population": population})
+        if surface.endswith(".toml"):
+            folder.copy(surface, SURFACE)
+            game = scenario.game.model_copy(update={"surface": SURFACE})
+            scenario = scenario.model_copy(update={"game": game})
+        folder.write_text("scenario.toml", dump_scenario(scenario))
+        return folder
+
+    def resumed(self, kind: str, files: Sequence[str], allowed: str, *others: object) -> Path:
+        """The folder to resume; refuses other options beside it, and a folder of another kind."""
+        given = (
+            self.scenario,
+            self.preset,
+            self.settings,
+            self.mechanism,
+            self.out,
+            self.overwrite,
+        )
+        demands = (self.seed, self.budget, self.target_accuracy)
+        if any(given) or any(one is not None for one in (*demands, *others)):
+            raise BadInput("--resume", self.resume, f"with it, give only {allowed}.")
+        path = Path(str(self.resume))
+        for name in files:
+            if not (path / name).is_file():
+                raise BadInput("--resume", self.resume, f"is not {kind}: it has no {name}.")
+        return path
+
+    def command_line(self, name: str) -> str:
+        """The command that names this scenario, for who repeats a run."""
+        words = ["noisemarket", name, *([self.scenario] if self.scenario else [])]
+        words += ["--preset", self.preset] if self.preset else []
+        for setting in self.settings or ():
+            words += ["--set", setting]
+        return shlex.join(words + (["--seed", str(self.seed)] if self.seed is not None else []))
+
+
+@dataclass(frozen=True)
+class MarketOptions(Request):
+    """Run the whole market: negotiate, sign, train under contract, verify and pay."""
+
+    full: bool = flag("--full", "The paper's full setting: larger and slower.")
+    baselines: bool | None = option(
+        "Also train, for comparison: no trade, DyPP, the best that full knowledge could "
+        "buy, and no noise. By default with the bundled data or simulated noise only: a model "
+        "without noise is not private."
+    )
+    draws: int | None = option(
+        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
+    )
+    engine: str | None = option("embedded (default), or flower: Flower processes on this machine.")
+    tls: bool = option(
+        "flower: use TLS certificates and node keys.", "--tls/--no-tls", default=True
+    )
+    runtime: str | None = option(
+        "flower: simulation (many owners in one place) or deployment (a SuperNode for "
+        "each); by default a deployment for up to 10 owners."
+    )
+
+
+def at_least_one(option: str, number: int | None) -> None:
+    """Refuse an option that counts threads or processes if it is below 1."""
+    if number is not None and number < 1:
+        raise BadInput(option, number, "give at least 1.")

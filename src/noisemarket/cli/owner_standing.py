@@ -8,18 +8,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
-from noisemarket.cli.options import Json, epilog
+from noisemarket.cli.options import Json, epilog, group
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
     from noisemarket.owner.folder import OwnerFolder
 
-owner_app = typer.Typer(
-    help="What an owner computes by itself, from what it has kept.",
-    context_settings={"help_option_names": ["-h", "--help"]},
-    no_args_is_help=True,
-)
+owner_app = group("What an owner computes by itself, from what it has kept.")
 
 _AGREES = 1e-4  # the curator gives six digits
 
@@ -31,16 +28,16 @@ def _group() -> None:
 
 @owner_app.command(
     "standing",
-    epilog=epilog("owner standing runs/demo --owner 7", "owner standing my-folder", scenario=False),
+    epilog=epilog("owner standing runs/demo --owner 7", "owner standing my-folder"),
 )
 def standing(
     folder: Annotated[
-        str, typer.Argument(metavar="FOLDER", help="An owner's own folder, or a run folder.")
+        str, Argument(metavar="FOLDER", help="An owner's own folder, or a run folder.")
     ],
     owner: Annotated[
-        str | None, typer.Option(help="Name of the owner, which a run folder needs.")
+        str | None, Option(help="Name of the owner, which a run folder needs.")
     ] = None,
-    job: Annotated[str | None, typer.Option(help="The job; by default the only one.")] = None,
+    job: Annotated[str | None, Option(help="The job; by default the only one.")] = None,
     as_json: Json = False,
 ) -> None:
     """Compute whether an owner's uploads helped, and compare it with what the curator says."""

@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 from rich.table import Table
 
-from noisemarket.cli.common import at_least_one, console, progress, stoppable, writable_file
+from noisemarket.cli.app import ReproduceOptions
+from noisemarket.cli.common import progress, show, stoppable, writable_file
+from noisemarket.cli.options import at_least_one
 from noisemarket.errors import Interrupted
 from noisemarket.reproduction.page import write_reproduction
 from noisemarket.reproduction.study import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
 from noisemarket.runfolder import RunFolder
 
 
-def run(
-    out: str,
-    page: str | None,
-    overwrite: bool,
-    seeds: int,
-    owners: int,
-    iterations: int,
-    threads: int | None,
-    as_json: bool,
-) -> None:
+def run(options: ReproduceOptions) -> None:
     """Run all trials, then write figures, numbers and page."""
-    at_least_one("--threads", threads)
-    writable_file("--page", page)
-    with RunFolder.create(out, "reproduction", overwrite=overwrite) as folder:
+    seeds, owners, iterations = options.seeds, options.owners, options.iterations
+    at_least_one("--threads", options.threads)
+    writable_file("--page", options.page)
+    with RunFolder.create(options.out, "reproduction", overwrite=options.overwrite) as folder:
         total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
         with stoppable() as stop, progress("runs") as bar:
             line = bar.add_task("reproducing", total=total)
@@ -36,23 +29,20 @@ def run(
             def advance(preset: str, learner: str) -> None:
                 bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
 
-            study = Study(seeds, owners, iterations, threads, advance, stop)
+            study = Study(seeds, owners, iterations, options.threads, advance, stop)
             trials, adaptations = list(study.trials()), list(study.adaptations())
         if len(trials) + len(adaptations) < total // seeds:
             folder.status("incomplete")
             raise Interrupted(f"stopped; {folder.path} holds no result (status: incomplete).")
-        command = (
-            f"noisemarket reproduce --seeds {seeds} --owners {owners} --iterations {iterations}"
+        given = f"--seeds {seeds} --owners {owners} --iterations {iterations}"
+        path = Path(options.page) if options.page else folder.path / "reproduction.md"
+        verdicts = write_reproduction(
+            folder, path, trials, adaptations, f"noisemarket reproduce {given}"
         )
-        path = Path(page) if page else folder.path / "reproduction.md"
-        verdicts = write_reproduction(folder, path, trials, adaptations, command)
         folder.status("complete")
-    if as_json:
-        print(json.dumps([asdict(verdict) for verdict in verdicts]))
-        return
     table = Table("claim", *PRESETS, title="The paper's claims", title_justify="left")
     for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
         seen = {v.preset: v.seen for v in verdicts if v.claim == claim}
         table.add_row(claim, *(seen.get(preset, "-") for preset in PRESETS))
-    console().print(table)
-    console().print(f"Page: {path}\nFigures and numbers: {folder.path}", soft_wrap=True)
+    where = f"Page: {path}\nFigures and numbers: {folder.path}"
+    show(options.json, [asdict(verdict) for verdict in verdicts], table, where)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +12,9 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from noisemarket.cli import engines
-from noisemarket.cli.common import (
-    SURFACE,
-    Request,
-    Stop,
-    at_least_one,
-    console,
-    keep_scenario,
-    print_paths,
-    progress,
-    stoppable,
-)
+from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
 from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
+from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -39,12 +30,17 @@ from noisemarket.market.baselines import (
     plan_line,
     round_line,
 )
-from noisemarket.market.events import Accused, Event, LeftOut, RoundTrained, Signed
+from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.mechanisms.mechanism import Progress
-from noisemarket.report.alternatives_report import alternatives_table, head_of
-from noisemarket.report.market_report import draw_market, market_table, sellers_table
+from noisemarket.report.market_report import (
+    alternatives_table,
+    draw_market,
+    head_of,
+    market_table,
+    sellers_table,
+)
 from noisemarket.report.negotiation_report import write_policies
 from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
@@ -61,128 +57,105 @@ CONTRACTS = "contracts.csv"
 _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
 """The files that a run can leave if it is killed before its job is opened."""
 
-Given = tuple[int | None, int | None, bool, str | None]
-"""Workers, threads, whether to use TLS, and Flower's runtime."""
-
 _NOT_COMPARED = (
     "Nothing is compared: without noise a model would tell of your records what the statements "
     "promise to hide. --baselines asks for it."
 )
 _PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST, is public."
-_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
-def run(
-    request: Request,
-    resume: str | None,
-    workers: int | None,
-    full: bool,
-    baselines: bool | None,
-    draws: int | None = None,
-    engine: str | None = None,
-    tls: bool = True,
-    runtime: str | None = None,
-) -> None:
+def run(options: MarketOptions) -> None:
     """Run the command."""
-    at_least_one("--workers", workers)
-    at_least_one("--draws", draws)
-    if engine is not None:
-        engines.ENGINES.find(engine)
-    if resume is not None:
-        folder, scenario, engine = _reopen(resume, request, full, engine, baselines)
-        market = prepare(scenario)
-    else:
-        engine = engine or EMBEDDED
-        if full:
-            settings = [*FULL, *(request.settings or [])]
-            request = Request(**{**vars(request), "settings": settings})
-        scenario = request.scenario()
-        market = prepare(scenario)  # before anything is written
-        if engine == FLOWER:
-            from noisemarket.flower.deploy.single_machine import runtime_of
-            from noisemarket.flower.remote_owners import RemoteOwners
-
-            RemoteOwners.check(scenario)
-            runtime_of(runtime, 0)
-        folder = request.folder(scenario, f"{scenario.preset}-run")
-        folder.note(engine=engine, draws=draws, baselines=_wanted(baselines, scenario))
-        keep_scenario(folder, scenario)
-    with folder, stoppable(_DROPPED) as stop, progress("") as bar:
+    at_least_one("--draws", options.draws)
+    if options.engine is not None:
+        engines.ENGINES.find(options.engine)
+    folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
+    scenario = market.scenario
+    with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
         compared, others = Compared(), list[Alternative]()
-        given = workers, request.threads, tls, runtime
         try:
-            outcome = _market(engine, market, folder.path, given, stop, bar)
-            if read_status(folder.path).get("baselines", False):
-                draws = draws or _noted_draws(folder.path) or DRAWS[scenario.training.model]
-                others = alternatives(outcome, request.threads)
-                compared = _baselines(folder, outcome, others, draws, stop, bar, workers)
+            outcome = _market(chosen, market, folder.path, stop, bar)
+            if chosen.baselines:
+                others = alternatives(outcome, options.threads)
+                compared = _baselines(folder, outcome, others, chosen, stop, bar)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
             raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
         result = summary(outcome, compared, others)
-        figures = _finish(folder, outcome, compared, others, result)
-    if request.json:
-        print(json.dumps(result, allow_nan=False))
-        return
-    out = console()
-    if others:
-        out.print(alternatives_table(result))
-    out.print(market_table(result))
-    out.print(sellers_table(outcome))
-    if not others and baselines is None and not harmless(scenario):
-        out.print(_NOT_COMPARED)
+        folder.write_json("summary.json", result)
+        folder.write_text(CONTRACTS, owners_csv(outcome))
+        write_policies(folder, outcome.negotiation.agreement)
+        figures = draw_market(folder, outcome, compared, others)
+        folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
+    said = [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
+    if not others and options.baselines is None and not harmless(scenario):
+        said.insert(0, _NOT_COMPARED)
     elif others and not scenario.training.data:
-        out.print(_PUBLIC)
-    for owner, reason in outcome.broken.items():
-        out.print(f"Owner {owner} broke its contract: {reason}.", markup=False)
-    print_paths(folder, figures)
-    out.print(f"Ledger head: {outcome.head}", soft_wrap=True)
-    out.print(
-        f"To see the contracts: noisemarket ledger ls {folder.path}", soft_wrap=True, markup=False
-    )
+        said.insert(0, _PUBLIC)
+    said += [
+        *paths(folder, figures),
+        f"Ledger head: {outcome.head}",
+        f"To see the contracts: noisemarket ledger ls {folder.path}",
+    ]
+    tables = [alternatives_table(result)] if others else []
+    show(options.json, result, *tables, market_table(result), sellers_table(outcome), *said)
 
 
-def _wanted(baselines: bool | None, scenario: Scenario) -> bool:
-    """Whether to train baselines; unless it is said, only where they tell nothing."""
-    return harmless(scenario) if baselines is None else baselines
+def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
+    if options.full:
+        options = replace(options, settings=[*FULL, *(options.settings or [])])
+    scenario = options.load()
+    market = prepare(scenario)  # before anything is written
+    if options.engine == FLOWER:
+        from noisemarket.flower.deploy.single_machine import runtime_of
+        from noisemarket.flower.remote_owners import RemoteOwners
+
+        RemoteOwners.check(scenario)
+        runtime_of(options.runtime, 0)
+    chosen = _chosen(options, scenario, {})
+    return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 
 
-def _reopen(
-    resume: str, request: Request, full: bool, engine: str | None, baselines: bool | None
-) -> tuple[RunFolder, Scenario, str]:
+def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
     allowed = (
         "--engine, --runtime, --no-tls, --[no-]baselines, --draws, --workers, --threads and --json"
     )
-    files = (SCENARIO, STATUS)
-    path = request.resumed(resume, "a run folder", files, allowed, full or None)
+    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed, options.full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
-        raise BadInput("--resume", resume, "was written by another command.")
+        raise BadInput("--resume", options.resume, "was written by another command.")
     scenario = load_scenario(path / SCENARIO)
     noted = read_status(path)
-    before = str(noted.get("engine", EMBEDDED))
-    if engine not in (None, before) and (path / JOB).exists():
-        raise BadInput("--engine", engine, f"the job started with {before}: continue with that.")
-    engine = engine or before
-    facts = {
-        "engine": engine,
-        "draws": _noted_draws(path),
-        "baselines": bool(noted.get("baselines", harmless(scenario)))
-        if baselines is None
-        else baselines,
-    }
-    return RunFolder.reopen(path, **facts), scenario, engine
+    before = noted.get("engine", EMBEDDED)
+    if options.engine not in (None, before) and (path / JOB).exists():
+        remedy = f"the job started with {before}: continue with that."
+        raise BadInput("--engine", options.engine, remedy)
+    chosen = _chosen(options, scenario, noted)
+    return RunFolder.reopen(path, **_facts(chosen)), prepare(scenario), chosen
 
 
-def _noted_draws(folder: Path) -> int | None:
-    """How many draws the run began with, if it said."""
-    noted = read_status(folder).get("draws")
-    return noted if isinstance(noted, int) else None
+def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]) -> MarketOptions:
+    """The options with, where one is not given, what the run began with, or else the default.
+
+    Baselines are trained by default only where they tell nothing.
+    """
+    baselines = options.baselines
+    return replace(
+        options,
+        engine=options.engine or noted.get("engine", EMBEDDED),
+        draws=options.draws or noted.get("draws", DRAWS[scenario.training.model]),
+        baselines=noted.get("baselines", harmless(scenario)) if baselines is None else baselines,
+    )
+
+
+def _facts(chosen: MarketOptions) -> dict[str, object]:
+    """What every status of a run says, for who resumes it."""
+    return {"engine": chosen.engine, "draws": chosen.draws, "baselines": chosen.baselines}
 
 
 def _market(
-    engine: str, market: PreparedMarket, folder: Path, given: Given, stop: Stop, bar: Bar
+    chosen: MarketOptions, market: PreparedMarket, folder: Path, stop: Stop, bar: Bar
 ) -> MarketOutcome:
     """Run the market, with a progress bar for each of its steps."""
     owners = market.scenario.population.owners
@@ -197,32 +170,27 @@ def _market(
         if not bar.disable:
             bar.console.print(line, style="dim", soft_wrap=True, markup=False)
 
-    run = start(engine, market, folder, RunSettings(watch, show, stop, *given))
+    settings = RunSettings(
+        watch, show, stop, chosen.workers, chosen.threads, chosen.tls, chosen.runtime
+    )  # fmt: skip
+    run = start(str(chosen.engine), market, folder, settings)
     for event in run:
-        _show(event, bar, sign, rounds)
+        if isinstance(event, Signed):
+            bar.update(sign, advance=1, visible=True)
+        elif isinstance(event, RoundTrained):
+            bar.update(rounds, completed=event.result.number - 1)
+            _round("training", event.result, event.rounds, bar, rounds)
+        elif isinstance(event, Accused):
+            words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
+            bar.console.print(words, markup=False)
+        elif isinstance(event, LeftOut):
+            bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
     return run.outcome
 
 
-def _show(event: Event, bar: Bar, sign: TaskID, rounds: TaskID) -> None:
-    if isinstance(event, Signed):
-        bar.update(sign, advance=1, visible=True)
-    elif isinstance(event, RoundTrained):
-        number = event.result.number
-        _round("training", event.result, event.rounds, bar, rounds, number - 1)
-    elif isinstance(event, Accused):
-        words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
-        bar.console.print(words, markup=False)
-    elif isinstance(event, LeftOut):
-        bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
-
-
-def _round(
-    name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID, before: int | None = None
-) -> None:
-    accuracy = (result.averaged or result.score).accuracy
-    words = f"{name}, accuracy {accuracy:.1f} %"
-    if before is not None:
-        bar.update(line, completed=before)
+def _round(name: str, result: RoundResult, rounds: int, bar: Bar, line: TaskID) -> None:
+    """Show that one more round is done."""
+    words = f"{name}, accuracy {(result.averaged or result.score).accuracy:.1f} %"
     bar.update(line, advance=1, description=words, visible=True)
     if bar.disable:
         print(f"{words}, round {result.number} of {rounds}", file=sys.stderr, flush=True)
@@ -232,22 +200,24 @@ def _baselines(
     folder: RunFolder,
     outcome: MarketOutcome,
     others: Sequence[Alternative],
-    draws: int,
+    chosen: MarketOptions,
     stop: Stop,
     bar: Bar,
-    workers: int | None,
 ) -> Compared:
     """Train what the market is compared with; without noise there is nothing to draw anew.
 
     A linear model trains in one process and all of them at once; a network one after another.
     """
+    draws, workers = int(chosen.draws or 1), chosen.workers
     scenario, path = outcome.negotiation.scenario, folder.path / "baselines"
     rounds, tasks, lines = scenario.training.rounds, list[Draw](), dict[str, tuple[str, TaskID]]()
     for one in others:
         first, last = 2 if one.name == MARKET else 1, 1 if one.name == NO_DP else draws
         if last < first or one.same_as is not None:
             continue
-        words = "the same contracts again" if one.name == MARKET else head_of(one)
+        words = (
+            "the same contracts again" if one.name == MARKET else head_of(one.name, one.mechanism)
+        )
         lines[one.name] = words, bar.add_task(words, total=rounds * (last - first + 1))
         tasks += [Draw(one.name, one.sigma, draw) for draw in range(first, last + 1)]
 
@@ -276,18 +246,3 @@ def _baselines(
     for task in tasks:
         out.setdefault(task.name, []).append(done[task.name, task.draw])
     return out
-
-
-def _finish(
-    folder: RunFolder,
-    outcome: MarketOutcome,
-    compared: Compared,
-    others: Sequence[Alternative],
-    result: dict[str, Any],
-) -> list[Path]:
-    folder.write_json("summary.json", result)
-    folder.write_text(CONTRACTS, owners_csv(outcome))
-    write_policies(folder, outcome.negotiation.agreement)
-    figures = draw_market(folder, outcome, compared, others)
-    folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
-    return figures

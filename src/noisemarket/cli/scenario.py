@@ -6,8 +6,9 @@ from pydantic import BaseModel
 from rich.markup import escape
 from rich.table import Table
 
+from noisemarket.cli.app import ScenarioOptions
 from noisemarket.cli.common import console
-from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario, load_scenario
+from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario
 from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.schema import ChangeSection, FaultSection
 from noisemarket.scenario.training_section import ComparedSection
@@ -22,14 +23,12 @@ LISTED: dict[str, type[BaseModel]] = {
 """Tables that a scenario may have any number of times."""
 
 
-def print_scenario(file: str | None, preset: str | None, settings: list[str] | None) -> None:
-    """Print the resolved scenario as TOML."""
-    print(dump_scenario(load_scenario(file, preset=preset, settings=settings or [])), end="")
-
-
-def explain_keys(file: str | None, preset: str | None, settings: list[str] | None) -> None:
-    """Print every key with its value in this scenario, what it may be, and its meaning."""
-    scenario = load_scenario(file, preset=preset, settings=settings or [])
+def run(options: ScenarioOptions) -> None:
+    """Print the scenario as TOML, or every key with its value, what it may be, and its meaning."""
+    scenario = options.load()
+    if not options.explain:
+        print(dump_scenario(scenario), end="")
+        return
     table = Table("key", "value", "allowed", "meaning", box=None, pad_edge=False)
     for row in keys(scenario):
         table.add_row(*map(escape, row))
@@ -38,42 +37,27 @@ def explain_keys(file: str | None, preset: str | None, settings: list[str] | Non
 
 def keys(scenario: Scenario) -> list[Row]:
     """Key, value, what it may be, and meaning (with the paper's symbol) of every setting."""
-    rows = _keys("", scenario)
+    rows = _keys("", Scenario, scenario)
     for prefix, kind in LISTED.items():
-        rows += _defaults(f"{prefix}.", kind)
+        rows += _keys(f"{prefix}.", kind)
     return rows
 
 
-def _keys(prefix: str, section: BaseModel) -> list[Row]:
-    rows, allowed = [], allowed_values(type(section))
-    for name in type(section).model_fields:
-        value = getattr(section, name)
+def _keys(prefix: str, kind: type[BaseModel], section: BaseModel | None = None) -> list[Row]:
+    """The same of a section, or, with their defaults, of a table that there may be many of."""
+    rows, allowed = [], allowed_values(kind)
+    symbols = {field: symbol for symbol, field in SYMBOLS.items()}
+    for name, field in kind.model_fields.items():
+        default = "" if field.is_required() else field.default
+        value = default if section is None else getattr(section, name)
         if isinstance(value, BaseModel):
-            rows += _keys(f"{name}.", value)
-        else:
-            rows.append((prefix + name, _shown(value), allowed[name], _meaning(section, name)))
+            rows += _keys(f"{name}.", type(value), value)
+            continue
+        meaning, symbol = field.description or "", symbols.get(name)
+        if symbol is not None and not meaning.startswith(f"{symbol}:"):
+            meaning = f"{symbol}: {meaning}"
+        rows.append((prefix + name, _shown(value), allowed[name], meaning))
     return rows
-
-
-def _defaults(prefix: str, kind: type[BaseModel]) -> list[Row]:
-    """The same for a table that a scenario may have any number of times."""
-    allowed = allowed_values(kind)
-    return [
-        (
-            prefix + name,
-            "" if field.is_required() else _shown(field.default),
-            allowed[name],
-            _meaning(kind, name),
-        )
-        for name, field in kind.model_fields.items()
-    ]
-
-
-def _meaning(section: BaseModel | type[BaseModel], name: str) -> str:
-    kind = section if isinstance(section, type) else type(section)
-    meaning = kind.model_fields[name].description or ""
-    symbol = {field: symbol for symbol, field in SYMBOLS.items()}.get(name)
-    return meaning if symbol is None or meaning.startswith(f"{symbol}:") else f"{symbol}: {meaning}"
 
 
 def _shown(value: object) -> str:

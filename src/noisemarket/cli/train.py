@@ -3,18 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 
-from noisemarket.cli.common import (
-    Request,
-    at_least_one,
-    console,
-    keep_scenario,
-    print_paths,
-    progress,
-    stoppable,
-)
+from noisemarket.cli.app import TrainOptions
+from noisemarket.cli.common import ROUND_DROPPED, paths, progress, show, stoppable
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
@@ -26,28 +17,20 @@ from noisemarket.scenario import load_scenario
 from noisemarket.training import Order, Training, carry_out, one_sigma, order, read_contracts
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
-_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
 
 
-def run(
-    request: Request,
-    contracts: str | None,
-    sigma: float | None,
-    resume: str | None,
-    workers: int | None,
-) -> None:
+def run(options: TrainOptions) -> None:
     """Train, then write the run folder and print the summary."""
-    at_least_one("--workers", workers)
-    if resume is not None:
+    contracts, sigma = options.contracts, options.sigma
+    if options.resume is not None:
         files, allowed = ("scenario.toml", "contracts.csv", JOURNAL), "--workers and --json"
-        path = request.resumed(resume, "a training run", files, allowed, contracts, sigma)
-        folder = RunFolder(path)
+        folder = RunFolder(options.resumed("a training run", files, allowed, contracts, sigma))
         scenario = load_scenario(folder.path / "scenario.toml")
         environment = scenario.environment()
         noise = read_contracts(str(folder.path / "contracts.csv"), environment)
         job_order = order(scenario, environment, noise)
     else:
-        scenario = request.scenario()
+        scenario = options.load()
         environment = scenario.environment()
         if (contracts is None) == (sigma is None):
             raise BadInput("--sigma", str(sigma), "give one of --sigma and --contracts.")
@@ -56,64 +39,45 @@ def run(
         else:
             noise = read_contracts(str(contracts), environment)
         job_order = order(scenario, environment, noise)
-        folder = request.folder(scenario, f"{scenario.preset}-train", contracts)
-        keep_scenario(folder, scenario)
-        names = environment.population.names
-        rows = zip(names, noise.tolist(), strict=True)
+        folder = options.folder(scenario, "train", contracts)
+        rows = zip(environment.population.names, noise.tolist(), strict=True)
         folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
-    with (
-        _opened(folder, job_order) as (accountant, checkpoint, state),
-        folder if resume is None else RunFolder.reopen(folder.path) as folder,
-    ):
-        done = _train(folder, job_order, accountant, checkpoint, state, workers)
-        summary, rounds = done.summary(), len(done.rounds)
-        folder.write_json("summary.json", summary)
-        statements = [
-            {"index": index, **one.to_dict(), "text": one.text()}
-            for index, one in enumerate(done.statements)
-        ]
-        folder.write_json("statements.json", statements)
-        save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
-        data = job_order.job.data
-        figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
-        folder.status(
-            "complete" if done.complete else "incomplete",
-            rounds=job_order.plan.rounds,
-            rounds_done=rounds,
-            secure_noise=job_order.job.noise == "secure",
-        )
+    # checked before anything is written: they must not be in use, nor belong to another job
+    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
+    state = job_order.resumed(checkpoint)
+    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
+        check_charges(accountant, state)
+        with folder if options.resume is None else RunFolder.reopen(folder.path) as folder:
+            done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
+            summary, rounds = done.summary(), len(done.rounds)
+            folder.write_json("summary.json", summary)
+            statements = [
+                {"index": index, **one.to_dict(), "text": one.text()}
+                for index, one in enumerate(done.statements)
+            ]
+            folder.write_json("statements.json", statements)
+            save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
+            data = job_order.job.data
+            figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
+            folder.status(
+                "complete" if done.complete else "incomplete",
+                rounds=job_order.plan.rounds,
+                rounds_done=rounds,
+                secure_noise=job_order.job.noise == "secure",
+            )
     if not done.complete:
         raise Interrupted(
             f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "
             f"--resume {folder.path}."
         )
-    if request.json:
-        print(json.dumps(summary, allow_nan=False))
-        return
-    out = console()
-    if done.rounds:
-        out.print(training_table(done.rounds[-1], done.statements))
+    shown = [training_table(done.rounds[-1], done.statements)] if done.rounds else []
+    said = []
     if summary["rho_cap"] is not None:
         spent = f"{done.owners_at_cap} of {len(done.statements)} owners have used it up"
-        out.print(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
-    if rounds < job_order.plan.rounds:
-        out.print(
-            f"The privacy budgets were used up after {rounds} of {job_order.plan.rounds} rounds."
-        )
-    print_paths(folder, figures)
-
-
-@contextmanager
-def _opened(
-    folder: RunFolder, job_order: Order
-) -> Iterator[tuple[JournalledAccountant, Checkpoint, State]]:
-    """Journal, checkpoint and training state, checked before anything is written: they must not be
-    in use, nor belong to another job."""
-    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
-    state = job_order.resumed(checkpoint)
-    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
-        check_charges(accountant, state)
-        yield accountant, checkpoint, state
+        said.append(f"Cap: rho {summary['rho_cap']:.4g} for each owner; {spent}.")
+    if rounds < (planned := job_order.plan.rounds):
+        said.append(f"The privacy budgets were used up after {rounds} of {planned} rounds.")
+    show(options.json, summary, *shown, *said, *paths(folder, figures))
 
 
 def _train(
@@ -125,7 +89,7 @@ def _train(
     workers: int | None,
 ) -> Training:
     folder.write_text(METRICS, "".join(_line(result) for result in state.results))
-    with stoppable(_DROPPED) as stop, progress("rounds") as bar:
+    with stoppable(ROUND_DROPPED) as stop, progress("rounds") as bar:
         line = bar.add_task("training", total=job_order.plan.rounds, completed=state.rounds_done)
 
         def watch(result: RoundResult) -> None:

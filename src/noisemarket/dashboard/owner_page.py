@@ -17,9 +17,7 @@ from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.verification import verify
 from noisemarket.plain import finite, infinite
 from noisemarket.privacy.zcdp import gaussian_epsilon
-from noisemarket.report.ledger_report import statement_sentences
-from noisemarket.report.ledger_statement import contract_statement
-from noisemarket.report.owner_words import owner_words
+from noisemarket.report.ledger_report import contract_statement, owner_words, statement_sentences
 
 POLICIES = "policies.npz"
 CHECKED_SECONDS = 30.0

@@ -11,7 +11,7 @@ import numpy as np
 from rich.table import Table
 
 from noisemarket.audit.findings import AuditResult, Control, Finding
-from noisemarket.report.style import figure, label, save
+from noisemarket.report.style import figure, label, save, table_of
 from noisemarket.runfolder import RunFolder
 
 if TYPE_CHECKING:
@@ -25,11 +25,10 @@ def audit_table(result: AuditResult) -> Table:
     """Every canary and every check of noise: claimed, found, verdict."""
     fault = "" if result.bug is None else f", with the seeded bug {result.bug}"
     title = f"Audit of {result.protection}{fault}, {result.trials:,} trials an arm"
-    table = Table(title=title, title_justify="left")
-    table.add_column("canary")
-    heads = ("records", "sigma", "wrong guesses", "claimed mu", "proven mu")
-    for head in (*heads, "claimed, proven epsilon"):
-        table.add_column(head, justify="right")
+    table = table_of(
+        title, "canary", "records", "sigma", "wrong guesses", "claimed mu", "proven mu",
+        "claimed, proven epsilon",
+    )  # fmt: skip
     table.add_column("verdict")
     for one in result.findings:
         epsilon = f"{one.epsilon:.2f}" if math.isfinite(one.epsilon) else "none"

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.table import Table
 
 from noisemarket.calibration.points import Point
 from noisemarket.calibration.result import PRINTED, Calibration
-from noisemarket.report.style import figure, label, save
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.surface import LossSurface
+from noisemarket.report.style import figure, label, save, table_of
 from noisemarket.runfolder import RunFolder
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _COLOURS = ("#1f5fa8", "#c8641b", "#5b8f3a", "#8a5aa8", "#b03a5b", "#2a8f8f", "#7a6a2a")
 _PAPER = "#222222"
@@ -22,9 +27,8 @@ IN_SIGHT = 6.0
 
 def calibration_table(result: Calibration) -> Table:
     """The constants with their standard errors, and how good they are."""
-    table = Table(title=f"Loss surface {result.name}", title_justify="left")
-    for head in ("what", "measured", "± (standard error)", "printed"):
-        table.add_column(head, justify="left" if head == "what" else "right")
+    title = f"Loss surface {result.name}"
+    table = table_of(title, "what", "measured", "± (standard error)", "printed")
     fit = result.fit
     if fit is not None:
         for name, ours, errors, printed in (
@@ -64,69 +68,56 @@ def _draw_surface(folder: Path, result: Calibration) -> list[Path]:
     canvas, axes = figure(2, 2, size=(5.4, 3.8))
     betas = sorted({point.beta for point in result.points})
     fine = np.linspace(0.0, max(max(point.sigma for point in result.points), 1e-9), 121)
-    losses = [point.loss for point in result.points if point.loss is not None]
-    for row in range(2):
-        for column, name in enumerate(("accuracy", "loss")):
-            axis = axes[row][column]
-            for i, beta in enumerate(betas):
-                colour = _COLOURS[i % len(_COLOURS)]
-                own = [point for point in result.points if point.beta == beta]
-                if row == 0:
-                    _curves(axis, name, own, beta, fine, result, colour)
-                else:
-                    _residuals(axis, name, own, beta, result, colour)
-    for column, (name, unit) in enumerate((("accuracy", ", %"), ("loss", ""))):
+    for (above, below), name, unit in zip(axes.T, ("accuracy", "loss"), (", %", ""), strict=True):
+        for i, beta in enumerate(betas):
+            colour = _COLOURS[i % len(_COLOURS)]
+            here = (point for point in result.points if point.beta == beta)
+            own = [point for point in here if getattr(point, name) is not None]
+            _curves(above, name, own, beta, fine, result, colour)
+            _residuals(below, name, own, beta, result, colour)
         beta = result.curve_beta or 1.0
-        printed = PRINTED.quality(fine, beta) if name == "accuracy" else PRINTED.loss(fine, beta)
         paper = f"paper's printed fit, beta {beta:g}"
-        axes[0][column].plot(fine, printed, "--", color=_PAPER, linewidth=1.2, label=paper)
-        label(axes[0][column], f"Test {name}", "effective noise", f"test {name}{unit}")
-        label(axes[1][column], f"Measured less fitted {name}", "effective noise",
-              f"residual{unit}")  # fmt: skip
-        axes[1][column].axhline(0.0, color=_PAPER, linewidth=0.8)
+        printed = _of(PRINTED, name)(fine, beta)
+        above.plot(fine, printed, "--", color=_PAPER, linewidth=1.2, label=paper)
+        label(above, f"Test {name}", "effective noise", f"test {name}{unit}")
+        label(below, f"Measured less fitted {name}", "effective noise", f"residual{unit}")
+        below.axhline(0.0, color=_PAPER, linewidth=0.8)
+    losses = [point.loss for point in result.points if point.loss is not None]
     if losses and min(losses) > 0 and max(losses) > 20 * min(losses):
         axes[0][1].set_yscale("log")
         axes[1][1].set_yscale("symlog", linthresh=1.0)
     axes[0][0].legend(frameon=False, fontsize=8)
     axes[1][0].legend(*_keys(axes[1][0]), frameon=False, fontsize=8)
-    fit = result.fit
+    title, fit = "no fit", result.fit
     if fit is not None:
         off = "" if fit.rms_loss is None else f", loss {fit.rms_loss:.3g}"
-        canvas.suptitle(
-            f"{result.name}: root mean square residual {fit.rms_accuracy:.2f} points of "
-            f"accuracy{off}",
-            fontsize=11,
-        )
-    else:
-        canvas.suptitle(f"{result.name}: no fit", fontsize=11)
+        title = f"root mean square residual {fit.rms_accuracy:.2f} points of accuracy{off}"
+    canvas.suptitle(f"{result.name}: {title}", fontsize=11)
     return save(canvas, folder, "surface")
 
 
+def _of(surface: LossSurface, name: str) -> Callable[..., Any]:
+    return surface.quality if name == "accuracy" else surface.loss
+
+
 def _curves(
-    axis: Any,
-    name: str,
-    own: Sequence[Point],
-    beta: float,
-    fine: np.ndarray[Any, np.dtype[np.float64]],
-    result: Calibration,
-    colour: str,
-) -> None:
+    axis: Axes, name: str, own: Sequence[Point], beta: float, fine: FloatArray,
+    result: Calibration, colour: str,
+) -> None:  # fmt: skip
     """Measured points, our fit and, for accuracy, its standard error as a band."""
     for mixed, mark, words in ((False, "o", "measured"), (True, "x", "mixed contracts")):
-        shown = [
+        known = [
             (point.effective_noise, getattr(point, name))
             for point in own
             if (point.sellers < 1.0) == mixed
         ]
-        known = [(noise, value) for noise, value in shown if value is not None]
         if known:
             axis.plot(*zip(*known, strict=True), mark, color=colour, markersize=4,
                       label=f"{words}, beta {beta:g}")  # fmt: skip
     fit = result.fit
     if fit is None:
         return
-    surface = fit.surface
-    values = surface.quality(fine, beta) if name == "accuracy" else surface.loss(fine, beta)
+    values = _of(fit.surface, name)(fine, beta)
     axis.plot(fine, values, color=colour, linewidth=1.4, label=f"our fit, beta {beta:g}")
     if name == "accuracy" and fit.resampled:
         errors = fit.quality_errors(fine, np.full(len(fine), beta))
@@ -134,7 +125,7 @@ def _curves(
 
 
 def _residuals(
-    axis: Any, name: str, own: Sequence[Point], beta: float, result: Calibration, colour: str
+    axis: Axes, name: str, own: Sequence[Point], beta: float, result: Calibration, colour: str
 ) -> None:
     """What our fit leaves (filled) and, if it is in sight, what the printed one leaves (hollow)."""
     kinds = []
@@ -142,19 +133,15 @@ def _residuals(
         kinds.append((PRINTED, "none", "less the printed fit"))
     if result.fit is not None:
         kinds.append((result.fit.surface, colour, "less our fit"))
+    noise = [point.effective_noise for point in own]
     for surface, face, words in kinds:
-        of = surface.quality if name == "accuracy" else surface.loss
-        known = [point for point in own if getattr(point, name) is not None]
-        noise = [point.effective_noise for point in known]
-        off = [
-            getattr(point, name) - float(of(point.effective_noise, beta, point.share))
-            for point in known
-        ]
+        fitted = _of(surface, name)
+        off = [getattr(one, name) - fitted(one.effective_noise, beta, one.share) for one in own]
         axis.plot(noise, off, "o", color=colour, markersize=4.5, markerfacecolor=face,
                   label=words)  # fmt: skip
 
 
-def _keys(axis: Any) -> tuple[list[Any], list[str]]:
+def _keys(axis: Axes) -> tuple[list[Any], list[str]]:
     """One entry per kind of residual, whatever its colour."""
     handles, names = axis.get_legend_handles_labels()
     kept = dict(zip(reversed(names), reversed(handles), strict=True))
@@ -173,27 +160,15 @@ def _draw_curve(folder: Path, result: Calibration) -> list[Path]:
     if result.fit is not None:
         fitted = result.fit.surface.quality(fine, beta or 1.0)
         axis.plot(fine, fitted, color=_COLOURS[0], linewidth=1.2, label="our fit")
-    spread = [
-        [
-            p.accuracy
-            for p in result.points
-            if p.beta == beta and p.sigma == one.sigma and p.sellers == 1.0
-        ]
-        for one in result.curve
-    ]
+    alone = [p for p in result.points if p.beta == beta and p.sellers == 1.0]
+    spread = [[p.accuracy for p in alone if p.sigma == one.sigma] for one in result.curve]
+    middle = np.array([one.accuracy for one in result.curve])
+    low, high = middle - list(map(min, spread)), list(map(max, spread)) - middle
+    words = "measured" + (" (mean and range)" if max(map(len, spread)) > 1 else "")
     axis.errorbar(
-        sigma,
-        [one.accuracy for one in result.curve],
-        yerr=[
-            [one.accuracy - min(seen) for one, seen in zip(result.curve, spread, strict=True)],
-            [max(seen) - one.accuracy for one, seen in zip(result.curve, spread, strict=True)],
-        ],
-        fmt="o",
-        color=_COLOURS[0],
-        markersize=5,
-        capsize=2,
-        label="measured" + (" (mean and range)" if max(map(len, spread)) > 1 else ""),
-    )
+        sigma, middle, yerr=[low, high], fmt="o", color=_COLOURS[0], markersize=5, capsize=2,
+        label=words,
+    )  # fmt: skip
     axis.legend(frameon=False, fontsize=9)
     apart = f"{result.rms_to_printed:.2f} points root mean square apart"
     label(axis, f"{result.name}, beta {beta:g}: {apart}", "sigma", "test accuracy, %")

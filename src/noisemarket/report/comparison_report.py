@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
@@ -18,27 +19,14 @@ from noisemarket.report.negotiation_report import recovered
 from noisemarket.report.style import colour_of, figure, label, name_of, save
 from noisemarket.runfolder import RunFolder
 
+Row = dict[str, Any]
+
 COLUMNS = (
-    "mechanism",
-    "knows",
-    "mean_saving",
-    "mean_payment",
-    "mean_owner_payoff",
-    "mean_curator_payoff",
-    "curator_gain",
-    "mean_quality",
-    "total_payment",
-    "model_quality",
-    "joint_gain",
-    "signed_share",
-    "converged_at",
-    "exploitability",
-    "mean_gained_by_lying",
-    "most_gained_by_lying",
-    "recovery",
+    *("mechanism", "knows", "mean_saving", "mean_payment", "mean_owner_payoff"),
+    *("mean_curator_payoff", "curator_gain", "mean_quality", "total_payment", "model_quality"),
+    *("joint_gain", "signed_share", "converged_at", "exploitability", "mean_gained_by_lying"),
+    *("most_gained_by_lying", "recovery"),
 )
-
-
 _PANELS = (
     ("mean_saving", "saving"),
     ("mean_payment", "payment"),
@@ -49,12 +37,12 @@ _PANELS = (
 )
 
 
-def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object]]:
+def comparison_rows(results: Mapping[str, Negotiation]) -> list[Row]:
     """One record per mechanism; ``recovery`` says how it recovered from each change."""
     rows = []
     for name, result in results.items():
         summary = result.outcome()
-        row: dict[str, object] = {"mechanism": name, "knows": find_mechanism(name).knows}
+        row: Row = {"mechanism": name, "knows": find_mechanism(name).knows}
         mean, most = mean_and_most(result.gained_by_lying)
         summary |= {"mean_gained_by_lying": mean, "most_gained_by_lying": most}
         row |= {column: summary[column] for column in COLUMNS[2:-1]}
@@ -63,7 +51,7 @@ def comparison_rows(results: Mapping[str, Negotiation]) -> list[dict[str, object
     return rows
 
 
-def comparison_table(rows: list[dict[str, object]]) -> Table:
+def comparison_table(rows: list[Row]) -> Table:
     """The same for the screen: owner's payoff, curator's gain in the paper's game, the quality of
     the one model in %, what it is worth to its curator over no trade, signed share in %, and the
     most that any owner gains by lying."""
@@ -85,28 +73,27 @@ def comparison_table(rows: list[dict[str, object]]) -> Table:
             f"{row['curator_gain']:.3f}",
             f"{row['model_quality']:.1f}",
             f"{row['joint_gain']:.1f}",
-            f"{100 * float(str(row['signed_share'])):.0f}",
+            f"{100 * row['signed_share']:.0f}",
             "-" if row["converged_at"] is None else f"{row['converged_at']:,}",
             "-" if row["exploitability"] is None else f"{row['exploitability']:.3f}",
             "-" if row["most_gained_by_lying"] is None else f"{row['most_gained_by_lying']:.3f}",
         ]
         if changed:
-            times = row["recovery"]
-            assert isinstance(times, list)
-            cells.append(", ".join(recovered(Recovery(**one)) for one in times) or "-")
-        table.add_row(str(row["mechanism"]), *cells)
+            times = [recovered(Recovery(**one)) for one in row["recovery"]]
+            cells.append(", ".join(times) or "-")
+        table.add_row(row["mechanism"], *cells)
     return table
 
 
-def write_comparison(folder: RunFolder, rows: list[dict[str, object]]) -> list[Path]:
+def write_comparison(folder: RunFolder, rows: list[Row]) -> list[Path]:
     """Numbers and figure into a run folder; returns the figures."""
     cells = [[_cell(row[column]) for column in COLUMNS] for row in rows]
     folder.write_text("comparison.csv", csv_text(COLUMNS, cells))
     folder.write_json("comparison.json", rows)
     canvas, axes = figure(len(_PANELS), size=(2.7, 0.28 * len(rows) + 1.0))
-    names = [str(row["mechanism"]) for row in rows]
+    names = [row["mechanism"] for row in rows]
     for axis, (column, title) in zip(axes[0], _PANELS, strict=True):
-        values = [float(str(row[column])) for row in rows]
+        values = [float(row[column]) for row in rows]
         axis.barh(range(len(rows)), values, color=[colour_of(name) for name in names], height=0.7)
         axis.set_yticks(range(len(rows)), [name_of(name) for name in names])
         axis.tick_params(axis="y", length=0, labelleft=axis is axes[0][0])

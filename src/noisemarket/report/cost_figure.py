@@ -11,8 +11,13 @@ from numpy.typing import NDArray
 
 from noisemarket.comparison.decisions import NO_TRADE
 from noisemarket.comparison.results import QUANTILES, Row
-from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism, listed
-from noisemarket.report.frontier_figure import by_mechanism, middle_budget
+from noisemarket.report.campaign_report import (
+    budget_in_words,
+    by_mechanism,
+    head_of_mechanism,
+    listed,
+    middle_budget,
+)
 from noisemarket.report.style import figure, label, save
 
 if TYPE_CHECKING:
@@ -33,20 +38,17 @@ def draw_costs(folder: Path, rows: Sequence[Row]) -> list[Path]:
     sold = parts_of(rows, budget, "epsilon_by_cost")
     gained = parts_of(rows, budget, "surplus_by_cost")
     active = [name for name in sold if sold[name].any() or gained[name].any()]
-    height = 1.7 + 0.34 * max(len(active), 2)
-    canvas, axes = figure(2, size=(5.4, height))
-    fifths = selling_fifths([sold[name] for name in active] + [gained[name] for name in active])
-    for axis, parts, x in (
-        (axes[0][0], sold, "epsilon sold, mean over all owners"),
-        (axes[0][1], gained, "surplus, mean over all owners"),
+    sold, gained = ({name: parts[name] for name in active} for parts in (sold, gained))
+    canvas, axes = figure(2, size=(5.4, 1.7 + 0.34 * max(len(active), 2)))
+    fifths = selling_fifths([*sold.values(), *gained.values()])
+    for axis, parts, title, x in (
+        (axes[0][0], sold, sold_title(sold), "epsilon sold, mean over all owners"),
+        (axes[0][1], gained, gained_title(gained, budget), "surplus, mean over all owners"),
     ):
-        _bars(axis, {name: parts[name] / QUANTILES for name in active}, fifths)
+        _bars(axis, {name: part / QUANTILES for name, part in parts.items()}, fifths)
         label(axis, "", x, "")
+        axis.set_title(title, fontsize=10, loc="left")
     axes[0][1].set_yticklabels([])
-    axes[0][0].set_title(sold_title({name: sold[name] for name in active}), fontsize=10, loc="left")
-    axes[0][1].set_title(
-        gained_title({name: gained[name] for name in active}, budget), fontsize=10, loc="left"
-    )
     if fifths and active:
         canvas.legend(*axes[0][0].get_legend_handles_labels(), loc="outside lower center",
                       ncols=len(fifths), frameon=False, fontsize=9,

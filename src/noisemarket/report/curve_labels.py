@@ -29,9 +29,7 @@ _NEAR = 0.02
 def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
     """Write the name of each curve on the right, in its colour, with a line to where it ends.
 
-    Args:
-        axis: where the curves are; it gets room on the right. Call it after its limits are set.
-        ends: name to the last point of the curve and its colour.
+    ``ends`` has each name's last point and colour. Call it after the limits of the axis are set.
     """
     if not ends:
         return
@@ -65,12 +63,9 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
 def heights(
     points: Sequence[Point], sizes: Sequence[float], curves: Sequence[NDArray[np.float64]] = ()
 ) -> list[float]:
-    """Where each name stands, in parts of the axis: in the order that crosses least.
+    """Where each name stands, in the order that crosses least: all in parts of the axis.
 
-    Args:
-        points: the ends of the curves, in parts of the axis.
-        sizes: how high each name is.
-        curves: what leaders should not cross if they can help it.
+    ``points`` are the ends of the curves, ``sizes`` the heights of their names.
     """
     order = sorted(range(len(points)), key=lambda one: points[one][1])
     best, cost = order, _cost(order, points, sizes, curves)

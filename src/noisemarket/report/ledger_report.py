@@ -1,22 +1,98 @@
-"""What a ledger says, printed: jobs and contracts, one contract, an owner's statement."""
+"""What a ledger says: as plain values, in words, on the screen and in files."""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TextIO
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from noisemarket.csv_text import cell_of
+from noisemarket.files import open_atomic
+from noisemarket.ledger import queries
+from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
 from noisemarket.ledger.money import MOST, format_micro
-from noisemarket.ledger.queries import JobStanding
+from noisemarket.ledger.store import Ledger
+from noisemarket.plain import finite
+from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
 Row = Mapping[str, Any]
 
+_STATED = ("saving", "sigma", "protection", "neighbours", "protects", "whole_owner", "simulated")
+COLUMNS = (
+    *("contract", "job", "owner", "state", "saving", "sigma", "payment_micro", "protection"),
+    *("rounds", "delivered", "missed", "refused", "kept", "paid_micro", "weight"),
+)
 
-def print_jobs(out: Console, jobs: Iterable[JobStanding], contracts: Iterable[Row]) -> None:
+
+def contract_statement(account: queries.Account) -> dict[str, Any]:
+    """What a contract cost its owner and paid it, as plain values; infinity is null."""
+    contract = account.contract
+    total = math.fsum(each.rho for each in account.rounds)
+    return {
+        "contract": contract.id,
+        "job": contract.job,
+        "state": account.state,
+        **{name: getattr(contract, name) for name in _STATED},
+        "guaranteed": math.isfinite(total + contract.rho_per_round) and not contract.simulated,
+        "delta": contract.delta,
+        "rho_per_round": finite(contract.rho_per_round),
+        "epsilon_per_round": finite(gaussian_epsilon(contract.rho_per_round, contract.delta)),
+        "rho_cap": finite(contract.rho_cap),
+        "epsilon_agreed": finite(contract.epsilon),
+        "rounds": contract.rounds,
+        "delivered": account.count(DELIVERED),
+        "missed": account.count(MISSED),
+        "refused": account.count(REFUSED),
+        "rho_total": finite(total),
+        "epsilon": finite(gaussian_epsilon(total, contract.delta)),
+        "epsilon_general": finite(zcdp_epsilon(total, contract.delta)),
+        "payment_micro": contract.payment,
+        "paid_micro": account.paid,
+        "kept": account.kept,
+        "evidence": account.evidence,
+        "each_round": [
+            {
+                "round": each.round,
+                "outcome": each.outcome,
+                "rho": finite(each.rho),
+                "epsilon": finite(gaussian_epsilon(each.rho, contract.delta)),
+                "reason": each.reason,
+            }
+            for each in account.rounds
+        ],
+    }
+
+
+def contract_in_full(account: queries.Account) -> dict[str, Any]:
+    """A contract's terms, signatures and outcome, as plain values."""
+    statement = contract_statement(account)
+    kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
+    return {
+        **{name: statement[name] for name in kept},
+        "recorded_offer": account.offered_at,
+        "recorded_signatures": account.signed_at,
+        "recorded_closing": account.closed_at,
+        "owner_signature": account.owner_signature,
+        "curator_signature": account.curator_signature,
+        "kept": account.kept,
+        "paid_micro": account.paid,
+        "evidence": account.evidence,
+        "each_round": statement["each_round"],
+        "terms": account.contract.to_dict(),
+    }
+
+
+def print_jobs(out: Console, jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) -> None:
     """Every job in a sentence, and a table of all contracts."""
     for job in jobs:
         state = "settled" if job.settled else "open"
@@ -115,3 +191,110 @@ def _print_rounds(out: Console, rounds: Sequence[Row]) -> None:
         shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
         table.add_row(str(each["round"]), *shown, each["outcome"], Text(each["reason"] or ""))
     out.print(table)
+
+
+def right_guesses(epsilon: float, delta: float) -> float:
+    """How often an even guess about one record is right at most, of who sees all uploads.
+
+    Under (epsilon, delta) both kinds of error obey a + e^epsilon b >= 1 - delta, so that a guess
+    between two equally likely cases is right with probability (e^epsilon + delta) / (e^epsilon + 1)
+    at most.
+    """
+    if epsilon > 700.0:
+        return 1.0
+    odds = math.exp(epsilon)
+    return min(1.0, (odds + delta) / (odds + 1.0))
+
+
+def owner_words(contract: Row) -> list[dict[str, str]]:
+    """What ``contract_statement`` says of a contract, as questions of its owner and answers."""
+    full = contract["saving"] + contract["sigma"]
+    agreed, paid = contract["payment_micro"], contract["paid_micro"]
+    if contract["saving"] > 0:
+        sold = (
+            f"You gave up {contract['saving']:.3g} of your noise: you add {contract['sigma']:.3g} "
+            f"where you would have added {full:.3g}."
+        )
+    else:
+        sold = f"Nothing: you add all of your noise ({full:.3g})."
+    return [
+        {"question": "What did I sell?", "answer": sold},
+        {"question": "For what?", "answer": _money(contract, agreed, paid)},
+        {"question": "Did I deliver?", "answer": _rounds(contract)},
+        {"question": "What does that mean for my privacy?", "answer": _privacy(contract)},
+    ]
+
+
+def _money(contract: Row, agreed: int, paid: int | None) -> str:
+    if agreed == 0:
+        return "For no money: nothing was sold."
+    if paid is None:
+        return f"{format_micro(agreed)} is agreed. It is paid when the job is settled."
+    if contract["kept"] is False:
+        return (
+            f"{format_micro(agreed)} was agreed. It is not paid, because the contract was found "
+            "broken."
+        )
+    if paid == agreed:
+        return f"{format_micro(agreed)} was agreed, and all of it is paid."
+    return f"{format_micro(agreed)} was agreed, {format_micro(paid)} of it is paid."
+
+
+def _rounds(contract: Row) -> str:
+    total, came = contract["rounds"], contract["delivered"]
+    words = f"{came} of {total} rounds so far"
+    if contract["kept"] is not None or came == total:
+        words = "Yes, in every round" if came == total else f"In {came} of {total} rounds"
+    if contract["refused"]:
+        words += f"; {contract['refused']} of your updates were refused"
+    if contract["missed"]:
+        missed = contract["missed"]
+        words += f"; {missed} {'round was' if missed == 1 else 'rounds were'} missed"
+    return words + "."
+
+
+def _privacy(contract: Row) -> str:
+    if contract["simulated"]:
+        return "This was a simulation: the noise came from a known seed and protects nothing."
+    epsilon = contract["epsilon_agreed"]
+    if epsilon is None or not contract["guaranteed"]:
+        return "Nothing is guaranteed: there is no bound on what your updates reveal."
+    chance = 100 * right_guesses(epsilon, contract["delta"])
+    return (
+        f"Hidden: {contract['protects']}. Who guesses which of two equally likely records you hold "
+        f"is right half of the time; who has all of your updates, at most {chance:.0f} % of the "
+        f"time (epsilon {epsilon:.3g} at delta {contract['delta']:g})."
+    )
+
+
+def write_contracts(ledger: Ledger, file: str) -> None:
+    """The contracts, one a row: what was agreed, delivered and paid."""
+    with _whole(file) as out:
+        writer = csv.DictWriter(out, COLUMNS, lineterminator="\n")
+        writer.writeheader()
+        for standing in queries.contracts(ledger):
+            row = queries.row(standing)
+            kept = row["kept"]
+            row["kept"] = None if kept is None else str(kept).lower()
+            writer.writerow({name: cell_of(value) for name, value in row.items()})
+
+
+def write_chain(ledger: Ledger, file: str) -> None:
+    """The chain, as one object: its head and every entry, as recorded."""
+    head = ledger.head()
+    with _whole(file) as out:
+        out.write(f'{{"head": "{head}", "entries": [')
+        for number, entry in enumerate(ledger.entries(until=head.count)):
+            out.write(",\n" if number else "\n")
+            json.dump(asdict(entry), out, ensure_ascii=False)
+        out.write("\n]}\n")
+
+
+@contextmanager
+def _whole(file: str) -> Iterator[TextIO]:
+    """A text file that appears when it is complete."""
+    with open_atomic(Path(file)) as whole:
+        out = io.TextIOWrapper(whole, encoding="utf-8", newline="")
+        yield out
+        out.flush()
+        out.detach()

@@ -17,7 +17,7 @@ from noisemarket.mechanisms.mechanism import Agreement, Contracts
 from noisemarket.mechanisms.tables import trace_csv
 from noisemarket.mechanisms.tally import Tally
 from noisemarket.negotiation import Negotiation
-from noisemarket.report.style import colour_of, figure, label, name_of, save
+from noisemarket.report.style import colour_of, figure, label, name_of, save, table_of
 from noisemarket.runfolder import RunFolder
 
 _DRAWN_OWNERS = 5000
@@ -52,10 +52,8 @@ def summary_table(result: Negotiation) -> Table:
 def _joint_table(result: Negotiation) -> Table:
     """What a curator of one model bought, beside no trade and what full knowledge could buy."""
     name, owners = name_of(result.scenario.mechanism), len(result.environment)
-    table = Table(title=f"{name} on the {result.scenario.preset} preset", title_justify="left")
-    table.add_column("all owners together")
-    for head in ("no trade", name, "with full knowledge"):
-        table.add_column(head, justify="right")
+    title = f"{name} on the {result.scenario.preset} preset"
+    table = table_of(title, "all owners together", "no trade", name, "with full knowledge")
     tallies = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
     nothing = tallies[0].mean_owner_payoff
     over = [replace(one, mean_owner_payoff=one.mean_owner_payoff - nothing) for one in tallies]
@@ -67,10 +65,8 @@ def _joint_table(result: Negotiation) -> Table:
 def _bilateral_table(result: Negotiation) -> Table:
     """What was reached, beside the exact equilibrium and the first best."""
     name = name_of(result.scenario.mechanism)
-    table = Table(title=f"{name} on the {result.scenario.preset} preset", title_justify="left")
-    table.add_column("mean per owner")
-    for head in (name, "exact equilibrium", "first best"):
-        table.add_column(head, justify="right")
+    title = f"{name} on the {result.scenario.preset} preset"
+    table = table_of(title, "mean per owner", name, "exact equilibrium", "first best")
     tallies = (result.learned, result.equilibrium, result.first_best)
     for title, value in _ROWS:
         table.add_row(title, *(value(one) for one in tallies))
@@ -131,15 +127,11 @@ def draw_convergence(folder: RunFolder, result: Negotiation) -> list[Path]:
     canvas, axes = figure(3)
     signed = result.scenario.game.protocol == "signed"
     gain = "gain over no trade" if signed else "payoff"
+    reward = "curator_gain" if signed else "mean_curator_payoff"
     panels = (
         ("Noise saving", trace.saving, "mean_saving", "mean saving"),
         ("Payment", trace.payment, "mean_payment", "mean payment"),
-        (
-            f"Curator's {gain}",
-            trace.curator_reward,
-            "curator_gain" if signed else "mean_curator_payoff",
-            f"mean {gain}",
-        ),
+        (f"Curator's {gain}", trace.curator_reward, reward, f"mean {gain}"),
     )
     starts = [float(phase.start) for phase in result.environment.phases]
     edges = [*starts, float(trace.iteration[-1])]

@@ -1,11 +1,12 @@
-"""One look for all figures."""
+"""One look for all figures and tables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from rich.table import Table
 
 from noisemarket.files import write_atomic
 
@@ -13,93 +14,73 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-COLOURS = {
-    "dypp": "#0064cb",
-    "q_learning": "#b74900",
-    "greedy": "#7e9639",
-    "phc": "#8872d3",
-    "bisection": "#672699",
-    "clock": "#1f825f",
-    "pain_fl": "#d35792",
-    "pac_auction": "#4899c9",
-    "csra_auction": "#56340d",
-    "posted_price": "#007775",
-    "equilibrium": "#121211",
-    "first_best": "#635155",
-    "best_portfolio": "#b38f00",
-}
-"""Searched so that any two stay apart for protans and deutans too: tests/report/test_colours.py."""
-
-MARKS = {
-    "dypp": "P",
-    "q_learning": "X",
-    "greedy": "<",
-    "phc": ">",
-    "bisection": "v",
-    "clock": "o",
-    "pain_fl": "^",
-    "pac_auction": "h",
-    "csra_auction": "s",
-    "posted_price": "D",
-    "equilibrium": "p",
-    "first_best": "d",
-    "best_portfolio": "*",
-}
 _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (6, 1.4, 1.4, 1.4))
-DASHES: Mapping[str, Any] = {
-    "dypp": _DASHED,
-    "q_learning": _BOTH,
-    "phc": _DOTTED,
-    "csra_auction": _DASHED,
-    "posted_price": _DOTTED,
-    "pain_fl": _DOTTED,
-    "best_portfolio": _BOTH,
-    "equilibrium": _DASHED,
-    "pac_auction": _BOTH,
-    "first_best": _DOTTED,
+
+
+class Look(NamedTuple):
+    """What a mechanism is called, and how it is drawn in every figure."""
+
+    name: str
+    colour: str
+    mark: str
+    dashes: Any = _SOLID
+
+
+LOOKS = {
+    "dypp": Look("DyPP (WoLF-PHC)", "#0064cb", "P", _DASHED),
+    "q_learning": Look("Q-learning", "#b74900", "X", _BOTH),
+    "greedy": Look("greedy", "#7e9639", "<"),
+    "phc": Look("hill-climbing", "#8872d3", ">", _DOTTED),
+    "bisection": Look("bisection", "#672699", "v"),
+    "clock": Look("clock auction", "#1f825f", "o"),
+    "pain_fl": Look("Pain-FL menu", "#d35792", "^", _DOTTED),
+    "pac_auction": Look("PAC auction", "#4899c9", "h", _BOTH),
+    "csra_auction": Look("CSRA auction", "#56340d", "s", _DASHED),
+    "posted_price": Look("posted price", "#007775", "D", _DOTTED),
+    "equilibrium": Look("exact equilibrium", "#121211", "p", _DASHED),
+    "first_best": Look("first best", "#635155", "d", _DOTTED),
+    "best_portfolio": Look("best portfolio", "#b38f00", "*", _BOTH),
 }
-NAMES = {
-    "dypp": "DyPP (WoLF-PHC)",
-    "q_learning": "Q-learning",
-    "greedy": "greedy",
-    "phc": "hill-climbing",
-    "clock": "clock auction",
-    "pain_fl": "Pain-FL menu",
-    "pac_auction": "PAC auction",
-    "csra_auction": "CSRA auction",
-    "posted_price": "posted price",
-    "uniform": "uniform DP",
-    "no_dp": "no DP",
-    "equilibrium": "exact equilibrium",
-    "first_best": "first best",
-    "best_portfolio": "best portfolio",
-}
+"""Colours were searched so that any two stay apart for protans and deutans too:
+tests/report/test_colours.py."""
+
+_UNDRAWN = {"uniform": "uniform DP", "no_dp": "no DP"}
+
+
+def _look(mechanism: str) -> Look:
+    name = _UNDRAWN.get(mechanism, mechanism.replace("_", " "))
+    return LOOKS.get(mechanism, Look(name, "#444444", "x"))
 
 
 def name_of(mechanism: str) -> str:
     """A mechanism in words."""
-    return NAMES.get(mechanism, mechanism.replace("_", " "))
+    return _look(mechanism).name
 
 
 def colour_of(mechanism: str) -> str:
     """The colour of a mechanism in every figure."""
-    return COLOURS.get(mechanism, "#444444")
-
-
-def mark_of(mechanism: str) -> str:
-    """The marker of a mechanism; one from outside has a cross."""
-    return MARKS.get(mechanism, "x")
+    return _look(mechanism).colour
 
 
 def look_of(mechanism: str) -> dict[str, Any]:
     """Colour, marker and dashes of a mechanism's curve, as Matplotlib's ``plot`` takes them."""
+    look = _look(mechanism)
     return {
-        "color": colour_of(mechanism),
-        "marker": mark_of(mechanism),
-        "linestyle": DASHES.get(mechanism, _SOLID),
-        "markersize": 8 if mark_of(mechanism) == "*" else 5.5,
+        "color": look.colour,
+        "marker": look.mark,
+        "linestyle": look.dashes,
+        "markersize": 8 if look.mark == "*" else 5.5,
         "linewidth": 1.6,
     }
+
+
+def table_of(title: str, words: str, *numbers: str, **more: Any) -> Table:
+    """A table with a first column of words, and columns of numbers."""
+    table = Table(title=title, title_justify="left", **more)
+    table.add_column(words)
+    for head in numbers:
+        table.add_column(head, justify="right")
+    return table
 
 
 def figure(columns: int, rows: int = 1, size: tuple[float, float] = (4.6, 3.4)) -> tuple[Any, Any]:
