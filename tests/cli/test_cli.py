@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.commands import PATIENCE, assert_sentence, call, call_here, command, wait_until
 
+from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
 
 SMALL = ["--mechanism", "dypp", "--set", "owners=6", "--set", "iterations=400"]
@@ -218,6 +220,18 @@ def test_full_disk_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert done.returncode == 1
     assert "Traceback" not in done.stderr
     assert "/dev/full cannot be written: No space left on device" in done.stderr
+    assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
+
+
+def test_a_run_whose_scenario_cannot_be_kept_is_incomplete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(self: RunFolder, name: str, text: str, *, private: bool = False) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(RunFolder, "write_text", full)
+    done = call_here("negotiate", *SMALL, "--out", "r", cwd=tmp_path)
+    assert done.returncode == 1
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
 
 

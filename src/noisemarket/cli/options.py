@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, fields
 from importlib import import_module
 from inspect import Parameter, Signature
@@ -201,18 +202,21 @@ class Request:
         read = [file for file in (self.scenario, owners, surface, *inputs) if file]
         stem = f"{scenario.preset}-{what}"
         folder = RunFolder.create(self.out, stem, overwrite=self.overwrite, inputs=read)
-        if facts:
-            folder.note(**facts)
-        if owners:
-            copy = "owners" + Path(owners).suffix
-            folder.copy(owners, copy, private=True)  # it holds the owners' costs
-            population = scenario.population.model_copy(update={"file": copy})
-            scenario = scenario.model_copy(update={"population": population})
-        if surface.endswith(".toml"):
-            folder.copy(surface, SURFACE)
-            game = scenario.game.model_copy(update={"surface": SURFACE})
-            scenario = scenario.model_copy(update={"game": game})
-        folder.write_text("scenario.toml", dump_scenario(scenario))
+        with ExitStack() as if_it_fails:
+            if_it_fails.push(folder)
+            if facts:
+                folder.note(**facts)
+            if owners:
+                copy = "owners" + Path(owners).suffix
+                folder.copy(owners, copy, private=True)  # it holds the owners' costs
+                population = scenario.population.model_copy(update={"file": copy})
+                scenario = scenario.model_copy(update={"population": population})
+            if surface.endswith(".toml"):
+                folder.copy(surface, SURFACE)
+                game = scenario.game.model_copy(update={"surface": SURFACE})
+                scenario = scenario.model_copy(update={"game": game})
+            folder.write_text("scenario.toml", dump_scenario(scenario))
+            if_it_fails.pop_all()
         return folder
 
     def resumed(self, kind: str, files: Sequence[str], allowed: str, *others: object) -> Path:
