@@ -5,7 +5,8 @@ killed after the first round, the SuperLink after the second, the house for good
 ends as in one process that nobody disturbed.
 
 Slow only because Flower lets a killed node in again only when it has missed its heartbeats, here
-after twelve seconds instead of a minute. Processes look for work twice a second: looking is what a wait costs.
+after twelve seconds instead of a minute. Processes look for work twice a second: looking is what a
+wait costs.
 """
 
 from __future__ import annotations
