@@ -62,7 +62,7 @@ class Simulation(SuperLink):
             raise BadInput("nodes", 0, "give at least one node.")
         # Sockets lie in it, whose paths may not be long: the folder may be anywhere.
         self._ray = ShortFolder("ray")
-        more = {POLL: "0.1", "RAY_TMPDIR": str(self._ray.path), **_RAY}
+        more = {POLL: "0.5", "RAY_TMPDIR": str(self._ray.path), **_RAY}
         super().__init__(
             folder, secure=secure, patience=patience, curator=curator, environment=more
         )
