@@ -35,7 +35,8 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
         return
     axis.get_xlim(), axis.get_ylim()  # limits that follow the curves are set when asked for
     to_axes = axis.transData + axis.transAxes.inverted()
-    shown = {name: "\n".join(wrap(name, WIDEST)) for name in ends}
+    whole = {name: name.replace(" %", "\N{NO-BREAK SPACE}%") for name in ends}
+    shown = {name: "\n".join(wrap(whole[name], WIDEST, break_on_hyphens=False)) for name in ends}
     tall = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
     line = 1.22 * FONT / tall
     placed = [to_axes.transform(ends[name][:2]) for name in ends]
