@@ -138,7 +138,10 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
     assert found[2].half_width[0] > 0
     draw_rounds(Path(), found)
     (axis,) = drawn[0].axes
-    assert sorted(texts(axis)) == ["clock auction 86.5 %", "no trade and greedy 81.5 %"]
+    assert sorted(texts(axis)) == [
+        "clock auction 86.5\N{NO-BREAK SPACE}%",
+        "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
+    ]
     assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
     lone = [RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
     draw_rounds(Path(), lone)
