@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flwr.app import ConfigRecord, Error, RecordDict
+
 from noisemarket.errors import BadInput
 from noisemarket.files import is_open
-from noisemarket.flower.api import ConfigRecord, Error, RecordDict
 from noisemarket.owner.folder import Declined
 
 HOUSE = "house"
@@ -125,7 +126,7 @@ def read_houses(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
     for house, owners in listed.items():
         for owner in owners if isinstance(owners, list) else [owners]:
             if owner not in names:
-                raise BadInput("houses", owner, f"of {house} is no owner of this job.")
+                raise BadInput("houses", owner, f"of {house} is not an owner of this job.")
             if owner in seen:
                 raise BadInput("houses", owner, "is in two houses: name it once.")
             seen.add(owner)

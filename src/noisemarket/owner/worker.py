@@ -26,7 +26,6 @@ from noisemarket.privacy.noise import NoiseSource
 UNGUARDED = 87
 """Exit code of a worker that was about to train by itself."""
 
-
 MOST_KEPT = 2**28
 """Bytes of owners' records that a worker keeps from round to round; others it takes anew."""
 
@@ -99,11 +98,7 @@ def error_line(problem: Exception) -> str:
 
 def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, int], Any]:
     model = config.model(config.seed)
-    trainer = OwnerTrainer(model, config.protection, config.seed)
-
-    def view(name: str) -> NDArray[Any]:
-        return shared.views[name]
-
+    trainer, views = OwnerTrainer(model, config.protection, config.seed), shared.views
     kept: dict[int, Records] = {}
     room = MOST_KEPT
 
@@ -112,20 +107,20 @@ def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, i
         if owner in kept:
             return kept[owner]
         own = config.indices[owner]
-        inputs = view("train_images")[own]
-        own_records = model.records(inputs, view("train_labels")[own])
+        inputs = views["train_images"][own]
+        own_records = model.records(inputs, views["train_labels"][own])
         if inputs.nbytes <= room:
             kept[owner] = own_records
             room -= inputs.nbytes
         return own_records
 
     def answer(kind: str, first: int, second: int) -> Any:
-        weights = view("weights")
+        weights, part = views["weights"], slice(first, second)
         if kind == "score":
-            inputs, labels = view("test_images")[first:second], view("test_labels")[first:second]
+            inputs, labels = views["test_images"][part], views["test_labels"][part]
             with model.one_thread():
                 return model.score(single_precision(weights), inputs, labels.copy())
-        view("uploads")[second] = trainer.upload(
+        views["uploads"][second] = trainer.upload(
             first, weights, second, records(second), float(config.sigma[second]), config.noise
         )
         return None

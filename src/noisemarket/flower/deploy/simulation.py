@@ -21,7 +21,7 @@ from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.deployment import POLL, NodeSetup
 from noisemarket.flower.deploy.short_folder import ShortFolder
 from noisemarket.flower.deploy.superlink import SuperLink
-from noisemarket.flower.simulated_node import NODES, node_file
+from noisemarket.flower.host_files import NODES, node_file
 
 _RAY = {
     "RAY_USAGE_STATS_ENABLED": "0",

@@ -27,9 +27,9 @@ import tomli_w
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import Closing, private_folder, write_atomic
-from noisemarket.flower.curator_paths import CURATOR
 from noisemarket.flower.deploy.certificates import Certificates, make_certificates
 from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports
+from noisemarket.flower.host_files import CURATOR
 
 SUPERLINK, FLEET = "superlink", "fleet api"
 CONNECTION = "noisemarket"

@@ -25,7 +25,6 @@ from noisemarket.flower.deploy.warm_server import COMMANDS
 OWNER = (
     "noisemarket.flower.owner_app",
     "noisemarket.owner.round",
-    "noisemarket.owner.release",
     "cryptography.hazmat.primitives.ciphers.algorithms",
     "scipy.special",
     "scipy.optimize",
