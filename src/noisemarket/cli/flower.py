@@ -128,8 +128,7 @@ def health(
     """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
     from pathlib import Path
 
-    from noisemarket.flower.deploy.health import is_healthy
-    from noisemarket.flower.deploy.owner_node import check_node
+    from noisemarket.flower.deploy.owner_node import check_node, is_healthy
 
     if config is not None:
         check_node(Path(config))

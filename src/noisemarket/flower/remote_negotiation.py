@@ -100,7 +100,8 @@ class RemoteGame:
                 del players[index]
             _check_taking_part(self._asking)
             played = [players[index].played for index in behind if index in players]
-            _tell(watch, min(played, default=0) / self._rules.iterations, owners)
+            share = min(played, default=0) / self._rules.iterations
+            tell_progress(watch, int(share * owners), owners)
         deals = dict.fromkeys(range(owners), (0, 0))
         return agreement_of(deals | {p: one.deal() for p, one in players.items()}, owners)
 
@@ -214,7 +215,8 @@ class RemoteClock:
             self._lots.append(left)
             write_json(self._path, {"auction": self._name, "left": self._lots})
             self._hear(left)
-            _tell(watch, 1.0 - auction.price / self._levels.payment_levels, owners)
+            fallen = 1.0 - auction.price / self._levels.payment_levels
+            tell_progress(watch, int(fallen * owners), owners)
         messages = auction.answers / owners
         return Agreement(auction.contracts(), np.ones(owners, dtype=bool), messages=messages)
 
@@ -269,5 +271,6 @@ def _check_taking_part(asking: Asking) -> None:
         raise NoisemarketError("No owner has taken part in the negotiation.")
 
 
-def _tell(watch: Watch, share: float, owners: int) -> None:
-    watch(Progress(slice(0, 0), same_for_all(0, 0, 0), int(share * owners), owners))
+def tell_progress(watch: Watch, done: int, owners: int) -> None:
+    """Say how far a negotiation is whose contracts are not known here yet."""
+    watch(Progress(slice(0, 0), same_for_all(0, 0, 0), done, owners))

@@ -7,13 +7,13 @@ register themselves, and anyone on this machine can.
 
 from __future__ import annotations
 
-import json
 import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -22,27 +22,17 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import NodeKey, make_node_key
 from noisemarket.flower.deploy.processes import HOST
-from noisemarket.flower.deploy.superlink import (
-    CONNECTION,
-    SUPERLINK,
-    SuperLink,
-    Value,
-    readable,
-)
+from noisemarket.flower.deploy.superlink import CONNECTION, SUPERLINK, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
 
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Flower's variable: how often, in seconds, a SuperNode looks whether there is an app to start."""
 
-_SHORTEST_POLL, _LONGEST_POLL = 0.1, 3.0
-_POLL_PER_OWNER = 0.1
-_RETRY = 5.0
-"""Seconds between two tries to start a node again: each takes seconds of processor time."""
 WARM = "warm starts"
 """The name of the process that others are copied from; no node can have it."""
 
+_RETRY = 5.0  # seconds between two tries to start a node: each takes seconds of processor time
 _PATIENCE, _PATIENCE_PER_NODE = 120.0, 6.0
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
@@ -53,7 +43,7 @@ def poll_interval(nodes: int, cores: int) -> float:
     ``nodes / cores`` seconds. A tenth of that is lost by waiting; to look more often costs more, in
     nodes that look for nothing.
     """
-    return min(_LONGEST_POLL, max(_SHORTEST_POLL, _POLL_PER_OWNER * nodes / cores))
+    return min(3.0, max(0.1, 0.1 * nodes / cores))
 
 
 @dataclass(frozen=True)
@@ -68,10 +58,9 @@ class Deployment(SuperLink):
     """A SuperLink and SuperNodes that run as long as the ``with`` block.
 
     ``register`` may leave nodes out: they then run with a key that is on no list. ``poll`` is how
-    often they look for work, and ``patience`` how long they may take to start, by default what
-    fits their number. ``preload`` is what apps import,
-    done once for all of them (``warm_apps``); with nothing, every process starts from scratch. All
-    else as ``SuperLink``.
+    often they look for work, and ``patience`` how long they may take to start, by default what fits
+    their number. ``preload`` is what apps import, done once for all of them (``warm_apps``); with
+    nothing, every process starts from scratch. All else as ``SuperLink``.
     """
 
     def __init__(
@@ -96,6 +85,7 @@ class Deployment(SuperLink):
         every = poll_interval(len(nodes), available_cores()) if poll is None else poll
         more = {POLL: f"{every:g}"}
         super().__init__(folder, secure=secure, patience=longest, curator=curator, environment=more)
+        self.more_options = ["--enable-supernode-auth"] if secure else []
         self._on_list = list(self.nodes) if register is None else list(register)
         self._preload = tuple(preload)
         self._warm: WarmApps | None = None
@@ -106,10 +96,11 @@ class Deployment(SuperLink):
     def online(self) -> list[str]:
         """The nodes that are online: by name, or by number where they registered themselves."""
         names = {str(number): name for name, number in self.node_ids.items()}
-        answer = self._flwr("supernode", "list", CONNECTION, "--format", "json")
-        with readable("supernode", answer):
-            nodes = json.loads(answer)["nodes"]
-            online = [str(node["node-id"]) for node in nodes if node["status"] == "online"]
+
+        def read(answer: Any) -> list[str]:
+            return [str(one["node-id"]) for one in answer["nodes"] if one["status"] == "online"]
+
+        online = self._flwr(["supernode", "list", CONNECTION], read)
         return [names.get(number, number) for number in online]
 
     @property
@@ -194,12 +185,8 @@ class Deployment(SuperLink):
     def _command(self, name: str) -> str:
         return super()._command(name) if self._warm is None else self._warm.command(name)
 
-    def _more_options(self) -> list[str]:
-        return [] if self._certificates is None else ["--enable-supernode-auth"]
-
     def register(self, name: str) -> None:
         """Put a node's public key on the SuperLink's list, under the owner's name."""
-        words = [str(self._keys[name].public), CONNECTION, "--name", name, "--format", "json"]
-        answer = self._flwr("supernode", "register", *words)
-        with readable("supernode", answer):
-            self.node_ids[name] = int(json.loads(answer)["node-id"])
+        key = str(self._keys[name].public)
+        words = ["supernode", "register", key, CONNECTION, "--name", name]
+        self.node_ids[name] = self._flwr(words, lambda answer: int(answer["node-id"]))

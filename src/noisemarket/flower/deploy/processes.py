@@ -97,8 +97,8 @@ class Processes:
 
     def close(self) -> None:
         """End everything: all asked at once, then whatever is left is killed."""
-        for process in self._running.values():
-            if process.poll() is None:
+        for name, process in self._running.items():
+            if self.alive(name):
                 signal_group(process.pid, signal.SIGTERM)
         end = time.monotonic() + _PATIENCE
         for process in self._running.values():
@@ -122,14 +122,23 @@ class Processes:
                 self._guard.stdin.flush()
 
 
+def heard(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start a process whose output this one reads, line by line."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+    )
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that are free now; all are held until the last is found, so that they differ."""
     with contextlib.ExitStack() as stack:
-        held = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind((HOST, 0))
-            held.append(listener)
+        held = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return [int(listener.getsockname()[1]) for listener in held]
 
 

@@ -29,24 +29,16 @@ _RAY = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
 }
-_CLUSTER = "RAY_ADDRESS"
 
 
 class Simulation(SuperLink):
     """A SuperLink that simulates nodes as long as the ``with`` block.
 
-    Args:
-        nodes: the nodes; only their configs count.
-        folder: as of ``SuperLink``.
-        secure: as of ``SuperLink``.
-        workers: how many messages are worked on at a time, by default one for each core.
-        patience: as of ``SuperLink``.
-        curator: as of ``SuperLink``.
-
-    Example:
-        with Simulation(nodes) as simulation:
-            end = simulation.run("examples/flower-market", {"folder": "job"})
+    Only the configs of ``nodes`` count. ``workers`` messages are worked on at a time, by default
+    one for each core. All else as ``SuperLink``.
     """
+
+    more_options = ("--simulation",)
 
     def __init__(
         self,
@@ -67,7 +59,11 @@ class Simulation(SuperLink):
             folder, secure=secure, patience=patience, curator=curator, environment=more
         )
         self._own[NODES] = str(self.folder.resolve() / "nodes")
-        self._nodes, self._workers = list(nodes), workers or available_cores()
+        self._nodes = list(nodes)
+        settings = [f"num-supernodes={len(nodes)}", "client-resources-num-cpus=1"]
+        if "RAY_ADDRESS" not in os.environ:
+            settings.append(f"init-args-num-cpus={workers or available_cores()}")
+        self.run_options = ["--federation-config", " ".join(settings)]
 
     def close(self) -> None:
         """Stop everything, Ray included."""
@@ -79,12 +75,3 @@ class Simulation(SuperLink):
         for number, node in enumerate(self._nodes):
             write_atomic(node_file(place, number), tomli_w.dumps(node.config), private=True)
         super()._open(ports)
-
-    def _more_options(self) -> list[str]:
-        return ["--simulation"]
-
-    def _run_options(self) -> list[str]:
-        settings = [f"num-supernodes={len(self._nodes)}", "client-resources-num-cpus=1"]
-        if _CLUSTER not in os.environ:
-            settings.append(f"init-args-num-cpus={self._workers}")
-        return ["--federation-config", " ".join(settings)]
