@@ -14,8 +14,7 @@ from tests.commands import call
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.deploy import owner_node
-from noisemarket.flower.deploy.owner_node import is_healthy
-from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
+from noisemarket.flower.deploy.owner_node import OwnerNode, check_node, is_healthy
 
 TURNED_AWAY = """
 echo started >> "$0.lives"

@@ -64,14 +64,14 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 if not isinstance(trained, ArrayRecord):
                     remedy = "is not an ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
-                model = _flat(start, numbers(trained))
+                model = _in_own_kinds(start, numbers(trained))
                 before = model.vector(start)
                 update = model.vector(numbers(trained)) - before
                 own = round_noise(noise, terms.index, task.round_number)
                 return model.arrays(before + protection.protect(update, terms.sigma, own))
 
             def budget(release: Arrays) -> PrivacyBudget:
-                return terms.budget(FlatModel(release, "release").size, records=1)
+                return terms.budget(FloatVector(release, "release").size, records=1)
 
             release = released(folder, terms, task.round_number, start, train, budget)
             counted = MetricRecord({"num-examples": 1})
@@ -85,10 +85,10 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
 
 def parameters(arrays: ArrayRecord) -> int:
     """How many numbers of a model are trained and protected: all floating-point ones."""
-    return FlatModel(numbers(arrays), "arrays").size
+    return FloatVector(numbers(arrays), "arrays").size
 
 
-class FlatModel:
+class FloatVector:
     """A model as one vector of its floating-point numbers. What is not a float stays as it was.
 
     Args:
@@ -131,10 +131,10 @@ def record_of(arrays: Arrays) -> ArrayRecord:
     return ArrayRecord({name: Array(value) for name, value in arrays.items()})
 
 
-def _flat(start: Arrays, trained: Arrays) -> FlatModel:
+def _in_own_kinds(start: Arrays, trained: Arrays) -> FloatVector:
     """The global model in the kinds of numbers of the owner's own model, which says what a float
     is: averaging may have made floats of the curator's integers."""
     if [(n, a.shape) for n, a in start.items()] != [(n, a.shape) for n, a in trained.items()]:
         raise BadInput("reply", "model", "has other arrays than the global model.")
     kinds = {name: array.dtype for name, array in trained.items()}
-    return FlatModel({name: one.astype(kinds[name]) for name, one in start.items()}, "reply")
+    return FloatVector({name: one.astype(kinds[name]) for name, one in start.items()}, "reply")

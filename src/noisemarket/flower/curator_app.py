@@ -92,16 +92,10 @@ def hold_market(
     curator: Path | None = None,
     houses: Path | None = None,
 ) -> MarketOutcome:
-    """Run a scenario's market with the owners of a grid.
+    """Run a scenario's market, which need not say what only owners know, with the owners of a grid.
 
-    Args:
-        grid: Flower's, of the ServerApp.
-        scenario: what to run. It need not say what only owners know.
-        path: the job's folder.
-        show: is told what happens, in words.
-        bounds: how long owners are waited for, and how many are asked at a time.
-        curator: the folder of the curator's key, by default one for this job alone.
-        houses: a file that lists which SuperNodes serve several owners, if any do.
+    ``path`` is the job's folder, ``curator`` that of the curator's key, by default one for this job
+    alone. ``houses`` is a file that lists which SuperNodes serve several owners, if any do.
     """
     folder = MarketFolder(path)
     folder.prepare()

@@ -49,11 +49,8 @@ def node_file(folder: Path, number: int) -> Path:
 
 
 def config_of_node(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A node's config: what its SuperNode was started with, or the file of a simulated one.
-
-    Args:
-        given: the config in the context of a message.
-    """
+    """A node's config, by what the context of a message gives: what its SuperNode was started with,
+    or the file of a simulated one."""
     folder, number = os.environ.get(NODES), given.get("partition-id")
     if folder is None or type(number) is not int or "owner-folder" in given:
         return given

@@ -52,15 +52,8 @@ def interactions(scenario: Scenario) -> int:
 
 
 class RemoteGame:
-    """The game of a scenario with owners over a line.
-
-    Args:
-        scenario: what is played.
-        environment: its game.
-        rule: how both sides learn.
-        asking: asks the owners.
-        folder: where the curator keeps replies.
-    """
+    """The game of a scenario with owners over a line. ``rule`` is how both sides learn; ``folder``
+    is where the curator keeps replies."""
 
     def __init__(
         self,
@@ -179,14 +172,8 @@ class _Replies:
 
 
 class RemoteClock:
-    """A clock auction with owners over a line.
-
-    Args:
-        environment: the game; nothing private of its owners is used.
-        demand: floor, budget and target.
-        asking: asks the owners.
-        folder: where the curator keeps who left in each lot.
-    """
+    """A clock auction with owners over a line; nothing private of the environment's owners is used.
+    ``folder`` is where the curator keeps who left in each lot."""
 
     def __init__(
         self, environment: Environment, demand: Demand, asking: Asking, folder: Path

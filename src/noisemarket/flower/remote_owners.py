@@ -51,15 +51,8 @@ KEYS, TRAFFIC = "keys.json", "traffic.json"
 
 
 class RemoteOwners(Owners):
-    """Owners over a grid, inside a ServerApp.
-
-    Args:
-        grid: Flower's.
-        scenario: what is run.
-        folder: the job's.
-        bounds: how long owners are waited for, and how many are asked at a time.
-        houses: the file that lists which SuperNodes serve several owners, if any do.
-    """
+    """Owners over a grid, inside a ServerApp. ``houses`` is the file that lists which SuperNodes
+    serve several owners, if any do."""
 
     def __init__(
         self,
@@ -142,10 +135,9 @@ class RemoteOwners(Owners):
 
         def take(index: int, reply: Any) -> bool:
             key = wire.message_text(reply, "key") or ""
-            if not is_key(key):
-                return False
-            found[index] = key
-            return True
+            if is_key(key):
+                found[index] = key
+            return index in found
 
         asked = {index: wire.with_config() for index in self._asking.taking_part()}
         self._asking.ask(wire.KEY, asked, take)
@@ -158,10 +150,9 @@ class RemoteOwners(Owners):
 
         def take(index: int, reply: Any) -> bool:
             signature = wire.message_text(reply, "signature") or ""
-            if not holds(OWNER, contracts[index], signature):
-                return False
-            found[index] = signature
-            return True
+            if holds(OWNER, contracts[index], signature):
+                found[index] = signature
+            return index in found
 
         asked = {
             index: wire.contract(contract, Assignment(index, order.job.seed, model))

@@ -25,7 +25,7 @@ from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import PROTECTIONS, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
 from noisemarket.files import digest
-from noisemarket.flower.client_mod import FlatModel, numbers, record_of
+from noisemarket.flower.client_mod import FloatVector, numbers, record_of
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signed_ids
@@ -112,7 +112,8 @@ class ContractedFedAvg(Strategy):
 
     def summary(self) -> None:
         """Say what this is."""
-        _log(f"Job {self._job}: {len(self._names)} owners under contract, {self.rounds} rounds.")
+        words = "Job %s: %d owners under contract, %d rounds."
+        getLogger("flwr").info(words, self._job, len(self._names), self.rounds)
 
     # What Flower calls
 
@@ -188,7 +189,7 @@ class ContractedFedAvg(Strategy):
 
     def _begin(self, grid: Grid, arrays: ArrayRecord, timeout: float) -> _Running:
         """Take up the job where it stands, on disk and on the ledger."""
-        model = FlatModel(numbers(arrays), "initial_arrays")
+        model = FloatVector(numbers(arrays), "initial_arrays")
         first, state = model.vector(numbers(arrays)), self._checkpoint.load()
         if state is None:
             state = State.first(first, self._job)
@@ -226,7 +227,8 @@ class ContractedFedAvg(Strategy):
         return upload * np.float32(max(0.0, 1.0 - rounding / length)) if length else upload
 
     def _accuse(self, index: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
-        _log(f"Owner {self._names[index]}, round {number}: {reason}; refused.")
+        owner = self._names[index]
+        getLogger("flwr").info("Owner %s, round %d: %s; refused.", owner, number, reason)
 
     def _record(self, done: RoundResult) -> None:
         """Put a round on the ledger. Who was asked for it has paid for it."""
@@ -239,14 +241,14 @@ class ContractedFedAvg(Strategy):
 class _Running:
     """A job while it runs. ``asked`` are the owners, by node, that were asked in this round."""
 
-    model: FlatModel
+    model: FloatVector
     state: State
     inspector: UploadInspector
     line: Line
     asked: dict[int, int] = field(default_factory=dict)
 
 
-def _update(model: FlatModel, reply: Message, key: str, weights: Weights) -> Upload | None:
+def _update(model: FloatVector, reply: Message, key: str, weights: Weights) -> Upload | None:
     """By what a reply would move the model; None if there is nothing that can be read.
 
     A reply with another model is an empty update, which is refused.
@@ -289,7 +291,3 @@ def _shares(shares: Mapping[str, float] | None, names: Sequence[str]) -> NDArray
     if not (np.isfinite(given).all() and (given >= 0.0).all() and given.sum() > 0.0):
         raise BadInput("shares", list(given), "give numbers that are not negative, nor all zero.")
     return given
-
-
-def _log(line: str) -> None:
-    getLogger("flwr").info(line)

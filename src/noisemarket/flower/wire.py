@@ -80,11 +80,7 @@ def with_protocol(content: RecordDict) -> RecordDict:
 
 
 def check_protocol(message: Said) -> None:
-    """Decline what is of another protocol. What names none, such as an app of one's own, passes.
-
-    Raises:
-        Declined: owner and curator have versions of noisemarket that do not fit.
-    """
+    """Decline what is of another protocol. What names none, such as an app of one's own, passes."""
     theirs = config_of(message).get("protocol", PROTOCOL)
     if theirs != PROTOCOL:
         said = theirs if isinstance(theirs, int) else "another"

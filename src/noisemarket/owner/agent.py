@@ -83,11 +83,8 @@ class OwnerAgent:
     # The game
 
     def answer(self, invitation: Invitation, quotes: QuoteBatch) -> OfferBatch:
-        """Play through these quotes; player and reply are kept before the reply goes out.
-
-        Raises:
-            Declined: the owner was not set up for this game, or the quotes are not its next.
-        """
+        """Play through these quotes, if they are the next of the game that the owner was set up
+        for; player and reply are kept before the reply goes out."""
         self._check_invitation(invitation)
         rules = invitation.table
         with self.folder.locked(invitation.job) as path:
@@ -112,9 +109,6 @@ class OwnerAgent:
 
         It says the truth, for nothing else is better for it: it stays while the payment covers the
         privacy that it would sell, markup included, and it would keep its own floor of noise.
-
-        Raises:
-            Declined: the owner was not set up for this clock, or the price is not its next.
         """
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:

@@ -82,11 +82,7 @@ class OwnerFolder:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> OwnerFolder:
-        """The folder that a node's own config names: ``owner`` and ``owner-folder``.
-
-        Raises:
-            Declined: it names none, or one that is missing or open to others.
-        """
+        """The folder that a node's own config names: ``owner`` and ``owner-folder``."""
         name, path = str(config.get("owner", "")), str(config.get("owner-folder", ""))
         if not name or not path:
             raise Declined("this node's config names no owner and owner-folder")

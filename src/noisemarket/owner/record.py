@@ -186,11 +186,7 @@ class ClockRecord:
         return cls(**{**kept, "invitation": ClockInvitation.from_json(kept["invitation"])})
 
     def answered(self, payment: int) -> bool | None:
-        """What this price was answered before; None if it is the owner's next.
-
-        Raises:
-            Declined: the price has risen, or the owner has left.
-        """
+        """What this price was answered before; None if it is the owner's next."""
         if payment == self.left:
             return False
         if self.left is not None:
@@ -220,11 +216,7 @@ class ClockRecord:
 
 
 def negotiated(path: Path) -> GameRecord | ClockRecord:
-    """What the owner has agreed to in a job, in whose folder it is kept.
-
-    Raises:
-        Declined: nothing yet.
-    """
+    """What the owner has agreed to in a job, in whose folder it is kept; declined if nothing."""
     if (path / CLOCK).exists():
         return ClockRecord.read(path / CLOCK)
     try:

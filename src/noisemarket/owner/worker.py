@@ -63,7 +63,7 @@ def work(pipe: connection.Connection, shared: SharedArrays) -> None:
             task = pipe.recv()
             try:
                 if answer is None:
-                    answer = _set_up(_config(pickled), shared)
+                    answer = _set_up(pickled, shared)
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
                 reply = (error_line(problem), None)
@@ -80,23 +80,19 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def _config(pickled: bytes) -> WorkerConfig:
-    try:
-        config: WorkerConfig = pickle.loads(pickled)
-    except (AttributeError, ImportError) as problem:
-        raise NoisemarketError(
-            f"{problem}; workers import the model, so put it into a file and import it from there"
-        ) from None
-    return config
-
-
 def error_line(problem: Exception) -> str:
     """An error in one line."""
     kind = "" if isinstance(problem, NoisemarketError) else f"{type(problem).__name__}: "
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
-def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, int], Any]:
+def _set_up(pickled: bytes, shared: SharedArrays) -> Callable[[str, int, int], Any]:
+    try:
+        config: WorkerConfig = pickle.loads(pickled)
+    except (AttributeError, ImportError) as problem:
+        raise NoisemarketError(
+            f"{problem}; workers import the model, so put it into a file and import it from there"
+        ) from None
     model = config.model(config.seed)
     trainer, views = OwnerTrainer(model, config.protection, config.seed), shared.views
     kept: dict[int, Records] = {}

@@ -1,4 +1,4 @@
-"""A Flower deployment on this machine: one SuperLink, and SuperNodes, on loopback.
+"""A Flower deployment on this machine: one SuperLink, and SuperNodes, on loopback, or simulated.
 
 With TLS and SuperNode authentication, as over real hosts: the SuperLink has a certificate made for
 it, each SuperNode a key that was registered under its name. Without (``secure=False``) nodes
@@ -7,6 +7,7 @@ register themselves, and anyone on this machine can.
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -21,9 +22,10 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import NodeKey, make_node_key
-from noisemarket.flower.deploy.processes import HOST
+from noisemarket.flower.deploy.processes import HOST, ShortFolder
 from noisemarket.flower.deploy.superlink import CONNECTION, SUPERLINK, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
+from noisemarket.flower.host_files import NODES, node_file
 
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Flower's variable: how often, in seconds, a SuperNode looks whether there is an app to start."""
@@ -34,6 +36,12 @@ WARM = "warm starts"
 _RETRY = 5.0  # seconds between two tries to start a node: each takes seconds of processor time
 _PATIENCE, _PATIENCE_PER_NODE = 120.0, 6.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_RAY = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
 
 
 def poll_interval(nodes: int, cores: int) -> float:
@@ -190,3 +198,55 @@ class Deployment(SuperLink):
         key = str(self._keys[name].public)
         words = ["supernode", "register", key, CONNECTION, "--name", name]
         self.node_ids[name] = self._flwr(words, lambda answer: int(answer["node-id"]))
+
+
+class Simulation(SuperLink):
+    """A SuperLink that simulates nodes, by Flower's own runtime, as long as the ``with`` block.
+
+    Flower keeps a few workers of Ray busy with the nodes' messages, each in a process that has
+    imported everything before. So one machine holds a thousand owners. A node is known by its
+    number alone: its config is the file of that number in a folder that an environment variable
+    names, as Ray's workers inherit it. Where ``RAY_ADDRESS`` names a cluster, Ray uses that; all
+    its machines must then see the folder, and the owners' folders.
+
+    Only the configs of ``nodes`` count. ``workers`` messages are worked on at a time, by default
+    one for each core. All else as ``SuperLink``.
+    """
+
+    more_options = ("--simulation",)
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeSetup],
+        folder: Path | None = None,
+        *,
+        secure: bool = True,
+        workers: int | None = None,
+        patience: float = 120.0,
+        curator: Path | None = None,
+    ) -> None:
+        if not nodes:
+            raise BadInput("nodes", 0, "give at least one node.")
+        # Sockets lie in it, whose paths may not be long: the folder may be anywhere.
+        self._ray = ShortFolder("ray")
+        more = {POLL: "0.1", "RAY_TMPDIR": str(self._ray.path), **_RAY}
+        super().__init__(
+            folder, secure=secure, patience=patience, curator=curator, environment=more
+        )
+        self._own[NODES] = str(self.folder.resolve() / "nodes")
+        self._nodes = list(nodes)
+        settings = [f"num-supernodes={len(nodes)}", "client-resources-num-cpus=1"]
+        if "RAY_ADDRESS" not in os.environ:
+            settings.append(f"init-args-num-cpus={workers or available_cores()}")
+        self.run_options = ["--federation-config", " ".join(settings)]
+
+    def close(self) -> None:
+        """Stop everything, Ray included."""
+        super().close()
+        self._ray.close()
+
+    def _open(self, ports: Sequence[str] = ()) -> None:
+        place = private_folder(self.folder / "nodes")
+        for number, node in enumerate(self._nodes):
+            write_atomic(node_file(place, number), tomli_w.dumps(node.config), private=True)
+        super()._open(ports)

@@ -37,11 +37,7 @@ _PAUSE = 5.0
 
 
 def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
-    """The owners of a node by its config file, if each of them could take part in a job.
-
-    Raises:
-        BadInput: the file, a folder or a limit is missing or wrong.
-    """
+    """The owners of a node by its config file, if each of them could take part in a job."""
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -58,13 +54,10 @@ def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 class OwnerNode:
-    """Runs ``flower-supernode`` until it is told to stop.
+    """Runs ``flower-supernode`` with these options until it is told to stop.
 
-    Args:
-        options: the options of ``flower-supernode``.
-        say: is told what the SuperNode prints, line by line.
-        poll: how often it looks for an app to start, in seconds.
-        warm: whether processes are copied from one that has imported what they need.
+    ``say`` is told what it prints, line by line. It looks for an app to start every ``poll``
+    seconds; with ``warm``, processes are copied from one that has imported what they need.
     """
 
     def __init__(
@@ -139,15 +132,8 @@ class OwnerNode:
 
 
 def is_healthy(address: str, certificates: Path | None = None) -> str:
-    """What is wrong with a SuperLink or SuperNode; empty if it answers.
-
-    Args:
-        address: of its own API, as host and port.
-        certificates: of the issuer of its certificate, where it has one.
-
-    Raises:
-        BadInput: the address or the certificate cannot be used.
-    """
+    """What is wrong with a SuperLink or SuperNode at the address of its own API; empty if it
+    answers. ``certificates`` are of the issuer of its certificate, where it has one."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdigit():
         raise BadInput("HOST:PORT", address, "give a host and a port, as 127.0.0.1:9094.")

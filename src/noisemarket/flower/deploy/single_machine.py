@@ -19,8 +19,7 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.files import private_folder
 from noisemarket.flower.deploy.app_folder import write_app
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
-from noisemarket.flower.deploy.simulation import Simulation
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, Simulation
 from noisemarket.flower.deploy.superlink import RunEnd, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.remote_negotiation import tell_progress

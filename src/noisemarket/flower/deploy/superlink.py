@@ -1,8 +1,7 @@
 """A SuperLink on this machine, on loopback, and the apps that it runs.
 
 Every process has a Flower folder of its own, so that nothing of the user's is read or changed, and
-nothing is installed at run time. ``deployment`` adds SuperNodes to it, ``simulation`` has Flower
-simulate them.
+nothing is installed at run time. ``deployment`` adds SuperNodes to it, or has Flower simulate them.
 """
 
 from __future__ import annotations
