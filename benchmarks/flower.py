@@ -31,7 +31,7 @@ from typing import Any
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import EFFORT
 from noisemarket.flower.deploy.single_machine import RUNTIMES, run_on_flower
-from noisemarket.flower.remote_game import interactions
+from noisemarket.flower.remote_negotiation import interactions
 from noisemarket.flower.remote_owners import TRAFFIC
 from noisemarket.machine import Effort
 from noisemarket.market import prepare, run_market

@@ -25,8 +25,8 @@ from tests.market.test_private import holds
 from noisemarket.errors import BadInput
 from noisemarket.flower import wire
 from noisemarket.market import run_market
-from noisemarket.owner.clock_record import ClockRecord
 from noisemarket.owner.folder import CLOCK
+from noisemarket.owner.record import ClockRecord
 from noisemarket.scenario import Scenario
 
 COSTS = {"0": 0.4123457, "1": 0.6180341, "2": 2.9876543}

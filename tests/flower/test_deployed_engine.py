@@ -68,9 +68,9 @@ class TestDeployment(EngineConformance):
 
         def make(order: Order) -> Engine:
             deal(order, NAMES, order.job.model.settings(), root)
-            line = Line(grid, NAMES, order.fingerprint, Bounds(60.0), HOUSES)
+            line = Line(grid, NAMES, Bounds(60.0), HOUSES)
             assert line.meet(0.0) == [0, 1, 2, 3]
-            return FlowerEngine(line, order.job)
+            return FlowerEngine(line, order.job, order.fingerprint)
 
         return make
 

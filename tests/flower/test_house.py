@@ -171,7 +171,7 @@ def test_a_house_file_that_cannot_be_used_is_declined(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ('s = ["1", "9"]', "of s is no owner"),
+        ('s = ["1", "9"]', "of s is not an owner"),
         ('s = ["1"]\nt = ["1"]', "in two houses"),
         ('s = "1"', "give lines such as"),
         ('0 = ["1"]', "that no owner has"),

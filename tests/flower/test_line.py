@@ -25,7 +25,7 @@ def grid(tmp_path: Path) -> ProcessGrid:
 
 
 def line_to_all(grid: ProcessGrid, **settings: Any) -> Line:
-    line = Line(grid, NAMES, "job", Bounds(insecure=True, **settings))
+    line = Line(grid, NAMES, Bounds(insecure=True, **settings))
     line.known = {name: FIRST + place for place, name in enumerate(NAMES)}
     return line
 
@@ -78,7 +78,7 @@ def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
     value: Any, grid: ProcessGrid
 ) -> None:
     with pytest.raises(BadInput, match="give a whole number of owners"):
-        Line(grid, NAMES, "job", Bounds(at_once=value))
+        Line(grid, NAMES, Bounds(at_once=value))
 
 
 @pytest.mark.parametrize("simulated", [False, True])

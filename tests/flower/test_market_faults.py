@@ -23,7 +23,7 @@ from tests.flower.market_common import (
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market, market_over_flower
-from noisemarket.flower.curator_paths import CURATOR
+from noisemarket.flower.host_files import CURATOR
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts

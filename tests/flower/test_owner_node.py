@@ -14,8 +14,7 @@ from tests.commands import call
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.deploy import owner_node
-from noisemarket.flower.deploy.health import is_healthy
-from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
+from noisemarket.flower.deploy.owner_node import OwnerNode, check_node, is_healthy
 
 TURNED_AWAY = """
 echo started >> "$0.lives"
@@ -129,5 +128,5 @@ def test_health(tmp_path: Path) -> None:
         assert is_healthy(address) == f"{address} answers with status 503."
     with pytest.raises(BadInput, match="give a host and a port"):
         is_healthy("here")
-    with pytest.raises(BadInput, match="is no certificate"):
+    with pytest.raises(BadInput, match="is not a certificate"):
         is_healthy(address, tmp_path / "ca.crt")

@@ -17,7 +17,7 @@ from scipy.stats import chi2
 from tests.flower.conftest import Node, ProcessGrid
 from torch.nn.utils import parameters_to_vector
 
-from noisemarket.flower.curator_paths import CURATOR
+from noisemarket.flower.host_files import CURATOR
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify

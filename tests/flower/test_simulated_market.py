@@ -13,10 +13,10 @@ from tests.flower.job_ends import charged, deals, weights
 from tests.flower.market_common import MOST_ASKED, make_scenario
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.curator_paths import CURATOR
+from noisemarket.flower.deploy.deployment import Simulation
 from noisemarket.flower.deploy.guard import MARK, marked_processes
-from noisemarket.flower.deploy.simulation import Simulation
 from noisemarket.flower.deploy.single_machine import run_on_flower, runtime_of
+from noisemarket.flower.host_files import CURATOR
 from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled

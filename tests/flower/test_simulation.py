@@ -13,9 +13,8 @@ from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
-from noisemarket.flower.deploy.deployment import NodeSetup
+from noisemarket.flower.deploy.deployment import NodeSetup, Simulation
 from noisemarket.flower.deploy.guard import marked_processes
-from noisemarket.flower.deploy.simulation import Simulation
 from noisemarket.testing.engine_suite import AcrossProcesses, Open
 from noisemarket.training import Order
 

@@ -15,8 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from noisemarket.flower.deploy.processes import free_ports
-from noisemarket.flower.deploy.short_folder import ShortFolder
+from noisemarket.flower.deploy.processes import ShortFolder, free_ports
 from noisemarket.flower.deploy.warm_apps import WarmApps
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
@@ -143,7 +142,7 @@ def test_a_server_that_cannot_start_is_named_once(
 
 HOLDER = """
 import sys, time
-from noisemarket.flower.deploy.short_folder import ShortFolder
+from noisemarket.flower.deploy.processes import ShortFolder
 
 folder = ShortFolder("test")
 print(folder.path, flush=True)

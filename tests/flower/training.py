@@ -68,7 +68,7 @@ def deal(
 def engine_over(
     grid: Grid, job: Job, names: Sequence[str], job_id: str, **bounds: Any
 ) -> FlowerEngine:
-    return FlowerEngine(Line(grid, names, job_id, Bounds(**bounds)), job)
+    return FlowerEngine(Line(grid, names, Bounds(**bounds)), job, job_id)
 
 
 def train_over(

@@ -31,7 +31,7 @@ def invited(scenario: Scenario, rule: str) -> tuple[Invitation, CuratorPlayer]:
         else game_rules(environment, rule, config, config.interactions_per_message)
     )
     curator = curator_against(0, table, environment, config)
-    return Invitation("job", "ab" * 32, 0, table, {"simulated": False}), curator
+    return Invitation("job", "ab" * 32, {"simulated": False}, 0, table), curator
 
 
 def changed(anna: OwnerAgent, cost: float) -> OwnerAgent:

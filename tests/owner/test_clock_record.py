@@ -16,12 +16,12 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.mechanisms.clock import Clock
 from noisemarket.negotiation import run_options
 from noisemarket.owner.agent import OwnerAgent
-from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
 from noisemarket.owner.folder import CLOCK, Declined, OwnerFolder
+from noisemarket.owner.record import ClockInvitation, ClockRecord
 from noisemarket.scenario import Scenario
 
 LEVELS, WORK = Levels(), {"simulated": False}
-CLOCKS = ClockInvitation("job", "ab" * 32, LEVELS, 10, WORK)
+CLOCKS = ClockInvitation("job", "ab" * 32, WORK, LEVELS, 10)
 OWN = {"privacy_cost": 0.6, "markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
 LOWEST = 23  # 0.08 times 11.5 is the first payment that covers 2.5 times 0.6 times 0.5 times 1.2
 
@@ -42,18 +42,18 @@ def agent(folder: Path, **more: object) -> OwnerAgent:
 
 
 def test_it_stays_exactly_while_it_pays() -> None:
-    answers = [stays(side(), 10, level) for level in range(33)]
+    answers = [bool(side().accepts(10, level)[0]) for level in range(33)]
     assert answers == [level >= LOWEST for level in range(33)]
 
 
 @pytest.mark.parametrize("floor", [0.0, 0.1])
 def test_a_floor_of_its_own_that_is_kept_changes_nothing(floor: float) -> None:
-    assert stays(side(floor=floor), 10, 32)
+    assert side(floor=floor).accepts(10, 32)[0]
 
 
 @pytest.mark.parametrize("floor", [0.11, 0.6, 9.0])
 def test_it_never_sells_below_its_own_floor(floor: float) -> None:
-    assert not stays(side(floor=floor), 10, 32)
+    assert not side(floor=floor).accepts(10, 32)[0]
 
 
 def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:
@@ -64,7 +64,8 @@ def test_all_owners_at_once_and_one_by_one_answer_alike() -> None:
     for level in range(1, 33):
         together = environment.owner_side().accepts(10, level)
         alone = [
-            stays(environment.owner_side(-1, slice(one, one + 1)), 10, level) for one in range(50)
+            bool(environment.owner_side(-1, slice(one, one + 1)).accepts(10, level)[0])
+            for one in range(50)
         ]
         assert together.tolist() == alone
     assert Clock().run(environment, run_options(scenario)).contracts.signed.any()

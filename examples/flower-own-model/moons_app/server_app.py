@@ -5,7 +5,7 @@ from flwr.app import ArrayRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
 
 from moons_app import task
-from noisemarket.flower.curator_paths import curator_path
+from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger

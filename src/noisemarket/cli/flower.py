@@ -109,8 +109,7 @@ def health(
     ] = None,
 ) -> None:
     """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
-    from noisemarket.flower.deploy.health import is_healthy
-    from noisemarket.flower.deploy.owner_node import check_node
+    from noisemarket.flower.deploy.owner_node import check_node, is_healthy
 
     if config is not None:
         check_node(Path(config))

@@ -1,8 +1,15 @@
 """The market on many machines: Flower's SuperLink and SuperNodes instead of worker processes.
 
-On an owner's side ``owner_app`` is its ClientApp; what it does is in the room ``owner``. On the
+On an owner's side ``owner_app`` is its ClientApp; what it does is in the package ``owner``. On the
 curator's side ``curator_app`` runs a whole market in a ServerApp, with ``remote_owners`` and
 ``flower_engine`` over one ``line`` to the SuperNodes; ``wire`` says what is in each message. For an
 app and a model of one's own there are ``client_mod`` and ``strategy``. ``deploy`` starts and stops
-real Flower processes on this machine. Only Flower's public modules are used: ``api`` names them.
+real Flower processes on this machine. Only Flower's public modules are used.
 """
+
+from importlib.util import find_spec
+
+from noisemarket.errors import MissingExtra
+
+if find_spec("flwr") is None:
+    raise MissingExtra("The Flower engine", "flower")

@@ -10,17 +10,16 @@ hide one record among many at less noise, the protection must sit inside the tra
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.api import Array, ArrayRecord, Context, Message, MetricRecord, RecordDict
-from noisemarket.flower.owner_app import Task, arrays_of, public_errors
-from noisemarket.flower.simulated_node import config_of_node
+from noisemarket.federated.engine import Weights
+from noisemarket.flower.host_files import config_of_node
+from noisemarket.flower.owner_app import Task, public_errors
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
-from noisemarket.owner.release import released
+from noisemarket.owner.round import released
 from noisemarket.privacy.noise import NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -37,7 +36,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
     ``num-examples`` becomes 1, so that strategies which weigh by it weigh owners alike.
 
     Args:
-        arrays: the name of the record with the model, in the app's replies.
+        arrays: the name of the record with the model, in messages and in the app's replies.
         metrics: the name of the record that is to hold ``num-examples``.
 
     Example:
@@ -52,7 +51,10 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
             folder = OwnerFolder.of(config_of_node(context.node_config))
             terms = task.terms(folder)
             protection = terms.build_protection()
-            start = _numbers(arrays_of(message))
+            given = message.content.get(arrays)
+            if not isinstance(given, ArrayRecord) or not given:
+                raise Declined("the message has no model")
+            start = numbers(given)
 
             def train(noise: NoiseSource) -> Arrays:
                 reply = call_next(message, context)
@@ -62,17 +64,18 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 if not isinstance(trained, ArrayRecord):
                     remedy = "is not an ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
-                moved = _numbers(trained)
+                model = _in_own_kinds(start, numbers(trained))
+                before = model.vector(start)
+                update = model.vector(numbers(trained)) - before
                 own = round_noise(noise, terms.index, task.round_number)
-                update = protection.protect(_update(start, moved), terms.sigma, own)
-                return _moved(start, moved, update)
+                return model.arrays(before + protection.protect(update, terms.sigma, own))
 
             def budget(release: Arrays) -> PrivacyBudget:
-                return terms.budget(_floats(release), records=1)
+                return terms.budget(FloatVector(release, "release").size, records=1)
 
             release = released(folder, terms, task.round_number, start, train, budget)
-            model = ArrayRecord({name: Array(value) for name, value in release.items()})
-            content = RecordDict({arrays: model, metrics: MetricRecord({"num-examples": 1})})
+            counted = MetricRecord({"num-examples": 1})
+            content = RecordDict({arrays: record_of(release), metrics: counted})
             return Message(content, reply_to=message)
 
         return protected(message, context)
@@ -82,46 +85,56 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
 
 def parameters(arrays: ArrayRecord) -> int:
     """How many numbers of a model are trained and protected: all floating-point ones."""
-    return _floats(_numbers(arrays))
+    return FloatVector(numbers(arrays), "arrays").size
 
 
-def _floats(arrays: Arrays) -> int:
-    return sum(array.size for array in arrays.values() if array.dtype.kind == "f")
+class FloatVector:
+    """A model as one vector of its floating-point numbers. What is not a float stays as it was.
+
+    Args:
+        arrays: the model.
+        field: what it is, for the error.
+
+    Raises:
+        BadInput: it has no floating-point numbers.
+    """
+
+    def __init__(self, arrays: Arrays, field: str) -> None:
+        self._first = arrays
+        self.floats = {name: one for name, one in arrays.items() if one.dtype.kind == "f"}
+        """The arrays that the vector is made of."""
+        if not self.floats:
+            raise BadInput(field, "model", "has no array of floating-point numbers.")
+        self.size = sum(one.size for one in self.floats.values())
+
+    def vector(self, arrays: Arrays) -> Weights:
+        """The vector of a model."""
+        return np.concatenate([arrays[name].astype(np.float64).reshape(-1) for name in self.floats])
+
+    def arrays(self, weights: Weights) -> Arrays:
+        """The model of a vector."""
+        out, at = dict(self._first), 0
+        for name, first in self.floats.items():
+            part = weights[at : at + first.size].reshape(first.shape)
+            out[name] = part.astype(first.dtype)
+            at += first.size
+        return out
 
 
-def _numbers(record: ArrayRecord) -> Arrays:
+def numbers(record: ArrayRecord) -> Arrays:
+    """The arrays of a record."""
     return {name: array.numpy() for name, array in record.items()}
 
 
-def _update(start: Arrays, trained: Arrays) -> NDArray[np.float64]:
-    """What training changed, as one vector over all arrays of floats.
+def record_of(arrays: Arrays) -> ArrayRecord:
+    """A record of arrays."""
+    return ArrayRecord({name: Array(value) for name, value in arrays.items()})
 
-    What is a float, the owner's own model says: averaging may have made floats of the curator's
-    integers.
-    """
+
+def _in_own_kinds(start: Arrays, trained: Arrays) -> FloatVector:
+    """The global model in the kinds of numbers of the owner's own model, which says what a float
+    is: averaging may have made floats of the curator's integers."""
     if [(n, a.shape) for n, a in start.items()] != [(n, a.shape) for n, a in trained.items()]:
         raise BadInput("reply", "model", "has other arrays than the global model.")
-    changes = [
-        (array.astype(np.float64) - start[name].astype(np.float64)).reshape(-1)
-        for name, array in trained.items()
-        if array.dtype.kind == "f"
-    ]
-    if not changes:
-        raise BadInput("reply", "model", "has no array of floating-point numbers.")
-    return np.concatenate(changes)
-
-
-def _moved(start: Arrays, trained: Arrays, released: NDArray[Any]) -> Arrays:
-    """The global model moved by what is released, in the kinds of numbers of the owner's own model;
-    what is no float there keeps the curator's values."""
-    out: dict[str, NDArray[Any]] = {}
-    at = 0
-    for name, array in start.items():
-        kind = trained[name].dtype
-        if kind.kind != "f":
-            out[name] = array.astype(kind)
-            continue
-        part = released[at : at + array.size].reshape(array.shape)
-        out[name] = (array.astype(np.float64) + part).astype(kind)
-        at += array.size
-    return out
+    kinds = {name: array.dtype for name, array in trained.items()}
+    return FloatVector({name: one.astype(kinds[name]) for name, one in start.items()}, "reply")

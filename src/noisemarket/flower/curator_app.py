@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.curator_paths import curator_path
+from noisemarket.files import write_json
+from noisemarket.flower.host_files import NODES, curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
-from noisemarket.flower.simulated_node import NODES
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import MarketOutcome, prepare, run_market
 from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
@@ -33,7 +33,6 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.market_folder import MarketFolder
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def market_over_flower(
 
     Args:
         grid: Flower's, of the ServerApp.
-        config: names in the curator's folder (``curator_paths``): ``scenario`` is a file,
+        config: names in the curator's folder (``curator_path``): ``scenario`` is a file,
             ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
             has one for all its jobs, ``houses`` a list of SuperNodes with several owners.
             ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure`` are those of
@@ -71,19 +70,17 @@ def market_over_flower(
     for name in ("scenario", "folder"):
         if not config.get(name):
             raise BadInput(name, "", f"name it: flwr run ... --run-config '{name}=\"...\"'.")
-    scenario = load_scenario(curator_path("scenario", str(config["scenario"])))
+    names = ("scenario", "folder", "curator-folder", "houses")
+    paths = {name: curator_path(name, str(config[name])) for name in names if config.get(name)}
+    scenario = load_scenario(paths["scenario"])
     if scenario.training.model == "cnn":
         import_module("torch")  # first and here, so that nothing imports it from two threads
     given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
     insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
     simulated = NODES in os.environ
     bounds = Bounds(**given, insecure=insecure, at_once=at_once, simulated=simulated)
-    key = str(config.get("curator-folder", ""))
-    own = curator_path("curator-folder", key) if key else None
-    folder = curator_path("folder", str(config["folder"]))
-    houses = str(config.get("houses", ""))
-    listed = curator_path("houses", houses) if houses else None
-    return hold_market(grid, scenario, folder, show, bounds, own, listed)
+    own, houses = paths.get("curator-folder"), paths.get("houses")
+    return hold_market(grid, scenario, paths["folder"], show, bounds, own, houses)
 
 
 def hold_market(
@@ -95,34 +92,26 @@ def hold_market(
     curator: Path | None = None,
     houses: Path | None = None,
 ) -> MarketOutcome:
-    """Run a scenario's market with the owners of a grid.
+    """Run a scenario's market, which need not say what only owners know, with the owners of a grid.
 
-    Args:
-        grid: Flower's, of the ServerApp.
-        scenario: what to run. It need not say what only owners know.
-        path: the job's folder.
-        show: is told what happens, in words.
-        bounds: how long owners are waited for, and how many are asked at a time.
-        curator: the folder of the curator's key, by default one for this job alone.
-        houses: a file that lists which SuperNodes serve several owners, if any do.
+    ``path`` is the job's folder, ``curator`` that of the curator's key, by default one for this job
+    alone. ``houses`` is a file that lists which SuperNodes serve several owners, if any do.
     """
     folder = MarketFolder(path)
     folder.prepare()
-    key = curator or folder.curator
-    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
     try:
         market = prepare(scenario, secrets=False)
+        owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
     except NoisemarketError as problem:
         with EventFile(folder.curator / EVENTS) as file:
             file.write(note(FAILED, problem=str(problem)))
         raise
-    run = run_market(market, path, owners=owners, curator=key)
+    run = run_market(market, path, owners=owners, curator=curator or folder.curator)
     before = time.thread_time()
     for event in run:
         if words := in_words(event):
             show(words)
-    spent = {"cpu_seconds": time.thread_time() - before}
-    RunFolder(folder.curator).write_json(EFFORT, spent)
+    write_json(folder.curator / EFFORT, {"cpu_seconds": time.thread_time() - before})
     return run.outcome
 
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
 from noisemarket.federated.protections import Upload
 from noisemarket.flower import wire
-from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, RecordDict
 from noisemarket.flower.line import Line
 
 
@@ -23,15 +23,16 @@ class FlowerEngine(Engine):
     """Trains over a line to the owners, inside a ServerApp.
 
     Args:
-        line: names the owners in the job's order, and the job as the owners' terms do.
+        line: names the owners in the job's order.
         job: what is trained. The curator's needs test images only: no training data, and a
             partition of the right length.
+        job_id: the name of the job in the owners' terms.
     """
 
-    def __init__(self, line: Line, job: Job) -> None:
+    def __init__(self, line: Line, job: Job, job_id: str) -> None:
         if len(line.names) != len(job):
             raise NoisemarketError(f"{len(job)} owners in the job, but {len(line.names)} names.")
-        self.line, self._job = line, job
+        self.line, self._job, self._id = line, job, job_id
         self._model = job.model(job.seed)
         self._first = job.first_weights()
         self.reference = ""
@@ -48,18 +49,15 @@ class FlowerEngine(Engine):
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
         model = ArrayRecord({wire.WEIGHTS: Array(weights.astype(np.float32))})
-        line = self.line
-        asked: dict[str, RecordDict] = {}
+        names, asked = self.line.names, dict[str, RecordDict]()
         for owner in owners:
             sigma = float(self._job.sigma[owner])
-            config = ConfigRecord(
-                {"job": line.job_id, "server-round": round_number, "sigma": sigma}
-            )
+            config = ConfigRecord({"job": self._id, "server-round": round_number, "sigma": sigma})
             if self.reference:
                 config["reference"] = self.reference
-            asked[line.names[owner]] = RecordDict({"arrays": model, "config": config})
-        answers = line.ask(wire.TRAIN, asked, group=str(round_number))
-        return {owner: _upload(answers.get(line.names[owner])) for owner in owners}
+            asked[names[owner]] = RecordDict({"arrays": model, "config": config})
+        answers = self.line.ask(wire.TRAIN, asked, group=str(round_number))
+        return {owner: _upload(answers.get(names[owner])) for owner in owners}
 
     def score(self, weights: Weights) -> Score:
         return score_of(self._model, weights, self._job.data)
@@ -70,10 +68,4 @@ class FlowerEngine(Engine):
 
 def _upload(reply: wire.Said | None) -> Upload | None:
     """The update in a reply; None if there is none that can be read."""
-    arrays = None if reply is None else reply.content.get("arrays")
-    if not isinstance(arrays, ArrayRecord) or wire.WEIGHTS not in arrays:
-        return None
-    try:
-        return arrays[wire.WEIGHTS].numpy()
-    except Exception:  # whatever an owner's bytes do to the reader, it is that owner's loss
-        return None
+    return None if reply is None else wire.array_of(reply, wire.WEIGHTS)

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from flwr.app import ConfigRecord, Error, RecordDict
+
 from noisemarket.errors import BadInput
 from noisemarket.files import is_open
-from noisemarket.flower.api import ConfigRecord, Error, RecordDict
 from noisemarket.owner.folder import Declined
 
 HOUSE = "house"
@@ -35,12 +36,8 @@ class Part:
 def owners_of(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The config of every owner that a node serves, by the owner's name.
 
-    Args:
-        config: the node's. With ``house`` it names a TOML file with a table for each owner, whose
-            keys are those of a node's config; what the node's own config says holds for all.
-
-    Raises:
-        Declined: the file is missing, open to others, or no such file.
+    With ``house`` the node's config names a TOML file with a table for each owner, whose keys are
+    those of a node's config; what the node's own config says holds for all.
     """
     if HOUSE not in config:
         return {str(config.get("owner", "")): config}
@@ -78,11 +75,7 @@ def together(parts: Mapping[str, RecordDict | Error]) -> RecordDict:
 
 
 def apart(content: RecordDict) -> dict[str, Part] | None:
-    """What is for each owner, by name; None if the content is not for a house.
-
-    Raises:
-        Declined: it cannot be read.
-    """
+    """What is for each owner, by name; None if the content is not for a house."""
     table = content.get(HOUSE)
     if not isinstance(table, ConfigRecord):
         return None
@@ -90,12 +83,12 @@ def apart(content: RecordDict) -> dict[str, Part] | None:
     try:
         if not isinstance(owners, list) or not isinstance(plans, list):
             raise TypeError
-        if len(set(owners)) != len(owners):
-            raise ValueError
         parts = {}
         for owner, plan in zip(owners, plans, strict=True):
             named = dict[str, str](json.loads(str(plan)))
             parts[str(owner)] = Part(RecordDict({name: content[k] for name, k in named.items()}))
+        if len(parts) != len(owners):
+            raise ValueError("an owner is named twice")
     except (KeyError, TypeError, ValueError):
         raise Declined("the message for the house cannot be read") from None
     return parts
@@ -108,14 +101,9 @@ def refusal(part: Part) -> str | None:
 
 
 def read_houses(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
-    """The curator's list of houses: the owners behind each SuperNode, by the node's name.
+    """The curator's list of houses: the owners of a job behind each SuperNode, by the node's name.
 
-    Args:
-        path: a TOML file with lines such as ``south-group = ["south-1", "south-2"]``.
-        names: the owners of the job.
-
-    Raises:
-        BadInput: it is no such file, or an owner is unknown or in two houses.
+    It is a TOML file with lines such as ``south-group = ["south-1", "south-2"]``.
     """
     try:
         listed = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -125,7 +113,7 @@ def read_houses(path: Path, names: Sequence[str]) -> dict[str, list[str]]:
     for house, owners in listed.items():
         for owner in owners if isinstance(owners, list) else [owners]:
             if owner not in names:
-                raise BadInput("houses", owner, f"of {house} is no owner of this job.")
+                raise BadInput("houses", owner, f"of {house} is not an owner of this job.")
             if owner in seen:
                 raise BadInput("houses", owner, "is in two houses: name it once.")
             seen.add(owner)

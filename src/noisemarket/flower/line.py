@@ -1,27 +1,36 @@
 """The curator's line to the owners: who is there, and messages to each of them.
 
 Owners are known by name. Those that are away, too late, that decline or fail simply do not answer:
-what is missing is for the caller to see.
+what is missing is for the caller to see. ``Asking`` asks until each has answered; who does not is
+left out of the job.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from logging import getLogger
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flwr.app import Message, RecordDict
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import write_json
 from noisemarket.flower import wire
-from noisemarket.flower.api import Message, RecordDict
 from noisemarket.flower.house import apart, refusal, together
 from noisemarket.owner.folder import Declined
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
+LEFT_OUT = "left-out.json"
+
+_TRIES = 3  # answers that cannot be used, from one owner to one question
 _POLL = 0.25
 _SHORTEST, _LONGEST, _OF_WAIT = 0.1, 0.5, 0.05
 """Answers are looked for after a twentieth of the time they have taken so far, within bounds: a
@@ -89,11 +98,10 @@ class Line:
         self,
         grid: Grid,
         names: Sequence[str],
-        job_id: str,
         bounds: Bounds | None = None,
         houses: Mapping[str, Sequence[str]] | None = None,
     ) -> None:
-        self._grid, self.names, self.job_id = grid, list(names), job_id
+        self._grid, self.names = grid, list(names)
         self.bounds, self._listed = bounds or Bounds(), houses or {}
         self._houses: set[int] = set()  # nodes that serve several owners
         self.known: dict[str, int] = {}
@@ -134,31 +142,19 @@ class Line:
             for number, names in homes.items()
         }
         longest = self.bounds.timeout if timeout is None else timeout
-        replies = self._exchange(kind, asked, longest, group)
-        return {
-            name: answer
-            for number, reply in replies.items()
-            for name, answer in self._each(kind, number, homes[number], reply)
-        }
-
-    def _each(
-        self, kind: str, number: int, names: Sequence[str], reply: Message
-    ) -> Iterator[tuple[str, wire.Said]]:
-        """What each of the owners at a node has answered."""
-        if number not in self._houses:
-            yield names[0], reply
-            return
-        try:
-            parts = apart(reply.content) or {}
-        except Declined:
-            parts = {}
-        for name in names:
-            if name not in parts:
+        answers: dict[str, wire.Said] = {}
+        for number, reply in self._exchange(kind, asked, longest, group).items():
+            if number not in self._houses:
+                answers[homes[number][0]] = reply
                 continue
-            if (why := refusal(parts[name])) is None:
-                yield name, parts[name]
-            else:
-                self._note_refusal(kind, name, why)
+            with contextlib.suppress(Declined):
+                parts = apart(reply.content) or {}
+                for name in [one for one in homes[number] if one in parts]:
+                    if (why := refusal(parts[name])) is None:
+                        answers[name] = parts[name]
+                    else:
+                        self._note_refusal(kind, name, why)
+        return answers
 
     def _exchange(
         self, kind: str, contents: Mapping[int, RecordDict], timeout: float, group: str = ""
@@ -174,7 +170,11 @@ class Line:
         while left or waiting:
             room = max(0, (self.bounds.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
-            waiting |= self._push(kind, going, timeout, group)
+            now = time.monotonic()
+            messages = [Message(one, to, kind, ttl=timeout, group_id=group) for to, one in going]
+            pushed = self._grid.push_messages(messages) if going else []
+            sent_to = zip(pushed, going, strict=False)
+            waiting |= {name: (to, now) for name, (to, _) in sent_to if name}
             now = time.monotonic()
             late = [
                 name
@@ -201,19 +201,6 @@ class Line:
         self.traffic.append(Traffic(kind, len(contents), len(answers), out, back, took))
         return answers
 
-    def _push(
-        self, kind: str, contents: Sequence[tuple[int, RecordDict]], timeout: float, group: str
-    ) -> dict[str, tuple[int, float]]:
-        if not contents:
-            return {}
-        messages = [
-            Message(content, number, kind, ttl=timeout, group_id=group)
-            for number, content in contents
-        ]
-        sent, pushed = time.monotonic(), self._grid.push_messages(messages)
-        numbers = (number for number, _ in contents)
-        return {name: (number, sent) for name, number in zip(pushed, numbers, strict=False) if name}
-
     def _note_error(self, kind: str, number: int, reason: str) -> None:
         if self.bounds.simulated and any(name in reason for name in _DEAD_WORKER):
             raise WorkersDied("A worker of Flower's simulation died: run again to go on.")
@@ -233,11 +220,11 @@ class Line:
         strangers = {}
         for number, name in online.items():
             if name in self._listed:
-                self._settle_in(self._listed[name], number)
+                self._serves_several(number, self._listed[name])
             elif name in self.names:
                 self.known[name] = number
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
-                strangers[number] = wire.with_config(job=self.job_id)
+                strangers[number] = wire.with_config()
         if not self.bounds.insecure:
             words = "Node %s has no name and is left alone: register it under its owner's."
             for number in strangers:
@@ -246,23 +233,72 @@ class Line:
             strangers = {}
         said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
-            name = wire.message_text(said.get(number), "owner") or ""
-            house = wire.config_of(said.get(number)).get("owners")
-            several = house if isinstance(house, list) else []
-            if name in self.names and self.known.get(name) not in online:
-                self.known[name] = number
-            elif free := [
-                one for one in several if one in self.names and self.known.get(one) not in online
-            ]:
-                self._settle_in(free, number)
-            else:
+            config = wire.config_of(said.get(number))
+            house = config.get("owners")
+            named = house if isinstance(house, list) else [config.get("owner")]
+            free = [n for n in self.names if n in named and self.known.get(n) not in online]
+            if not free:
                 self._unknown[number] = self._unknown.get(number, 0) + 1
+            elif named is house:
+                self._serves_several(number, free)
+            else:
+                self.known[free[0]] = number
         return {name for name in self.names if self.known.get(name) in online}
 
-    def _settle_in(self, owners: Iterable[str], number: int) -> None:
-        """These owners live in the house that is this node."""
+    def _serves_several(self, number: int, owners: Iterable[str]) -> None:
         self._houses.add(number)
         self.known |= dict.fromkeys(owners, number)
+
+
+class Asking:
+    """Questions to the owners of a job, by their index, and who was left out so far, which the
+    curator keeps in ``folder``."""
+
+    def __init__(self, line: Line, folder: Path) -> None:
+        self.line, self._file = line, folder / LEFT_OUT
+        self.left_out: dict[str, str] = {}
+        if self._file.exists():
+            self.left_out = dict(json.loads(self._file.read_text(encoding="utf-8")))
+
+    def taking_part(self) -> list[int]:
+        """Those who were not left out."""
+        return [at for at, name in enumerate(self.line.names) if name not in self.left_out]
+
+    def ask(
+        self,
+        kind: str,
+        asked: Mapping[int, Any],
+        take: Callable[[int, Any], bool],
+        *,
+        leave_out: bool = True,
+    ) -> list[int]:
+        """Ask owners until each has given an answer that can be used; gives those that have not.
+
+        One that is away is asked again when it is back, for ``wait`` seconds after the others; one
+        whose answers cannot be used, three times.
+        """
+        line, left, tries = self.line, dict(asked), dict.fromkeys(asked, 0)
+        why, end = dict.fromkeys(asked, "away"), math.inf
+        while waiting := [index for index in left if tries[index] < _TRIES]:
+            line.declined.clear()
+            here = [index for index in line.meet(0.0) if index in waiting]
+            replies = line.ask(kind, {line.names[index]: left[index] for index in here})
+            for index in here:
+                name = line.names[index]
+                if name in replies and take(index, replies[name]):
+                    del left[index]
+                elif name in replies or name in line.declined:
+                    tries[index] += 1
+                    why[index] = line.declined.get(name, "unusable answers")
+            end = min(end, time.monotonic() + line.bounds.wait)
+            if not left or time.monotonic() > end:
+                break
+            time.sleep(0.5)
+        if leave_out and left:
+            about = kind.removeprefix("query.")
+            self.left_out |= {line.names[index]: f"{about}: {why[index]}" for index in left}
+            write_json(self._file, self.left_out)
+        return sorted(left)
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

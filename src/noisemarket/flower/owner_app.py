@@ -14,22 +14,13 @@ from logging import getLogger
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
 
 from noisemarket.federated.models import maker_of
 from noisemarket.flower import wire
-from noisemarket.flower.api import (
-    Array,
-    ArrayRecord,
-    ClientApp,
-    ConfigRecord,
-    Context,
-    Error,
-    Message,
-    RecordDict,
-)
-from noisemarket.flower.house import HOUSE, Part, apart, owners_of, together
-from noisemarket.flower.simulated_node import config_of_node
+from noisemarket.flower.host_files import config_of_node
+from noisemarket.flower.house import HOUSE, apart, owners_of, together
 from noisemarket.ledger.contract import is_key
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -45,7 +36,8 @@ DECLINED, FAILED = 1001, 1002
 """Codes of an owner's error replies: it will not, or it could not."""
 
 Handler = Callable[[Message, Context], Message]
-Answer = TypeVar("Answer")
+Answer = Callable[[OwnerAgent, wire.Said], RecordDict]
+Given = TypeVar("Given")
 Modules = Callable[[Mapping[str, Any]], "nn.Module"]
 
 
@@ -60,91 +52,75 @@ def owner_app(models: Modules | None = None) -> ClientApp:
         app = owner_app()
     """
     app, build = ClientApp(), maker_of if models is None else _makers(models)
-
-    def answers(kind: str) -> Callable[[Callable[[OwnerAgent, wire.Said], RecordDict]], None]:
-        """Have the app answer this kind of message."""
-
-        def register(answer: Callable[[OwnerAgent, wire.Said], RecordDict]) -> None:
-            @public_errors
-            def handle(message: Message, context: Context) -> Message:
-                owners = owners_of(config_of_node(context.node_config))
-                if (asked := apart(message.content)) is None:
-                    wire.check_protocol(message)
-                    return Message(answer(_agent(owners), message), reply_to=message)
-                replies = {
-                    name: public_answer(partial(_answer, answer, owners, name, part))
-                    for name, part in asked.items()
-                }
-                return Message(together(replies), reply_to=message)
-
-            decorate = app.train() if kind == wire.TRAIN else app.query(kind.split(".")[1])
-            decorate(handle)
-
-        return register
-
-    @app.query(wire.HELLO.split(".")[1])
-    @public_errors
-    def hello(message: Message, context: Context) -> Message:
-        """Who this node is. Only a node whose key was registered under a name is believed."""
-        config = config_of_node(context.node_config)
-        owners = owners_of(config)
-        for one in owners.values():
-            OwnerFolder.of(one)
-        said = {"owners": list(owners)} if HOUSE in config else {"owner": next(iter(owners))}
-        return Message(wire.with_config(**said), reply_to=message)
-
-    @answers(wire.KEY)
-    def key(agent: OwnerAgent, _: wire.Said) -> RecordDict:
-        """The owner's public key."""
-        return wire.with_config(key=agent.public_key)
-
-    @answers(wire.QUOTES)
-    def play(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """Many interactions of the game."""
-        return wire.offers(agent.answer(*wire.read_quotes(message)))
-
-    @answers(wire.PRICE)
-    def stay(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """Whether the owner stays in a clock auction."""
-        return wire.with_config(stay=agent.stay(*wire.read_price(message)))
-
-    @answers(wire.CONTRACT)
-    def sign(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """The owner's signature, if that is what it agreed to."""
-        return wire.with_config(signature=agent.accept(*wire.read_contract(message), build))
-
-    @answers(wire.SIGNED)
-    def keep(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """The contract with both signatures: from now on these are the owner's terms."""
-        return wire.receipt(agent.keep_accepted(*wire.read_signed(message)))
-
-    @answers(wire.SETTLED)
-    def settle(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """What the curator says, and signs, that it pays; the rest is the owner's own account."""
-        claim = wire.read_claim(message)
-        return wire.receipt(agent.settle(wire.read_receipt(message), claim=claim))
-
-    @answers(wire.REFERENCE)
-    def reference(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """The directions of a round, if they are those whose digest the owner had before."""
-        task, rows = Task.of(message), wire.read_directions(message)
-        from noisemarket.owner.own_standing import keep_shown
-
-        keep_shown(agent.folder, task.job, task.round_number, rows)
-        return wire.with_config(kept=True)
-
-    @answers(wire.TRAIN)
-    def train(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-        """A round under contract."""
-        task = Task.of(message)
-        terms, start = task.terms(agent.folder), _weights(message)
-        from noisemarket.owner.round import OwnRound
-
-        mine = OwnRound(agent.folder, terms, build)
-        update = mine.upload(task.round_number, start, task.reference)
-        return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
-
+    answers: dict[str, Answer] = {
+        wire.KEY: lambda agent, _: wire.with_config(key=agent.public_key),
+        wire.QUOTES: lambda agent, said: wire.offers(agent.answer(*wire.read_quotes(said))),
+        wire.PRICE: lambda agent, said: wire.with_config(stay=agent.stay(*wire.read_price(said))),
+        wire.CONTRACT: lambda agent, said: wire.with_config(
+            signature=agent.accept(*wire.read_contract(said), build)
+        ),
+        wire.SIGNED: lambda agent, said: wire.receipt(agent.keep_accepted(*wire.read_signed(said))),
+        wire.SETTLED: lambda agent, said: wire.receipt(
+            agent.settle(wire.read_receipt(said), claim=wire.read_claim(said))
+        ),
+        wire.REFERENCE: _keep_directions,
+    }
+    app.query(_action(wire.HELLO))(_hello)
+    app.train()(_handler(partial(_train, build)))
+    for kind, answer in answers.items():
+        app.query(_action(kind))(_handler(answer))
     return app
+
+
+def _action(kind: str) -> str:
+    return kind.removeprefix("query.")
+
+
+def _handler(answer: Answer) -> Handler:
+    """Has an owner answer, or each owner of a house its part of the message."""
+
+    @public_errors
+    def handle(message: Message, context: Context) -> Message:
+        owners = owners_of(config_of_node(context.node_config))
+
+        def reply_of(name: str, said: wire.Said) -> RecordDict:
+            wire.check_protocol(said)
+            if name not in owners:
+                raise Declined("no such owner in this house")
+            return answer(OwnerAgent(OwnerFolder.of(owners[name]), owners[name]), said)
+
+        if (asked := apart(message.content)) is None:
+            if len(owners) != 1:
+                raise Declined("this node serves several owners: ask the house")
+            return Message(reply_of(next(iter(owners)), message), reply_to=message)
+        replies = {
+            name: public_answer(partial(reply_of, name, part)) for name, part in asked.items()
+        }
+        return Message(together(replies), reply_to=message)
+
+    return handle
+
+
+def _keep_directions(agent: OwnerAgent, message: wire.Said) -> RecordDict:
+    task, rows = Task.of(message), wire.read_directions(message)
+    from noisemarket.owner.own_standing import keep_shown
+
+    keep_shown(agent.folder, task.job, task.round_number, rows)
+    return wire.with_config(kept=True)
+
+
+def _train(build: Models, agent: OwnerAgent, message: wire.Said) -> RecordDict:
+    task = Task.of(message)
+    terms, start = task.terms(agent.folder), wire.array_of(message, wire.WEIGHTS)
+    if start is None:
+        raise Declined("the model cannot be read")
+    if start.dtype != np.float32 or not np.isfinite(start).all():
+        raise Declined("the model is not finite single-precision numbers")
+    from noisemarket.owner.round import OwnRound
+
+    mine = OwnRound(agent.folder, terms, build)
+    update = mine.upload(task.round_number, start, task.reference)
+    return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
 
 
 @dataclass(frozen=True)
@@ -184,14 +160,6 @@ class Task:
         return terms
 
 
-def arrays_of(message: wire.Said) -> ArrayRecord:
-    """The model in a message."""
-    arrays = message.content.get("arrays")
-    if not isinstance(arrays, ArrayRecord) or not arrays:
-        raise Declined("the message has no model")
-    return arrays
-
-
 def public_errors(handler: Handler) -> Handler:
     """Answer failures without saying more than is public.
 
@@ -207,7 +175,7 @@ def public_errors(handler: Handler) -> Handler:
     return careful
 
 
-def public_answer(answer: Callable[[], Answer]) -> Answer | Error:
+def public_answer(answer: Callable[[], Given]) -> Given | Error:
     """What an owner answers, or a failure in words that are public."""
     try:
         return answer()
@@ -219,25 +187,15 @@ def public_answer(answer: Callable[[], Answer]) -> Answer | Error:
         return Error(FAILED, "failed on the owner's side")
 
 
-def _answer(
-    answer: Callable[[OwnerAgent, wire.Said], RecordDict],
-    owners: Mapping[str, Mapping[str, Any]],
-    name: str,
-    part: Part,
-) -> RecordDict:
-    wire.check_protocol(part)
-    return answer(_agent(owners, name), part)
-
-
-def _agent(owners: Mapping[str, Mapping[str, Any]], name: str | None = None) -> OwnerAgent:
-    """Who acts for an owner of this node; for its only one, where no name is given."""
-    if name is None:
-        if len(owners) != 1:
-            raise Declined("this node serves several owners: ask the house")
-        (name,) = owners
-    if name not in owners:
-        raise Declined("no such owner in this house")
-    return OwnerAgent(OwnerFolder.of(owners[name]), owners[name])
+@public_errors
+def _hello(message: Message, context: Context) -> Message:
+    """Who this node is. Only a node whose key was registered under a name is believed."""
+    config = config_of_node(context.node_config)
+    owners = owners_of(config)
+    for one in owners.values():
+        OwnerFolder.of(one)
+    said = {"owners": list(owners)} if HOUSE in config else {"owner": next(iter(owners))}
+    return Message(wire.with_config(**said), reply_to=message)
 
 
 def _makers(modules: Modules) -> Models:
@@ -247,13 +205,3 @@ def _makers(modules: Modules) -> Models:
         return TorchMaker(partial(modules, settings))
 
     return maker
-
-
-def _weights(message: wire.Said) -> NDArray[np.float32]:
-    try:
-        weights = arrays_of(message)[wire.WEIGHTS].numpy()
-    except (KeyError, TypeError, ValueError, EOFError):
-        raise Declined("the model cannot be read") from None
-    if weights.dtype != np.float32 or not np.isfinite(weights).all():
-        raise Declined("the model is not finite single-precision numbers")
-    return weights

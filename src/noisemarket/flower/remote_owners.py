@@ -1,7 +1,6 @@
 """The owners of a market over Flower: each on its SuperNode, with its secrets.
 
-How contracts are negotiated is in ``remote_game.py`` and ``remote_clock.py``; here is all that
-comes after.
+How contracts are negotiated is in ``remote_negotiation.py``; here is all that comes after.
 """
 
 from __future__ import annotations
@@ -18,14 +17,12 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.engine import Engine
-from noisemarket.files import digest
+from noisemarket.files import digest, write_json
 from noisemarket.flower import wire
-from noisemarket.flower.asking import Asking
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.house import read_houses
-from noisemarket.flower.line import Bounds, Line
-from noisemarket.flower.remote_clock import RemoteClock
-from noisemarket.flower.remote_game import RemoteGame
+from noisemarket.flower.line import Asking, Bounds, Line
+from noisemarket.flower.remote_negotiation import RemoteClock, RemoteGame
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
@@ -43,7 +40,6 @@ from noisemarket.mechanisms.mechanism import Stop, Watch
 from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.owner.terms import Assignment
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.schema import BehaviourSection
 from noisemarket.training import Order
@@ -55,15 +51,8 @@ KEYS, TRAFFIC = "keys.json", "traffic.json"
 
 
 class RemoteOwners(Owners):
-    """Owners over a grid, inside a ServerApp.
-
-    Args:
-        grid: Flower's.
-        scenario: what is run.
-        folder: the job's.
-        bounds: how long owners are waited for, and how many are asked at a time.
-        houses: the file that lists which SuperNodes serve several owners, if any do.
-    """
+    """Owners over a grid, inside a ServerApp. ``houses`` is the file that lists which SuperNodes
+    serve several owners, if any do."""
 
     def __init__(
         self,
@@ -73,32 +62,23 @@ class RemoteOwners(Owners):
         bounds: Bounds,
         houses: Path | None = None,
     ) -> None:
-        self._grid, self._scenario, self._folder = grid, scenario, folder
-        self._bounds, self._listed = bounds, houses
-        self._names: list[str] = []
-        self._asking: Asking | None = None
+        self._scenario, self._bounds = scenario, bounds
+        self._environment = scenario.environment(secrets=False)
+        self._folder = folder.curator
+        self._names = [str(name) for name in self._environment.population.names]
+        listed = read_houses(houses, self._names) if houses else None
+        self._line = Line(grid, self._names, bounds, listed)
+        self._asking = Asking(self._line, self._folder)
         self._engine: FlowerEngine | None = None
         self._job = ""
 
     @property
     def journal(self) -> Path:
-        return self._folder.curator / JOURNAL
+        return self._folder / JOURNAL
 
     @property
     def left_out(self) -> Mapping[str, str]:
-        return self._asking.left_out if self._asking else {}
-
-    @property
-    def _asking_now(self) -> Asking:
-        """Who asks the owners, once the job has a name."""
-        if self._asking is None:
-            raise NoisemarketError("The job has not begun.")
-        return self._asking
-
-    @property
-    def line(self) -> Line:
-        """The line to the owners, once the job has a name."""
-        return self._asking_now.line
+        return self._asking.left_out
 
     # Negotiation
 
@@ -126,19 +106,17 @@ class RemoteOwners(Owners):
     def negotiate(
         self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
-        mechanism = self.check(self._scenario)
-        environment = self._scenario.environment(secrets=False)
-        self._begin(environment, manifest)
-        terms, asking = job_terms(self._scenario, manifest), self._asking_now
+        scenario, environment, folder = self._scenario, self._environment, self._folder
+        mechanism, self._job = self.check(scenario), manifest.job
+        terms = job_terms(scenario, manifest)
         if isinstance(mechanism, Clock):
-            demand = run_options(self._scenario).demand
-            clock = RemoteClock(environment, demand, asking, self._folder.curator)
+            demand = run_options(scenario).demand
+            clock = RemoteClock(environment, demand, self._asking, folder)
             agreement = clock.run(terms, curator_key, watch, stop)
         else:
-            rule, folder = str(mechanism.rule), self._folder.curator
-            game = RemoteGame(self._scenario, environment, rule, asking, folder)
+            game = RemoteGame(scenario, environment, str(mechanism.rule), self._asking, folder)
             agreement = game.play(terms, curator_key, watch, stop)
-        return Negotiation(self._scenario, environment, agreement)
+        return Negotiation(scenario, environment, agreement)
 
     # Contracts
 
@@ -151,21 +129,20 @@ class RemoteOwners(Owners):
         return replace(order, job=replace(order.job, noise_key=names))
 
     def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
-        folder, found = RunFolder(self._folder.curator), dict[int, str]()
-        if (folder.path / KEYS).exists():  # the ledger has them: they cannot change
-            return dict(json.loads((folder.path / KEYS).read_text(encoding="utf-8")))
+        file, found = self._folder / KEYS, dict[int, str]()
+        if file.exists():  # the ledger has them: they cannot change
+            return dict(json.loads(file.read_text(encoding="utf-8")))
 
         def take(index: int, reply: Any) -> bool:
             key = wire.message_text(reply, "key") or ""
-            if not is_key(key):
-                return False
-            found[index] = key
-            return True
+            if is_key(key):
+                found[index] = key
+            return index in found
 
-        asked = {index: wire.with_config(job=self._job) for index in self._asking_now.taking_part()}
-        self._asking_now.ask(wire.KEY, asked, take)
+        asked = {index: wire.with_config() for index in self._asking.taking_part()}
+        self._asking.ask(wire.KEY, asked, take)
         keys = {self._names[index]: key for index, key in sorted(found.items())}
-        folder.write_json(KEYS, keys)
+        write_json(file, keys)
         return keys
 
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
@@ -173,16 +150,15 @@ class RemoteOwners(Owners):
 
         def take(index: int, reply: Any) -> bool:
             signature = wire.message_text(reply, "signature") or ""
-            if not holds(OWNER, contracts[index], signature):
-                return False
-            found[index] = signature
-            return True
+            if holds(OWNER, contracts[index], signature):
+                found[index] = signature
+            return index in found
 
         asked = {
             index: wire.contract(contract, Assignment(index, order.job.seed, model))
             for index, contract in contracts.items()
         }
-        self._asking_now.ask(wire.CONTRACT, asked, take)
+        self._asking.ask(wire.CONTRACT, asked, take)
         return found
 
     def keep(
@@ -197,13 +173,13 @@ class RemoteOwners(Owners):
                 found[index] = receipt
             return index in found
 
-        self._asking_now.ask(wire.SIGNED, asked, kept, leave_out=False)
+        self._asking.ask(wire.SIGNED, asked, kept, leave_out=False)
         return found
 
     # Training and after
 
     def engine(self, order: Order) -> Engine:
-        self._engine = FlowerEngine(self.line, order.job)
+        self._engine = FlowerEngine(self._line, order.job, self._job)
         return self._engine
 
     def begin(self, round_number: int, reference: str) -> None:
@@ -213,7 +189,7 @@ class RemoteOwners(Owners):
     def present(self, owners: Sequence[int]) -> Sequence[int]:
         wanted = set(owners)
         end = time.monotonic() + self._bounds.wait
-        while not (here := wanted & set(self.line.meet(0.0))):
+        while not (here := wanted & set(self._line.meet(0.0))):
             if time.monotonic() > end:
                 raise NoisemarketError("No owner is here: run again later.")
             time.sleep(0.5)
@@ -226,17 +202,15 @@ class RemoteOwners(Owners):
         claims: Mapping[int, Mapping[str, Any]],
     ) -> dict[int, Receipt]:
         asked = {
-            self._names[index]: wire.settlement(receipts[index], claims[index])
-            for index in statements
+            self._names[index]: wire.receipt(receipts[index], claims[index]) for index in statements
         }
-        self.line.meet(0.0)
-        replies = self.line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
+        self._line.meet(0.0)
+        replies = self._line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
         found = {
             index: _countersigned(replies.get(self._names[index]), receipts[index])
             for index in statements
         }
-        traffic = [asdict(one) for one in self.line.traffic]
-        RunFolder(self._folder.curator).write_json(TRAFFIC, traffic)
+        write_json(self._folder / TRAFFIC, [asdict(one) for one in self._line.traffic])
         return {index: receipt for index, receipt in found.items() if receipt is not None}
 
     def show(
@@ -246,20 +220,10 @@ class RemoteOwners(Owners):
         here = [self._names[index] for index in owners]
         for number, rows in rounds:
             shown = wire.directions(self._job, number, rows)
-            replies = self.line.ask(
-                wire.REFERENCE, dict.fromkeys(here, shown),
-                timeout=min(60.0, self._bounds.timeout), group=str(number),
-            )  # fmt: skip
-            here = [name for name in here if replies.get(name) is not None]
+            asked, timeout = dict.fromkeys(here, shown), min(60.0, self._bounds.timeout)
+            here = [*self._line.ask(wire.REFERENCE, asked, timeout=timeout, group=str(number))]
             if not here:
                 return
-
-    def _begin(self, environment: Environment, manifest: JobManifest) -> None:
-        self._names = [str(name) for name in environment.population.names]
-        self._job = manifest.job
-        houses = read_houses(self._listed, self._names) if self._listed else None
-        line = Line(self._grid, self._names, manifest.job, self._bounds, houses)
-        self._asking = Asking(line, self._folder.curator)
 
 
 def _countersigned(reply: Any, issued: Receipt) -> Receipt | None:

@@ -15,21 +15,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord, RecordDict
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput, MissingExtra, NoisemarketError
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import PROTECTIONS, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
 from noisemarket.files import digest
-from noisemarket.flower.api import (
-    Array,
-    ArrayRecord,
-    ConfigRecord,
-    Message,
-    MetricRecord,
-    RecordDict,
-)
+from noisemarket.flower.client_mod import FloatVector, numbers, record_of
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.queries import documents, signatures
@@ -37,12 +33,6 @@ from noisemarket.ledger.settlement import Settlement, settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.verdicts import entries_of_round, verdicts
-
-try:
-    from flwr.serverapp import Grid
-    from flwr.serverapp.strategy import Result, Strategy
-except ModuleNotFoundError as missing:
-    raise MissingExtra("The Flower strategy", "flower") from missing
 
 CHECKPOINT = "checkpoint.npz"
 NOT_TESTED = Score(math.nan, math.nan)
@@ -122,7 +112,8 @@ class ContractedFedAvg(Strategy):
 
     def summary(self) -> None:
         """Say what this is."""
-        _log(f"Job {self._job}: {len(self._names)} owners under contract, {self.rounds} rounds.")
+        words = "Job %s: %d owners under contract, %d rounds."
+        getLogger("flwr").info(words, self._job, len(self._names), self.rounds)
 
     # What Flower calls
 
@@ -153,30 +144,28 @@ class ContractedFedAvg(Strategy):
         at = self._at_work
         model, weights = at.model, at.state.weights
         if server_round <= at.state.rounds_done:
-            return model.arrays(weights), None
+            return record_of(model.arrays(weights)), None
         uploads: dict[int, Upload | None] = dict.fromkeys(at.asked.values())
         for reply in replies:
             index = at.asked.get(reply.metadata.src_node_id)
             if index is not None and uploads[index] is None:
-                uploads[index] = model.update(reply, self._arrays, weights)
+                uploads[index] = _update(model, reply, self._arrays, weights)
         good, screened = screen(uploads, weights.size)
         refused = dict(screened) | at.inspector.inspect(
             server_round, weights, {p: self._exact(p, good[p], at) for p in good}
         )
         good = {index: upload for index, upload in good.items() if index not in refused}
         moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))
-        weights = model.weights(moved)
+        weights = model.vector(moved)
         done = RoundResult(
             server_round, NOT_TESTED, None, 0.0, len(good), tuple(sorted(refused.items())),
             tuple(sorted(good)),
         )  # fmt: skip
-        results = [*at.state.results, done]
-        kept = at.inspector.arrays()
-        seen = at.inspector.state()
-        at.state = State(weights, weights, results, self._job, seen, kept=kept)
+        results, seen = [*at.state.results, done], at.inspector.state()
+        at.state = State(weights, weights, results, self._job, seen, kept=at.inspector.arrays())
         self._checkpoint.save(at.state)
         self._record(done)
-        return moved, MetricRecord({"owners": len(good), "refused": len(refused)})
+        return record_of(moved), MetricRecord({"owners": len(good), "refused": len(refused)})
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -200,8 +189,8 @@ class ContractedFedAvg(Strategy):
 
     def _begin(self, grid: Grid, arrays: ArrayRecord, timeout: float) -> _Running:
         """Take up the job where it stands, on disk and on the ledger."""
-        model = _Model(arrays)
-        first, state = model.weights(arrays), self._checkpoint.load()
+        model = FloatVector(numbers(arrays), "initial_arrays")
+        first, state = model.vector(numbers(arrays)), self._checkpoint.load()
         if state is None:
             state = State.first(first, self._job)
         if state.weights.shape != first.shape:
@@ -214,8 +203,7 @@ class ContractedFedAvg(Strategy):
             arrays=state.kept,
         )  # fmt: skip
         bounds = Bounds(timeout, insecure=self._insecure)
-        line = Line(grid, self._names, self._job, bounds)
-        return _Running(model, state, inspector, line)
+        return _Running(model, state, inspector, Line(grid, self._names, bounds))
 
     def _present(self, at: _Running, number: int) -> list[int]:
         """Who may take part and is there."""
@@ -234,11 +222,13 @@ class ContractedFedAvg(Strategy):
         if self.contracts[index].sigma > 0.0:
             return upload
         length = float(np.linalg.norm(upload.astype(np.float64)))
-        rounding = at.model.rounding(at.state.weights + upload)
+        finest = max(np.finfo(one.dtype).eps for one in at.model.floats.values())
+        rounding = float(finest) * float(np.linalg.norm(at.state.weights + upload))
         return upload * np.float32(max(0.0, 1.0 - rounding / length)) if length else upload
 
     def _accuse(self, index: int, number: int, reason: str, evidence: dict[str, Any]) -> None:
-        _log(f"Owner {self._names[index]}, round {number}: {reason}; refused.")
+        owner = self._names[index]
+        getLogger("flwr").info("Owner %s, round %d: %s; refused.", owner, number, reason)
 
     def _record(self, done: RoundResult) -> None:
         """Put a round on the ledger. Who was asked for it has paid for it."""
@@ -251,67 +241,30 @@ class ContractedFedAvg(Strategy):
 class _Running:
     """A job while it runs. ``asked`` are the owners, by node, that were asked in this round."""
 
-    model: _Model
+    model: FloatVector
     state: State
     inspector: UploadInspector
     line: Line
     asked: dict[int, int] = field(default_factory=dict)
 
 
-class _Model:
-    """A model as one vector of its floating-point numbers. What is not a float stays as it was."""
+def _update(model: FloatVector, reply: Message, key: str, weights: Weights) -> Upload | None:
+    """By what a reply would move the model; None if there is nothing that can be read.
 
-    def __init__(self, arrays: ArrayRecord) -> None:
-        self._first = {name: array.numpy() for name, array in arrays.items()}
-        self._floats = [name for name, value in self._first.items() if value.dtype.kind == "f"]
-        if not self._floats:
-            raise BadInput("initial_arrays", "model", "has no array of floating-point numbers.")
-
-    def weights(self, arrays: ArrayRecord) -> Weights:
-        """The vector of a model."""
-        parts = [arrays[name].numpy().astype(np.float64).reshape(-1) for name in self._floats]
-        return np.concatenate(parts)
-
-    def arrays(self, weights: Weights) -> ArrayRecord:
-        """The model of a vector."""
-        values: dict[str, NDArray[Any]] = {}
-        at = 0
-        for name, first in self._first.items():
-            values[name] = first
-            if name in self._floats:
-                part = weights[at : at + first.size].reshape(first.shape)
-                values[name] = part.astype(first.dtype)
-                at += first.size
-        return ArrayRecord({name: Array(value) for name, value in values.items()})
-
-    def rounding(self, weights: Weights) -> float:
-        """How far a model can be from this vector when it is written in its own numbers."""
-        finest = max(np.finfo(self._first[name].dtype).eps for name in self._floats)
-        return float(finest) * float(np.linalg.norm(weights))
-
-    def update(self, reply: Message, key: str, weights: Weights) -> Upload | None:
-        """By what a reply would move the model; None if there is nothing that can be read.
-
-        A reply with another model is an empty update, which is refused.
-        """
-        if reply.has_error():
-            return None
-        record = reply.content.get(key)
-        if not isinstance(record, ArrayRecord):
-            return None
-        try:
-            values = {name: array.numpy() for name, array in record.items()}
-        except Exception:  # whatever an owner's bytes do to the reader, it is that owner's loss
-            return None
-        if not all(
-            name in values
-            and values[name].dtype.kind == "f"
-            and values[name].shape == self._first[name].shape
-            for name in self._floats
-        ):
+    A reply with another model is an empty update, which is refused.
+    """
+    record = None if reply.has_error() else reply.content.get(key)
+    if not isinstance(record, ArrayRecord):
+        return None
+    try:
+        values = numbers(record)
+    except Exception:  # whatever an owner's bytes do to the reader, it is that owner's loss
+        return None
+    for name, own in model.floats.items():
+        given = values.get(name)
+        if given is None or given.dtype.kind != "f" or given.shape != own.shape:
             return np.empty(0, np.float32)
-        parts = [values[name].astype(np.float64).reshape(-1) for name in self._floats]
-        return (np.concatenate(parts) - weights).astype(np.float32)
+    return (model.vector(values) - weights).astype(np.float32)
 
 
 def _rounds(job: str, contracts: Sequence[Contract]) -> int:
@@ -338,7 +291,3 @@ def _shares(shares: Mapping[str, float] | None, names: Sequence[str]) -> NDArray
     if not (np.isfinite(given).all() and (given >= 0.0).all() and given.sum() > 0.0):
         raise BadInput("shares", list(given), "give numbers that are not negative, nor all zero.")
     return given
-
-
-def _log(line: str) -> None:
-    getLogger("flwr").info(line)

@@ -3,6 +3,7 @@
 query.hello     nothing                        the owner's name
 query.key       nothing                        the owner's public key
 query.quotes    an invitation, quotes          offers
+query.price     an invitation, a price         whether the owner stays
 query.contract  a contract, an assignment      the owner's signature
 query.signed    a contract, both signatures,   the receipt, signed by the owner
                 and a receipt
@@ -15,25 +16,23 @@ query.reference the directions of a round      nothing
 
 from __future__ import annotations
 
-import contextlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.flower.api import Array, ArrayRecord, ConfigRecord, Message, RecordDict
 from noisemarket.flower.house import Part
 from noisemarket.learning.messages import OfferBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.owner.clock_record import ClockInvitation
 from noisemarket.owner.folder import Declined
-from noisemarket.owner.record import Invitation
+from noisemarket.owner.record import ClockInvitation, Invitation
 from noisemarket.owner.terms import Assignment
 
 HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
@@ -56,6 +55,23 @@ def config_of(message: Said | None) -> Mapping[str, Any]:
     return config if isinstance(config, ConfigRecord) else {}
 
 
+def message_text(message: Said | None, name: str) -> str | None:
+    """A text out of a message; None if there is none."""
+    value = config_of(message).get(name)
+    return value if isinstance(value, str) else None
+
+
+def array_of(message: Said, name: str) -> NDArray[Any] | None:
+    """An array out of a message; None if there is none that can be read."""
+    arrays = message.content.get("arrays")
+    if not isinstance(arrays, ArrayRecord) or name not in arrays:
+        return None
+    try:
+        return arrays[name].numpy()
+    except Exception:  # whatever the bytes do to the reader, it is the sender's loss
+        return None
+
+
 def with_protocol(content: RecordDict) -> RecordDict:
     """A content that says of which protocol it is."""
     if isinstance(config := content.get("config"), ConfigRecord):
@@ -64,11 +80,7 @@ def with_protocol(content: RecordDict) -> RecordDict:
 
 
 def check_protocol(message: Said) -> None:
-    """Decline what is of another protocol. What names none, such as an app of one's own, passes.
-
-    Raises:
-        Declined: owner and curator have versions of noisemarket that do not fit.
-    """
+    """Decline what is of another protocol. What names none, such as an app of one's own, passes."""
     theirs = config_of(message).get("protocol", PROTOCOL)
     if theirs != PROTOCOL:
         said = theirs if isinstance(theirs, int) else "another"
@@ -90,10 +102,9 @@ def quotes(invitation: Invitation, batch: QuoteBatch) -> RecordDict:
 
 def read_quotes(message: Said) -> tuple[Invitation, QuoteBatch]:
     """A curator's quotes, and the game that they belong to."""
-    config = config_of(message)
-    drawn, signs = _read(message, "quotes", 2), _read(message, "signs", 2)
-    invitation, first = config.get("invitation"), config.get("first")
-    if not isinstance(invitation, str) or type(first) is not int or first < 0:
+    drawn, signs = _levels(message, "quotes", 2), _levels(message, "signs", 2)
+    invitation, first = message_text(message, "invitation"), config_of(message).get("first")
+    if invitation is None or type(first) is not int or first < 0:
         raise Declined("the quotes cannot be read")
     if drawn is None or signs is None or drawn.shape != signs.shape or not len(drawn):
         raise Declined("the quotes cannot be read")
@@ -106,12 +117,10 @@ def offers(batch: OfferBatch) -> RecordDict:
     return RecordDict({"config": ConfigRecord({"first": batch.first}), "arrays": arrays})
 
 
-def read_offers(message: Said | None) -> OfferBatch | None:
+def read_offers(message: Said) -> OfferBatch | None:
     """An owner's offers; None if they cannot be read."""
-    if message is None:
-        return None
     first = config_of(message).get("first")
-    savings, both = _read(message, "offers", 1), _read(message, "signed", 1)
+    savings, both = _levels(message, "offers", 1), _levels(message, "signed", 1)
     if type(first) is not int or savings is None or both is None or savings.shape != both.shape:
         return None
     return OfferBatch(first, savings, both.astype(bool))
@@ -124,17 +133,10 @@ def price(invitation: ClockInvitation, payment: int) -> RecordDict:
 
 def read_price(message: Said) -> tuple[ClockInvitation, int]:
     """A price of a clock auction, and the clock that it belongs to."""
-    config = config_of(message)
-    invitation, payment = config.get("invitation"), config.get("price")
-    if not isinstance(invitation, str) or type(payment) is not int:
+    invitation, payment = message_text(message, "invitation"), config_of(message).get("price")
+    if invitation is None or type(payment) is not int:
         raise Declined("the price cannot be read")
     return ClockInvitation.from_json(invitation), payment
-
-
-def read_stay(message: Said | None) -> bool | None:
-    """Whether an owner stays; None if it cannot be read."""
-    stay = config_of(message).get("stay")
-    return stay if isinstance(stay, bool) else None
 
 
 def contract(draft: Contract, assignment: Assignment) -> RecordDict:
@@ -145,17 +147,14 @@ def contract(draft: Contract, assignment: Assignment) -> RecordDict:
 
 def read_contract(message: Said) -> tuple[Contract, Assignment]:
     """A contract to be signed, and what the owner needs to do its work."""
-    plan = config_of(message).get("plan")
     try:
-        assignment = Assignment(**json.loads(plan)) if isinstance(plan, str) else None
+        assignment = Assignment(**json.loads(message_text(message, "plan") or ""))
+        numbers = assignment.index, assignment.seed
+        sound = all(type(one) is int and one >= 0 for one in numbers)
+        sound = sound and isinstance(assignment.model, dict)
     except (ValueError, TypeError):
-        assignment = None
-    if assignment is None or not (
-        type(assignment.index) is int
-        and type(assignment.seed) is int
-        and isinstance(assignment.model, dict)
-        and min(assignment.index, assignment.seed) >= 0
-    ):
+        sound = False
+    if not sound:
         raise Declined("the contract's plan cannot be read")
     return _contract(message), assignment
 
@@ -170,21 +169,17 @@ def signed_by_both(both: SignedContract, of: Receipt) -> RecordDict:
 
 def read_signed(message: Said) -> tuple[SignedContract, Receipt]:
     """A contract with both signatures, and a receipt, none of them believed yet."""
-    config = config_of(message)
-    owner, curator = config.get("owner"), config.get("curator")
-    if not isinstance(owner, str) or not isinstance(curator, str):
+    owner, curator = message_text(message, "owner"), message_text(message, "curator")
+    if owner is None or curator is None:
         raise Declined("the signatures cannot be read")
     return SignedContract(_contract(message), owner, curator), read_receipt(message)
 
 
-def receipt(of: Receipt) -> RecordDict:
-    """A receipt: the curator's of a settlement, or what an owner answers to one."""
-    return with_config(receipt=json.dumps(of.to_dict()))
-
-
-def settlement(of: Receipt, claim: Mapping[str, Any]) -> RecordDict:
-    """A receipt of what is paid, and where the owner stands by the reference records."""
-    return with_config(receipt=json.dumps(of.to_dict()), usefulness=json.dumps(dict(claim)))
+def receipt(of: Receipt, claim: Mapping[str, Any] | None = None) -> RecordDict:
+    """A receipt, an owner's answer to one, or the curator's of what is paid: then with ``claim``,
+    where the owner stands by the reference records."""
+    more = {} if claim is None else {"usefulness": json.dumps(dict(claim))}
+    return with_config(receipt=json.dumps(of.to_dict()), **more)
 
 
 def read_claim(message: Said) -> dict[str, Any]:
@@ -206,11 +201,8 @@ def directions(job: str, number: int, rows: NDArray[np.float32]) -> RecordDict:
 
 def read_directions(message: Said) -> NDArray[np.float32]:
     """The directions of a round, not believed yet."""
-    arrays = message.content.get("arrays")
-    rows: NDArray[Any] = np.zeros(0)
-    with contextlib.suppress(Exception):  # whatever the bytes do to the reader
-        rows = arrays[REFERENCE].numpy() if isinstance(arrays, ArrayRecord) else rows
-    if rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
+    rows = array_of(message, REFERENCE)
+    if rows is None or rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
         raise Declined("the directions cannot be read")
     return rows
 
@@ -231,12 +223,6 @@ def receipt_of(message: Said | None) -> Receipt | None:
         return None
 
 
-def message_text(message: Said | None, name: str) -> str | None:
-    """A text out of a message; None if there is none."""
-    value = config_of(message).get(name)
-    return value if isinstance(value, str) else None
-
-
 def _contract(message: Said) -> Contract:
     document = config_of(message).get("contract")
     if not isinstance(document, bytes):
@@ -249,22 +235,15 @@ def _contract(message: Said) -> Contract:
 
 def _moves(**arrays: NDArray[Any]) -> ArrayRecord:
     """Level numbers in as few bytes as they need."""
-    out = {}
-    for name, values in arrays.items():
-        largest = int(values.max(initial=0))
-        out[name] = Array(np.ascontiguousarray(values, np.min_scalar_type(largest)))
-    return ArrayRecord(out)
+    kinds = {name: np.min_scalar_type(int(one.max(initial=0))) for name, one in arrays.items()}
+    return ArrayRecord(
+        {name: Array(np.ascontiguousarray(one, kinds[name])) for name, one in arrays.items()}
+    )
 
 
-def _read(message: Said, name: str, dimensions: int) -> NDArray[np.int64] | None:
-    """Level numbers; None if they are none. Whatever the bytes do to the reader, it is no more."""
-    arrays = message.content.get("arrays")
-    if not isinstance(arrays, ArrayRecord) or name not in arrays:
+def _levels(message: Said, name: str, dimensions: int) -> NDArray[np.int64] | None:
+    """Level numbers; None if they are not."""
+    values = array_of(message, name)
+    if values is None or values.ndim != dimensions or values.size > _LARGEST:
         return None
-    try:
-        values = arrays[name].numpy()
-    except Exception:
-        return None
-    if values.ndim != dimensions or values.size > _LARGEST or values.dtype.kind not in "u":
-        return None
-    return values.astype(np.int64)
+    return values.astype(np.int64) if values.dtype.kind == "u" else None

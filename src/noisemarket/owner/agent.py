@@ -12,14 +12,15 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
-from noisemarket.game.levels import Levels
+from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import owner_player
@@ -29,13 +30,24 @@ from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.owner.clock_record import ClockInvitation, ClockRecord, stays
-from noisemarket.owner.contract_terms import differing_fields
-from noisemarket.owner.countersign import countersigned
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
-from noisemarket.owner.record import GameRecord, Invitation
-from noisemarket.owner.terms import Assignment, Deal, JobTerms, OwnerTerms, contract_of, terms_of
-from noisemarket.owner.work_account import sold_by
+from noisemarket.owner.record import (
+    AnyInvitation,
+    ClockInvitation,
+    ClockRecord,
+    GameRecord,
+    Invitation,
+    negotiated,
+)
+from noisemarket.owner.terms import (
+    Assignment,
+    Deal,
+    JobTerms,
+    OwnerTerms,
+    contract_of,
+    differing_fields,
+    terms_of,
+)
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.statement import PrivacyStatement
 
@@ -71,15 +83,14 @@ class OwnerAgent:
     # The game
 
     def answer(self, invitation: Invitation, quotes: QuoteBatch) -> OfferBatch:
-        """Play through these quotes; player and reply are kept before the reply goes out.
-
-        Raises:
-            Declined: the owner was not set up for this game, or the quotes are not its next.
-        """
+        """Play through these quotes, if they are the next of the game that the owner was set up
+        for; player and reply are kept before the reply goes out."""
         self._check_invitation(invitation)
         rules = invitation.table
         with self.folder.locked(invitation.job) as path:
-            record = GameRecord.load(path / PLAY, invitation)
+            kept = path / PLAY
+            record = GameRecord.read(kept) if kept.exists() else GameRecord(invitation)
+            record.invitation.refuse_other(invitation)
             if (known := record.reply_to(quotes)) is not None:
                 return known
             most = rules.interactions_per_message
@@ -90,23 +101,24 @@ class OwnerAgent:
                 reply = player.answer(quotes)
             except BadInput:
                 raise Declined("the quotes do not fit the game") from None
-            record.then(quotes, reply, player).save(path / PLAY)
+            record.then(quotes, reply, player).save(kept)
             return reply
 
     def stay(self, invitation: ClockInvitation, payment: int) -> bool:
         """Whether the owner stays in a clock auction at this price; kept before it is said.
 
-        Raises:
-            Declined: the owner was not set up for this clock, or the price is not its next.
+        It says the truth, for nothing else is better for it: it stays while the payment covers the
+        privacy that it would sell, markup included, and it would keep its own floor of noise.
         """
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
-            record = ClockRecord.load(path / CLOCK, invitation)
+            kept = path / CLOCK
+            record = ClockRecord.read(kept) if kept.exists() else ClockRecord(invitation)
+            record.invitation.refuse_other(invitation)
             if (known := record.answered(payment)) is not None:
                 return known
-            side = self._side(invitation.levels, invitation.work)
-            answer = stays(side, invitation.saving, payment)
-            record.then(payment, answer).save(path / CLOCK)
+            answer = bool(self._side(invitation).accepts(invitation.saving, payment)[0])
+            record.then(payment, answer).save(kept)
             return answer
 
     def _own_floor(self) -> float:
@@ -116,7 +128,7 @@ class OwnerAgent:
             raise BadInput("floor", floor, "give a number that is not negative.")
         return float(floor)
 
-    def _check_invitation(self, invitation: Invitation | ClockInvitation) -> None:
+    def _check_invitation(self, invitation: AnyInvitation) -> None:
         expected = self._config.get("curator-key")
         if expected is not None and invitation.curator_key != expected:
             raise Declined("that is not the curator's key")
@@ -125,31 +137,46 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         self.rho_cap()
 
-    def _side(self, levels: Levels, work: Mapping[str, Any]) -> OwnerSide:
+    def _side(self, invitation: Invitation | ClockInvitation) -> OwnerSide:
         """What the owner knows of itself, on the grids of a job and by its account."""
+        levels, work = invitation.levels, invitation.work
         private = self._private()
         payoff = private.get("payoff", "privacy_loss")
         try:
-            numbers = {name: float(private[name]) for name in PREFERENCES}
+            own = {name: float(private[name]) for name in PREFERENCES}
         except (KeyError, TypeError, ValueError):
             needed = ", ".join(PREFERENCES)
             raise BadInput(PRIVATE, str(self.folder.path), f"give numbers for {needed}.") from None
         return OwnerSide(
             levels=levels,
             payoff=payoff,
-            payment_value=numbers["payment_value"],
-            privacy_weight=numbers["privacy_weight"],
-            privacy_cost=np.array([numbers["privacy_cost"]]),
-            markup=np.array([numbers["markup"]]),
+            payment_value=own["payment_value"],
+            privacy_weight=own["privacy_weight"],
+            privacy_cost=np.array([own["privacy_cost"]]),
+            markup=np.array([own["markup"]]),
             floor=np.array([self._own_floor()]),
-            sold=sold_by(work, levels, self.folder) if payoff == "epsilon_loss" else None,
+            sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
         )
+
+    def _sold(self, levels: Levels, work: Mapping[str, Any]) -> FloatArray:
+        """The privacy that each saving sells, by the work on offer and the owner's records."""
+        try:
+            protection = PROTECTIONS.find(work["protection"]).from_settings(work["settings"])
+            return privacy_sold(
+                protection,
+                [levels.sigma_left(level) for level in range(levels.saving_levels + 1)],
+                rounds=work["rounds"],
+                records=self.folder.record_count(),
+                neighbours=work["neighbours"],
+                delta=work["delta"],
+            )
+        except (KeyError, TypeError, ValueError, BadInput):
+            raise Declined("the work cannot be accounted for") from None
 
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
-        side = self._side(invitation.table.levels, invitation.work)
         seed = int(self._private().get("seed", secrets.randbits(64)))
-        player = owner_player(invitation.table, side, seed, invitation.key)
+        player = owner_player(invitation.table, self._side(invitation), seed, invitation.key)
         if record.state:
             player.restore(record.state)
         return player
@@ -162,11 +189,7 @@ class OwnerAgent:
         return self.folder.private() | given
 
     def rho_cap(self) -> float:
-        """The most zCDP that the owner sells in one job; infinite only where it says so itself.
-
-        Raises:
-            Declined: the owner has named none.
-        """
+        """The most zCDP that the owner sells in one job; infinite only where it says so itself."""
         private = self._private()
         try:
             cap = float(private.get("rho_cap", math.inf))
@@ -201,10 +224,7 @@ class OwnerAgent:
         return self.folder.key.sign(OWNER, contract)
 
     def accept(self, contract: Contract, assignment: Assignment, models: Models) -> str:
-        """The signature under what was negotiated in this job; the same again if asked again.
-
-        ``models`` builds the owner's model: what a round costs, the owner computes itself.
-        """
+        """The signature under what was negotiated in this job; the same again if asked again."""
         with self.folder.locked(contract.job) as path:
             document = {"contract": contract.to_dict(), "plan": asdict(assignment)}
             if (path / OFFER).exists():
@@ -213,12 +233,12 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            expected = self._negotiated(contract, _record(path), assignment, models)
+            expected = self._expected(contract, negotiated(path), assignment, models)
             signature = self.sign(contract, expected)
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
 
-    def _negotiated(
+    def _expected(
         self,
         contract: Contract,
         record: GameRecord | ClockRecord,
@@ -230,12 +250,13 @@ class OwnerAgent:
         from noisemarket.owner.round import OwnRound
 
         invitation, cap = record.invitation, self.rho_cap()
-        times: dict[str, Any] = {
-            "offered_at": contract.offered_at,
-            "expires_at": contract.expires_at,
-        }
         try:
-            terms = JobTerms(job=invitation.job, **times, **invitation.work)
+            terms = JobTerms(
+                job=invitation.job,
+                offered_at=contract.offered_at,
+                expires_at=contract.expires_at,
+                **invitation.work,
+            )
             mine = OwnRound(self.folder, OwnerTerms.of(contract, assignment), models)
             budget = replace(mine.budget, rho_cap=min(contract.rho_cap, cap))
             return [
@@ -250,11 +271,10 @@ class OwnerAgent:
 
     def _deals(self, record: GameRecord | ClockRecord) -> list[Deal]:
         if isinstance(record, ClockRecord):
-            levels, agreed = record.invitation.levels, record.deals()
+            agreed = record.deals()
         else:
-            levels = record.invitation.table.levels
             agreed = [self._player(record).deal(), (0, 0)]
-        out = []
+        levels, out = record.invitation.levels, []
         for saving, payment in agreed:
             paid = to_micro(float(levels.payments[payment]), "payment")
             given = float(levels.savings[saving])
@@ -296,14 +316,8 @@ class OwnerAgent:
     def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
         """Keep a copy of the contract and the receipt, once the curator's signatures hold.
 
-        Args:
-            signed: the contract.
-            curator_key: the curator's public key.
-            receipt: what the curator signs that its ledger held after the contract.
-
         Returns:
-            The receipt with the owner's signature. If the owner has one of a later state of the
-            ledger, that one: the curator's ledger was put back.
+            The receipt with the owner's signature, or a later one (``OwnerFolder.countersign``).
 
         Raises:
             Declined: a signature does not hold, or the receipt is another contract's.
@@ -313,28 +327,21 @@ class OwnerAgent:
         except BadSignature:
             raise Declined("the curator's signature does not hold") from None
         self.folder.keep_contract(signed)
-        return countersigned(self.folder, receipt, signed.contract, SIGNED)
+        return self.folder.countersign(receipt, signed.contract, SIGNED)
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
-        """Keep the contract that was accepted in this job; it is now what the owner trains under.
-
-        Returns:
-            As ``keep``.
-
-        Raises:
-            Declined: it is not that contract, or a signature does not hold.
-        """
+        """Keep the contract that was accepted in this job, as ``keep`` does; from now on the owner
+        trains under it."""
         contract = signed.contract
         with self.folder.locked(contract.job) as path:
             try:
                 offer = json.loads((path / OFFER).read_text(encoding="utf-8"))
             except FileNotFoundError:
                 raise Declined("nothing was signed in this job") from None
-            record = _record(path)
             same = json.loads(json.dumps(contract.to_dict())) == offer["contract"]
             if not same or signed.owner_signature != offer["signature"]:
                 raise Declined("that is not the contract that was signed")
-            kept = self.keep(signed, record.invitation.curator_key, receipt)
+            kept = self.keep(signed, negotiated(path).invitation.curator_key, receipt)
             self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
             return kept
 
@@ -344,7 +351,7 @@ class OwnerAgent:
         statement: PrivacyStatement | None = None,
         claim: Mapping[str, Any] | None = None,
     ) -> Receipt:
-        """Keep what the owner gave up, and what the curator says it pays.
+        """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
 
@@ -353,9 +360,6 @@ class OwnerAgent:
             statement: what the owner gave up; by default by its own journal.
             claim: where the owner stands by the reference records, as the curator says; kept as
                 it is said, for ``own_standing`` to be compared with.
-
-        Returns:
-            As ``keep``.
 
         Raises:
             Declined: the receipt is not good, or the job was settled otherwise before.
@@ -367,7 +371,7 @@ class OwnerAgent:
                 before = json.loads((path / STATEMENT).read_text(encoding="utf-8"))
                 if before["paid_micro"] != paid:
                     raise Declined("the job was settled otherwise")
-            kept = countersigned(self.folder, receipt, contract, SETTLED)
+            kept = self.folder.countersign(receipt, contract, SETTLED)
             if kept.head != receipt.head:
                 return kept
             journal = self.folder.journal(job)
@@ -376,17 +380,3 @@ class OwnerAgent:
             more = {"usefulness": dict(claim)} if claim else {}
             self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head, **more)
             return kept
-
-
-def _record(path: Path) -> GameRecord | ClockRecord:
-    """What the owner has agreed to in a job, by the game or by the clock."""
-    if (path / CLOCK).exists():
-        return ClockRecord.read(path / CLOCK)
-    try:
-        record = GameRecord.read(path / PLAY)
-    except FileNotFoundError:
-        raise Declined("nothing was negotiated in this job") from None
-    table = record.invitation.table
-    if record.played < table.iterations and not table.ends_early:
-        raise Declined("the negotiation is not over")
-    return record

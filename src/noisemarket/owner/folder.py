@@ -82,11 +82,7 @@ class OwnerFolder:
 
     @classmethod
     def of(cls, config: Mapping[str, Any]) -> OwnerFolder:
-        """The folder that a node's own config names: ``owner`` and ``owner-folder``.
-
-        Raises:
-            Declined: it names none, or one that is missing or open to others.
-        """
+        """The folder that a node's own config names: ``owner`` and ``owner-folder``."""
         name, path = str(config.get("owner", "")), str(config.get("owner-folder", ""))
         if not name or not path:
             raise Declined("this node's config names no owner and owner-folder")
@@ -132,11 +128,7 @@ class OwnerFolder:
     # For one job
 
     def job(self, job: str) -> Path:
-        """A job's folder, made if need be.
-
-        Raises:
-            Declined: no job may have that name.
-        """
+        """A job's folder, made if need be."""
         path = self._job(job)
         if not self._one_job:
             for folder in (self.path, self.path / "jobs", path):
@@ -155,11 +147,7 @@ class OwnerFolder:
         return self._job(job) / JOURNAL
 
     def terms(self, job: str) -> OwnerTerms:
-        """What the owner agreed to in a job.
-
-        Raises:
-            Declined: it agreed to nothing.
-        """
+        """What the owner agreed to in a job; declined if it agreed to nothing."""
         path = self._job(job) / TERMS
         try:
             terms = OwnerTerms.from_dict(json.loads(path.read_text(encoding="utf-8")))
@@ -177,11 +165,7 @@ class OwnerFolder:
         write_json(path, terms.to_dict(), private=True)
 
     def contract(self, job: str) -> Contract:
-        """The contract of a job, once both sides have signed it.
-
-        Raises:
-            Declined: there is none.
-        """
+        """The contract of a job that both sides have signed; declined if there is none."""
         try:
             kept = json.loads((self._job(job) / CONTRACT).read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -190,11 +174,7 @@ class OwnerFolder:
 
     def keep_contract(self, signed: SignedContract) -> None:
         """Keep a contract with both signatures."""
-        document = {
-            "contract": signed.contract.to_dict(),
-            "owner_signature": signed.owner_signature,
-            "curator_signature": signed.curator_signature,
-        }
+        document = {**vars(signed), "contract": signed.contract.to_dict()}
         write_json(self.job(signed.contract.job) / CONTRACT, document, private=True)
 
     def receipts(self, job: str) -> list[Receipt]:
@@ -202,10 +182,31 @@ class OwnerFolder:
         paths = [self._job(job) / name for name in RECEIPTS.values()]
         return [load_receipt(path) for path in paths if path.exists()]
 
-    def keep_receipt(self, receipt: Receipt) -> None:
-        """Keep a receipt, in the place of an older one of its stage."""
+    def countersign(self, receipt: Receipt, contract: Contract, stage: str) -> Receipt:
+        """A receipt of this contract and stage with the owner's signature, kept.
+
+        Returns:
+            The receipt; or, if the owner has one of a later or another state of the ledger, that
+            one: the curator's ledger was put back.
+
+        Raises:
+            Declined: it is about something else, or the curator has not signed it.
+        """
+        if not receipt.is_of(contract, stage):
+            raise Declined("the receipt is not of this contract")
+        if not receipt.signed_by(contract.curator_key):
+            raise Declined("the curator's signature does not hold")
+        new = receipt.noted
+        for held in self.receipts(contract.job):
+            if not held.signed_by(contract.curator_key):
+                continue  # somebody else wrote that file
+            later = held.noted.count - new.count
+            if later > 0 or (later == 0 and held.noted != new):
+                return held
+        signed = receipt.countersigned(self.key)
         path = self.job(receipt.job) / RECEIPTS[receipt.stage]
-        write_json(path, receipt.to_dict(), private=True)
+        write_json(path, signed.to_dict(), private=True)
+        return signed
 
     def keep_statement(
         self, job: str, statement: PrivacyStatement | None, paid: int | None, **more: Any

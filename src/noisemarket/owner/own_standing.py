@@ -11,9 +11,8 @@ along them what it never learned. From both the owner computes where it stands, 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,11 +30,9 @@ UPLOADS, REFERENCE = "uploads", "reference"
 _DIRECTIONS = "directions"
 
 
-@dataclass(frozen=True, eq=False)
-class SentUpload:
+class SentUpload(NamedTuple):
     """What an owner sent in a round, and the digest that it had of the round's directions."""
 
-    round: int
     upload: Upload
     reference: str
 
@@ -57,11 +54,7 @@ def keep_uploads(folder: Path, number: int, uploads: dict[str, Upload], referenc
 
 
 def sent_in(folder: Path, number: int, owner: str) -> SentUpload | None:
-    """What an owner has kept of a round; None if it sent nothing.
-
-    Raises:
-        BadInput: the file cannot be read.
-    """
+    """What an owner has kept of a round; None if it sent nothing."""
     path = round_file(folder, number)
     if not path.exists():
         return None
@@ -70,7 +63,7 @@ def sent_in(folder: Path, number: int, owner: str) -> SentUpload | None:
         names = [str(name) for name in kept["owners"]]
         if owner not in names:
             return None
-        return SentUpload(number, kept["uploads"][names.index(owner)], str(kept["reference"]))
+        return SentUpload(kept["uploads"][names.index(owner)], str(kept["reference"]))
     except (KeyError, IndexError, TypeError):
         raise BadInput("uploads", str(path), "is not a file of uploads: put it back.") from None
 
@@ -95,11 +88,7 @@ def keep_shown(owner: OwnerFolder, job: str, number: int, rows: NDArray[np.float
 
 
 def directions_in(folder: Path, number: int) -> NDArray[np.float32] | None:
-    """The directions of a round that are kept; None if there are none.
-
-    Raises:
-        BadInput: the file cannot be read.
-    """
+    """The directions of a round that are kept; None if there are none."""
     path = round_file(folder, number)
     if not path.exists():
         return None
@@ -114,22 +103,13 @@ def own_standing(
 ) -> UsefulStanding:
     """Where an owner stands, from what it sent and the directions of these rounds.
 
-    Args:
-        uploads: the folder of what was sent.
-        reference: the folder of the directions.
-        owner: the owner's name.
-        sigma: its contracted noise.
-        rounds: those that count.
-
-    Returns:
-        The same as the curator's, up to rounding, if both are honest.
+    It is the same as by the curator's account, up to rounding, if both are honest.
 
     Raises:
         BadInput: something of a round is missing, or its directions are not those whose digest the
             owner had before it sent its upload.
     """
-    along: Any = 0.0
-    gram: Any = 0.0
+    along, gram = np.zeros(1), np.zeros((1, 1))
     for number in sorted(rounds):
         sent, rows = sent_in(uploads, number, owner), directions_in(reference, number)
         if sent is None:

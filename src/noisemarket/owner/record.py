@@ -1,63 +1,114 @@
-"""What an owner was invited to, and what its player has answered so far."""
+"""What an owner was invited to, and what it has answered so far, in a game or in a clock auction.
+
+In a clock auction an owner sells down to the floor at the lowest price at which it stayed, or not
+at all. Once it has left it does not come back, and a price that rises is not of its clock.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.files import digest, save_arrays
+from noisemarket.files import digest, save_arrays, write_json
+from noisemarket.game.levels import Levels
 from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
 from noisemarket.learning.players import GameRules
 from noisemarket.ledger.contract import is_key
-from noisemarket.owner.folder import Declined
+from noisemarket.owner.folder import CLOCK, PLAY, Declined
 
 _STATE = "state."
+_MOST_LEVELS = 10_000
+_PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "table": GameRules.from_dict,
+    "levels": lambda values: Levels(**values),
+}
 
 
 @dataclass(frozen=True)
-class Invitation:
-    """What a curator says before the game: all of it public.
+class AnyInvitation:
+    """What a curator says before it negotiates: all of it public.
 
-    ``work`` is what the contract will say beyond the trade (``JobTerms.public``), ``table`` the
-    rules of the game. ``key`` names the pair's stream of random numbers.
+    ``work`` is what the contract will say beyond the trade (``JobTerms.public``).
     """
 
     job: str
     curator_key: str
-    key: int
-    table: GameRules
     work: Mapping[str, Any]
 
     def to_json(self) -> str:
         """In one form only, so that two can be compared."""
-        values = {**vars(self), "table": self.table.to_dict(), "work": dict(self.work)}
-        return json.dumps(values, sort_keys=True, allow_nan=False)
+        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> Invitation:
+    def from_json(cls, text: str) -> Self:
         """From what ``to_json`` gave, each part checked.
 
         Raises:
             Declined: it is not an invitation.
         """
         try:
-            values: dict[str, Any] = json.loads(text)
-            invitation = cls(**{**values, "table": GameRules.from_dict(values["table"])})
-            job, curator, key, work = (values[n] for n in ("job", "curator_key", "key", "work"))
-            sound = isinstance(job, str) and isinstance(work, dict) and is_key(curator)
-            sound = sound and type(key) is int and 0 <= key < 2**64
-        except (ValueError, TypeError, KeyError, BadInput):
+            values = json.loads(text)
+            for name in _PARTS.keys() & values.keys():
+                values[name] = _PARTS[name](values[name])
+            said = cls(**values)
+            sound = said._is_sound()
+        except (ValueError, TypeError, AttributeError, BadInput):
             sound = False
         if not sound:
             raise Declined("the invitation cannot be read")
-        return invitation
+        return said
+
+    def _is_sound(self) -> bool:
+        job, work = cast(Any, self.job), cast(Any, self.work)
+        return isinstance(job, str) and isinstance(work, dict) and is_key(self.curator_key)
+
+    def refuse_other(self, invitation: AnyInvitation) -> None:
+        """Decline an invitation to another negotiation than this."""
+        if self.to_json() != invitation.to_json():
+            raise Declined("the negotiation of this job is another one")
+
+
+@dataclass(frozen=True)
+class Invitation(AnyInvitation):
+    """To a game by these rules. ``key`` names the pair's stream of random numbers."""
+
+    key: int
+    table: GameRules
+
+    @property
+    def levels(self) -> Levels:
+        """The grids of savings and payments."""
+        return self.table.levels
+
+    def _is_sound(self) -> bool:
+        return super()._is_sound() and type(self.key) is int and 0 <= self.key < 2**64
+
+
+@dataclass(frozen=True)
+class ClockInvitation(AnyInvitation):
+    """To a clock auction. ``saving`` is the level down to which sellers sell."""
+
+    levels: Levels
+    saving: int
+
+    def _is_sound(self) -> bool:
+        levels = self.levels
+        steps = levels.saving_levels, levels.payment_levels
+        amounts = levels.sigma_max, levels.payment_max
+        return (
+            super()._is_sound()
+            and all(type(one) is int and 1 <= one <= _MOST_LEVELS for one in steps)
+            and all(type(one) in (int, float) and 0.0 < one <= 1e30 for one in amounts)
+            and type(self.saving) is int
+            and 1 <= self.saving <= levels.saving_levels
+        )
 
 
 @dataclass(frozen=True)
@@ -65,35 +116,19 @@ class GameRecord:
     """The state of an owner's player, and all that it has answered so far."""
 
     invitation: Invitation
-    state: dict[str, NDArray[Any]]
+    state: dict[str, NDArray[Any]] = field(default_factory=dict)
     firsts: tuple[int, ...] = ()
     digests: tuple[str, ...] = ()
     offers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     signed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
-    @property
-    def played(self) -> int:
-        """Interactions so far."""
-        return len(self.offers)
-
-    @classmethod
-    def load(cls, path: Path, invitation: Invitation) -> GameRecord:
-        """What was kept, if it is of this very game; a new record if nothing was."""
-        if not path.exists():
-            return cls(invitation, {})
-        record = cls.read(path)
-        if record.invitation.to_json() != invitation.to_json():
-            raise Declined("the game of this job is another one")
-        return record
-
     @classmethod
     def read(cls, path: Path) -> GameRecord:
         """What was kept."""
         with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
-            state = {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)}
             return cls(
                 Invitation.from_json(str(kept["invitation"])),
-                state,
+                {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)},
                 tuple(int(first) for first in kept["firsts"]),
                 tuple(str(digest) for digest in kept["digests"]),
                 kept["offers"],
@@ -134,6 +169,64 @@ class GameRecord:
             signed=self.signed,
             **state,
         )
+
+
+@dataclass(frozen=True)
+class ClockRecord:
+    """The lowest payment level at which an owner stayed, and the one at which it left, if any."""
+
+    invitation: ClockInvitation
+    stayed: int | None = None
+    left: int | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> ClockRecord:
+        """What was kept."""
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        return cls(**{**kept, "invitation": ClockInvitation.from_json(kept["invitation"])})
+
+    def answered(self, payment: int) -> bool | None:
+        """What this price was answered before; None if it is the owner's next."""
+        if payment == self.left:
+            return False
+        if self.left is not None:
+            raise Declined("the owner has left the clock")
+        if payment == self.stayed:
+            return True
+        if not 1 <= payment <= self.invitation.levels.payment_levels:
+            raise Declined("there is no such price")
+        if self.stayed is not None and payment > self.stayed:
+            raise Declined("the price has risen")
+        return None
+
+    def then(self, payment: int, stay: bool) -> ClockRecord:
+        """With one more answer."""
+        return replace(self, stayed=payment) if stay else replace(self, left=payment)
+
+    def deals(self) -> list[tuple[int, int]]:
+        """The levels of saving and payment that the owner signs: its trade if it is still there,
+        and no trade."""
+        if self.stayed is None or self.left is not None:
+            return [(0, 0)]
+        return [(self.invitation.saving, self.stayed), (0, 0)]
+
+    def save(self, path: Path) -> None:
+        """On disk when this returns, whole or not at all."""
+        write_json(path, {**vars(self), "invitation": self.invitation.to_json()}, private=True)
+
+
+def negotiated(path: Path) -> GameRecord | ClockRecord:
+    """What the owner has agreed to in a job, in whose folder it is kept; declined if nothing."""
+    if (path / CLOCK).exists():
+        return ClockRecord.read(path / CLOCK)
+    try:
+        record = GameRecord.read(path / PLAY)
+    except FileNotFoundError:
+        raise Declined("nothing was negotiated in this job") from None
+    rules = record.invitation.table
+    if len(record.offers) < rules.iterations and not rules.ends_early:
+        raise Declined("the negotiation is not over")
+    return record
 
 
 def _digest(quotes: QuoteBatch) -> str:

@@ -2,7 +2,7 @@
 
 ``OwnerTrainer`` is the step itself: worker processes, Flower's ClientApp and tests call no other.
 ``OwnRound`` is for an owner with a folder of its own: what it gives was kept and charged before
-(``release``).
+(``released``).
 """
 
 from __future__ import annotations
@@ -16,11 +16,19 @@ import numpy as np
 from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
+from noisemarket.files import digest
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.own_standing import UPLOADS, keep_uploads, sent_in
-from noisemarket.owner.release import released
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.noise import Diverged, NoiseSource, round_noise
+from noisemarket.privacy.accountant import BudgetSpent
+from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.noise import (
+    Diverged,
+    NoiseSource,
+    SecureNoise,
+    SimulatedNoise,
+    round_noise,
+)
 from noisemarket.privacy.statement import PrivacyBudget
 
 Models = Callable[[Mapping[str, Any]], ModelMaker]
@@ -54,8 +62,7 @@ class OwnerTrainer:
 
         An update that diverged is all NaN: whoever screens uploads refuses it as not finite.
         """
-        key = round_number - 1, owner
-        seed = np.random.SeedSequence(self._seed, spawn_key=key)
+        seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
         self.model.reseed(int(seed.generate_state(1)[0]))
         source = round_noise(at_model(noise, weights), owner, round_number)
         start, rng = single_precision(weights), np.random.default_rng(seed)
@@ -68,14 +75,62 @@ class OwnerTrainer:
             return np.full(len(self.model), np.nan, np.float32)
 
 
+def released(
+    folder: OwnerFolder,
+    terms: OwnerTerms,
+    round_number: int,
+    start: Arrays,
+    make: Callable[[NoiseSource], Arrays],
+    budget: Callable[[Arrays], PrivacyBudget],
+) -> Arrays:
+    """What goes out in a round from this global model: made once, kept, charged, and then given.
+
+    The same round from the same model once more gets the very same bits, whatever app asks. All
+    else is made with new noise: none ever serves for two updates. On the account a release is named
+    by its content: the same bits cost nothing more, and no others pass for them.
+
+    Args:
+        folder: the owner's.
+        terms: what the owner agreed to.
+        round_number: counted from 1.
+        start: the global model.
+        make: trains, and adds noise from the source that it is given.
+        budget: what such a release costs.
+
+    Raises:
+        Declined: the owner's privacy budget is spent.
+    """
+    name = _name_of(start, b"%d" % round_number)
+    release = folder.release(terms.job, name)
+    if release is None:
+        simulated = terms.noise == "simulated"
+        release = make(SimulatedNoise(terms.seed) if simulated else SecureNoise())
+        folder.keep_release(terms.job, name, release)
+    journal = folder.journal(terms.job)
+    journal.touch(mode=0o600)
+    try:
+        with JournalledAccountant(journal, [budget(release)], terms.job) as accountant:
+            accountant.charge(folder.name, round_number, release_id=_name_of(release))
+    except BudgetSpent:
+        raise Declined("the privacy budget is spent") from None
+    return release
+
+
+def _name_of(arrays: Arrays, *more: bytes) -> str:
+    """What tells these arrays from any others."""
+    parts = list(more)
+    for name, array in arrays.items():
+        parts += [f"{name}\0{array.dtype.str}\0{array.shape}".encode(), array.tobytes()]
+    return digest(*parts).hex()
+
+
 class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
     def __init__(self, folder: OwnerFolder, terms: OwnerTerms, models: Models) -> None:
         self._folder, self._terms = folder, terms
-        protection = terms.build_protection()
         model = models(terms.model)(terms.seed)
-        self._trainer = OwnerTrainer(model, protection, terms.seed)
+        self._trainer = OwnerTrainer(model, terms.build_protection(), terms.seed)
         self._records = model.records(*folder.records())
 
     def __len__(self) -> int:
@@ -90,10 +145,7 @@ class OwnRound:
     def upload(self, round_number: int, weights: Upload, reference: str = "") -> Upload:
         """Train from this global model; what is given was kept and charged.
 
-        Args:
-            round_number: counted from 1.
-            weights: the global model.
-            reference: the digest of the directions that it will be judged along; empty for none.
+        ``reference`` is the digest of the directions that it will be judged along; empty for none.
 
         Raises:
             Declined: the model is another one, or the same upload was asked for with another
@@ -109,15 +161,13 @@ class OwnRound:
             )
             return {WEIGHTS: update}
 
-        start = {WEIGHTS: weights}
-        sent = released(
-            self._folder, terms, round_number, start, train, lambda release: self.budget
-        )[WEIGHTS]
+        start, folder = {WEIGHTS: weights}, self._folder
+        sent = released(folder, terms, round_number, start, train, lambda _: self.budget)[WEIGHTS]
         if reference:
-            folder = self._folder.job(terms.job) / UPLOADS
-            before = sent_in(folder, round_number, terms.owner)
-            same = before is not None and np.array_equal(before.upload, sent)
-            if before is not None and same and before.reference != reference:
+            kept = folder.job(terms.job) / UPLOADS
+            before = sent_in(kept, round_number, terms.owner)
+            again = before is not None and np.array_equal(before.upload, sent)
+            if before is not None and again and before.reference != reference:
                 raise Declined("the upload was asked for with another reference before")
-            keep_uploads(folder, round_number, {terms.owner: sent}, reference)
+            keep_uploads(kept, round_number, {terms.owner: sent}, reference)
         return sent

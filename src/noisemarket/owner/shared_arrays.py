@@ -31,13 +31,7 @@ class SharedArrays:
     """Arrays by name, in one block of memory that worker processes can map.
 
     It can be given to a process that is started by ``multiprocessing``, as an argument; nowhere
-    else can it be pickled.
-
-    Args:
-        arrays: what to put there; all are copied.
-
-    Raises:
-        OSError: there is not enough memory.
+    else can it be pickled. All arrays are copied; OSError if there is not enough memory.
     """
 
     def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:

@@ -22,14 +22,8 @@ from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 @dataclass(frozen=True)
 class Deal:
-    """One owner's trade. Without one it keeps all its noise and is paid nothing.
-
-    Args:
-        owner: the owner's name.
-        saving: how much of its noise it sells.
-        sigma: the noise that it keeps.
-        payment: what it is paid for the whole job, in micro-units.
-    """
+    """One owner's trade: how much of its noise it sells, how much it keeps, and what it is paid for
+    the whole job, in micro-units. Without a trade it keeps all its noise and is paid nothing."""
 
     owner: str
     saving: float
@@ -70,10 +64,8 @@ class JobTerms:
 class Assignment:
     """What an owner needs beside its contract to train. Its privacy depends on none of it.
 
-    Args:
-        index: its number among the job's owners, from 0.
-        seed: orders its batches. Where noise is simulated, noise comes from it as well.
-        model: the settings that its app builds the model from.
+    ``index`` is its number among the job's owners, from 0. ``seed`` orders its batches; where noise
+    is simulated, noise comes from it as well. From ``model`` its app builds the model.
     """
 
     index: int = 0
@@ -85,7 +77,6 @@ class Assignment:
 class OwnerTerms:
     """What an owner agreed to in a job: its noise, how it protects, and what it may spend.
 
-    ``settings`` are those of the protection, ``model`` what the app needs to build the model.
     Without a number of ``rounds`` only the cap ends them. ``noise`` is ``secure``, or
     ``simulated``: drawn from ``seed``, not private.
     """
@@ -113,21 +104,10 @@ class OwnerTerms:
     @classmethod
     def of(cls, contract: Contract, assignment: Assignment) -> OwnerTerms:
         """What a contract has the owner do."""
-        return cls(
-            job=contract.job,
-            owner=contract.owner,
-            index=assignment.index,
-            sigma=contract.sigma,
-            protection=contract.protection,
-            settings=settings_of(contract),
-            model=assignment.model,
-            neighbours=contract.neighbours,
-            delta=contract.delta,
-            rho_cap=contract.rho_cap,
-            noise="simulated" if contract.simulated else "secure",
-            seed=assignment.seed,
-            rounds=contract.rounds,
-        )
+        own = {*vars(assignment), "settings", "noise"}
+        shared = {f.name: getattr(contract, f.name) for f in fields(cls) if f.name not in own}
+        noise = "simulated" if contract.simulated else "secure"
+        return cls(**vars(assignment), **shared, settings=settings_of(contract), noise=noise)
 
     def build_protection(self) -> Protection:
         """The protection that the owner trains under."""
@@ -169,7 +149,7 @@ def contract_of(
     terms: JobTerms,
     records: int = 0,
 ) -> Contract:
-    """The contract that follows from a deal and the terms of a job.
+    """The contract that follows from a deal and the terms of a job, the same whoever draws it up.
 
     Args:
         deal: who sells how much noise, for how much.
@@ -178,9 +158,6 @@ def contract_of(
         budget: what a round costs the owner, and the most that it may spend in the job.
         terms: what all contracts of the job say.
         records: how many the owner has. It counts where the protection's steps depend on it.
-
-    Returns:
-        The contract, the same whenever it is drawn up from the same.
     """
     cap = privacy_cap(budget, terms.rounds)
     protection = PROTECTIONS.find(terms.protection).from_settings(terms.settings)
@@ -213,6 +190,19 @@ def terms_of(contract: Contract) -> JobTerms:
     stated = {term.name: getattr(contract, term.name) for term in fields(JobTerms)}
     rule = UsefulnessRule.of(contract.usefulness).terms() if contract.usefulness else {}
     return JobTerms(**{**stated, "settings": settings_of(contract), "usefulness": rule})
+
+
+def differing_fields(contract: Contract, expected: Contract) -> list[str]:
+    """The fields in which two contracts differ. Numbers may differ in their last bits, which two
+    machines may round differently."""
+
+    def same(value: Any, other: Any) -> bool:
+        if isinstance(value, float) and isinstance(other, float):
+            return math.isclose(value, other, rel_tol=1e-9)
+        return bool(value == other)
+
+    ours, theirs = expected.to_dict(), contract.to_dict()
+    return [name for name, value in theirs.items() if not same(value, ours[name])]
 
 
 def settings_of(contract: Contract) -> dict[str, Any]:

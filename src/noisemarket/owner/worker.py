@@ -26,7 +26,6 @@ from noisemarket.privacy.noise import NoiseSource
 UNGUARDED = 87
 """Exit code of a worker that was about to train by itself."""
 
-
 MOST_KEPT = 2**28
 """Bytes of owners' records that a worker keeps from round to round; others it takes anew."""
 
@@ -64,7 +63,7 @@ def work(pipe: connection.Connection, shared: SharedArrays) -> None:
             task = pipe.recv()
             try:
                 if answer is None:
-                    answer = _set_up(_config(pickled), shared)
+                    answer = _set_up(pickled, shared)
                 reply: tuple[str | None, Any] = (None, answer(*task))
             except Exception as problem:
                 reply = (error_line(problem), None)
@@ -81,29 +80,21 @@ def end_with_parent() -> None:
         os._exit(1)
 
 
-def _config(pickled: bytes) -> WorkerConfig:
-    try:
-        config: WorkerConfig = pickle.loads(pickled)
-    except (AttributeError, ImportError) as problem:
-        raise NoisemarketError(
-            f"{problem}; workers import the model, so put it into a file and import it from there"
-        ) from None
-    return config
-
-
 def error_line(problem: Exception) -> str:
     """An error in one line."""
     kind = "" if isinstance(problem, NoisemarketError) else f"{type(problem).__name__}: "
     return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
-def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, int], Any]:
+def _set_up(pickled: bytes, shared: SharedArrays) -> Callable[[str, int, int], Any]:
+    try:
+        config: WorkerConfig = pickle.loads(pickled)
+    except (AttributeError, ImportError) as problem:
+        raise NoisemarketError(
+            f"{problem}; workers import the model, so put it into a file and import it from there"
+        ) from None
     model = config.model(config.seed)
-    trainer = OwnerTrainer(model, config.protection, config.seed)
-
-    def view(name: str) -> NDArray[Any]:
-        return shared.views[name]
-
+    trainer, views = OwnerTrainer(model, config.protection, config.seed), shared.views
     kept: dict[int, Records] = {}
     room = MOST_KEPT
 
@@ -112,20 +103,20 @@ def _set_up(config: WorkerConfig, shared: SharedArrays) -> Callable[[str, int, i
         if owner in kept:
             return kept[owner]
         own = config.indices[owner]
-        inputs = view("train_images")[own]
-        own_records = model.records(inputs, view("train_labels")[own])
+        inputs = views["train_images"][own]
+        own_records = model.records(inputs, views["train_labels"][own])
         if inputs.nbytes <= room:
             kept[owner] = own_records
             room -= inputs.nbytes
         return own_records
 
     def answer(kind: str, first: int, second: int) -> Any:
-        weights = view("weights")
+        weights, part = views["weights"], slice(first, second)
         if kind == "score":
-            inputs, labels = view("test_images")[first:second], view("test_labels")[first:second]
+            inputs, labels = views["test_images"][part], views["test_labels"][part]
             with model.one_thread():
                 return model.score(single_precision(weights), inputs, labels.copy())
-        view("uploads")[second] = trainer.upload(
+        views["uploads"][second] = trainer.upload(
             first, weights, second, records(second), float(config.sigma[second]), config.noise
         )
         return None

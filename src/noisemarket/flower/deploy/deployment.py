@@ -1,4 +1,4 @@
-"""A Flower deployment on this machine: one SuperLink, and SuperNodes, on loopback.
+"""A Flower deployment on this machine: one SuperLink, and SuperNodes, on loopback, or simulated.
 
 With TLS and SuperNode authentication, as over real hosts: the SuperLink has a certificate made for
 it, each SuperNode a key that was registered under its name. Without (``secure=False``) nodes
@@ -7,13 +7,14 @@ register themselves, and anyone on this machine can.
 
 from __future__ import annotations
 
-import json
+import os
 import re
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import tomli_w
 
@@ -21,29 +22,26 @@ from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import NodeKey, make_node_key
-from noisemarket.flower.deploy.processes import HOST
-from noisemarket.flower.deploy.superlink import (
-    CONNECTION,
-    SUPERLINK,
-    SuperLink,
-    Value,
-    readable,
-)
+from noisemarket.flower.deploy.processes import HOST, ShortFolder
+from noisemarket.flower.deploy.superlink import CONNECTION, SUPERLINK, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
+from noisemarket.flower.host_files import NODES, node_file
 
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Flower's variable: how often, in seconds, a SuperNode looks whether there is an app to start."""
 
-_SHORTEST_POLL, _LONGEST_POLL = 0.1, 3.0
-_POLL_PER_OWNER = 0.1
-_RETRY = 5.0
-"""Seconds between two tries to start a node again: each takes seconds of processor time."""
 WARM = "warm starts"
 """The name of the process that others are copied from; no node can have it."""
 
+_RETRY = 5.0  # seconds between two tries to start a node: each takes seconds of processor time
 _PATIENCE, _PATIENCE_PER_NODE = 120.0, 6.0
-
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_RAY = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
 
 
 def poll_interval(nodes: int, cores: int) -> float:
@@ -53,7 +51,7 @@ def poll_interval(nodes: int, cores: int) -> float:
     ``nodes / cores`` seconds. A tenth of that is lost by waiting; to look more often costs more, in
     nodes that look for nothing.
     """
-    return min(_LONGEST_POLL, max(_SHORTEST_POLL, _POLL_PER_OWNER * nodes / cores))
+    return min(3.0, max(0.1, 0.1 * nodes / cores))
 
 
 @dataclass(frozen=True)
@@ -68,10 +66,9 @@ class Deployment(SuperLink):
     """A SuperLink and SuperNodes that run as long as the ``with`` block.
 
     ``register`` may leave nodes out: they then run with a key that is on no list. ``poll`` is how
-    often they look for work, and ``patience`` how long they may take to start, by default what
-    fits their number. ``preload`` is what apps import,
-    done once for all of them (``warm_apps``); with nothing, every process starts from scratch. All
-    else as ``SuperLink``.
+    often they look for work, and ``patience`` how long they may take to start, by default what fits
+    their number. ``preload`` is what apps import, done once for all of them (``warm_apps``); with
+    nothing, every process starts from scratch. All else as ``SuperLink``.
     """
 
     def __init__(
@@ -96,6 +93,7 @@ class Deployment(SuperLink):
         every = poll_interval(len(nodes), available_cores()) if poll is None else poll
         more = {POLL: f"{every:g}"}
         super().__init__(folder, secure=secure, patience=longest, curator=curator, environment=more)
+        self.more_options = ["--enable-supernode-auth"] if secure else []
         self._on_list = list(self.nodes) if register is None else list(register)
         self._preload = tuple(preload)
         self._warm: WarmApps | None = None
@@ -106,10 +104,11 @@ class Deployment(SuperLink):
     def online(self) -> list[str]:
         """The nodes that are online: by name, or by number where they registered themselves."""
         names = {str(number): name for name, number in self.node_ids.items()}
-        answer = self._flwr("supernode", "list", CONNECTION, "--format", "json")
-        with readable("supernode", answer):
-            nodes = json.loads(answer)["nodes"]
-            online = [str(node["node-id"]) for node in nodes if node["status"] == "online"]
+
+        def read(answer: Any) -> list[str]:
+            return [str(one["node-id"]) for one in answer["nodes"] if one["status"] == "online"]
+
+        online = self._flwr(["supernode", "list", CONNECTION], read)
         return [names.get(number, number) for number in online]
 
     @property
@@ -194,12 +193,60 @@ class Deployment(SuperLink):
     def _command(self, name: str) -> str:
         return super()._command(name) if self._warm is None else self._warm.command(name)
 
-    def _more_options(self) -> list[str]:
-        return [] if self._certificates is None else ["--enable-supernode-auth"]
-
     def register(self, name: str) -> None:
         """Put a node's public key on the SuperLink's list, under the owner's name."""
-        words = [str(self._keys[name].public), CONNECTION, "--name", name, "--format", "json"]
-        answer = self._flwr("supernode", "register", *words)
-        with readable("supernode", answer):
-            self.node_ids[name] = int(json.loads(answer)["node-id"])
+        key = str(self._keys[name].public)
+        words = ["supernode", "register", key, CONNECTION, "--name", name]
+        self.node_ids[name] = self._flwr(words, lambda answer: int(answer["node-id"]))
+
+
+class Simulation(SuperLink):
+    """A SuperLink that simulates nodes, by Flower's own runtime, as long as the ``with`` block.
+
+    Flower keeps a few workers of Ray busy with the nodes' messages, each in a process that has
+    imported everything before. So one machine holds a thousand owners. A node is known by its
+    number alone: its config is the file of that number in a folder that an environment variable
+    names, as Ray's workers inherit it. Where ``RAY_ADDRESS`` names a cluster, Ray uses that; all
+    its machines must then see the folder, and the owners' folders.
+
+    Only the configs of ``nodes`` count. ``workers`` messages are worked on at a time, by default
+    one for each core. All else as ``SuperLink``.
+    """
+
+    more_options = ("--simulation",)
+
+    def __init__(
+        self,
+        nodes: Sequence[NodeSetup],
+        folder: Path | None = None,
+        *,
+        secure: bool = True,
+        workers: int | None = None,
+        patience: float = 120.0,
+        curator: Path | None = None,
+    ) -> None:
+        if not nodes:
+            raise BadInput("nodes", 0, "give at least one node.")
+        # Sockets lie in it, whose paths may not be long: the folder may be anywhere.
+        self._ray = ShortFolder("ray")
+        more = {POLL: "0.5", "RAY_TMPDIR": str(self._ray.path), **_RAY}
+        super().__init__(
+            folder, secure=secure, patience=patience, curator=curator, environment=more
+        )
+        self._own[NODES] = str(self.folder.resolve() / "nodes")
+        self._nodes = list(nodes)
+        settings = [f"num-supernodes={len(nodes)}", "client-resources-num-cpus=1"]
+        if "RAY_ADDRESS" not in os.environ:
+            settings.append(f"init-args-num-cpus={workers or available_cores()}")
+        self.run_options = ["--federation-config", " ".join(settings)]
+
+    def close(self) -> None:
+        """Stop everything, Ray included."""
+        super().close()
+        self._ray.close()
+
+    def _open(self, ports: Sequence[str] = ()) -> None:
+        place = private_folder(self.folder / "nodes")
+        for number, node in enumerate(self._nodes):
+            write_atomic(node_file(place, number), tomli_w.dumps(node.config), private=True)
+        super()._open(ports)

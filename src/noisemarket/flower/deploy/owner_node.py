@@ -1,4 +1,5 @@
-"""An owner's SuperNode as a service: checked before it starts, started again when it must be.
+"""An owner's SuperNode as a service: checked before it starts, started again when it must be, and
+asked whether it answers.
 
 A SuperLink holds the place of a node that was killed until it has missed two heartbeats, and tells
 a new one of the same key that it cannot be activated. Flower's SuperNode then ends. Here that is
@@ -9,16 +10,19 @@ from __future__ import annotations
 
 import os
 import signal
+import ssl
 import subprocess
 import time
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.files import unusable
 from noisemarket.flower.deploy.deployment import POLL
+from noisemarket.flower.deploy.processes import heard
 from noisemarket.flower.deploy.superlink import flower_command
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
 from noisemarket.flower.house import owners_of
@@ -33,11 +37,7 @@ _PAUSE = 5.0
 
 
 def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
-    """The owners of a node by its config file, if each of them could take part in a job.
-
-    Raises:
-        BadInput: the file, a folder or a limit is missing or wrong.
-    """
+    """The owners of a node by its config file, if each of them could take part in a job."""
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -54,13 +54,10 @@ def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
 
 
 class OwnerNode:
-    """Runs ``flower-supernode`` until it is told to stop.
+    """Runs ``flower-supernode`` with these options until it is told to stop.
 
-    Args:
-        options: the options of ``flower-supernode``.
-        say: is told what the SuperNode prints, line by line.
-        poll: how often it looks for an app to start, in seconds.
-        warm: whether processes are copied from one that has imported what they need.
+    ``say`` is told what it prints, line by line. It looks for an app to start every ``poll``
+    seconds; with ``warm``, processes are copied from one that has imported what they need.
     """
 
     def __init__(
@@ -73,8 +70,7 @@ class OwnerNode:
     ) -> None:
         self._command = [flower_command("flower-supernode"), *options]
         self._say, self._warm = say, warm
-        known = {"FLWR_TELEMETRY_ENABLED": "0", POLL: f"{poll:g}"}
-        self._environment = known | os.environ
+        self._environment = {"FLWR_TELEMETRY_ENABLED": "0", POLL: f"{poll:g}"} | os.environ
         self._process: subprocess.Popen[str] | None = None
         self._stopped = False
 
@@ -116,25 +112,15 @@ class OwnerNode:
 
     def _once(self, *, quiet: bool) -> tuple[int, bool]:
         """One life of the SuperNode: its exit code, and whether it was turned away."""
-        held: list[str] = []
-        turned_away = False
-        self._process = subprocess.Popen(
-            self._command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=self._environment,
-        )
+        held, turned_away = list[str](), False
+        self._process = heard(self._command, self._environment)
         with self._process as process:
             assert process.stdout is not None
             if self._stopped:
                 process.terminate()
             for line in process.stdout:
                 turned_away = turned_away or _REFUSED in line
-                let_in = "SuperNode ID" in line
-                if quiet and not let_in:
+                if quiet and "SuperNode ID" not in line:  # it is not let in
                     held.append(line)  # what it says each time before it is turned away
                     continue
                 quiet = False
@@ -143,3 +129,28 @@ class OwnerNode:
             for line in held:
                 self._say(line.rstrip("\n"))
         return process.returncode, turned_away
+
+
+def is_healthy(address: str, certificates: Path | None = None) -> str:
+    """What is wrong with a SuperLink or SuperNode at the address of its own API; empty if it
+    answers. ``certificates`` are of the issuer of its certificate, where it has one."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit():
+        raise BadInput("HOST:PORT", address, "give a host and a port, as 127.0.0.1:9094.")
+    if certificates is None:
+        line = HTTPConnection(host, int(port), timeout=5.0)
+    else:
+        try:
+            context = ssl.create_default_context(cafile=str(certificates))
+        except (OSError, ssl.SSLError) as problem:
+            remedy = f"is not a certificate ({problem})."
+            raise BadInput("--root-certificates", str(certificates), remedy) from None
+        line = HTTPSConnection(host, int(port), timeout=5.0, context=context)
+    try:
+        line.request("GET", "/health")
+        status = line.getresponse().status
+    except (OSError, HTTPException) as problem:
+        return f"{address} does not answer ({problem})."
+    finally:
+        line.close()
+    return "" if status == 200 else f"{address} answers with status {status}."

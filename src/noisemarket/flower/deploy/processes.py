@@ -1,24 +1,30 @@
-"""Processes of a deployment: each in a session and with a log of its own, none left behind."""
+"""Processes of a deployment: each in a session and with a log of its own, none left behind, and
+temporary folders with short names for their sockets, whose paths may not be long."""
 
 from __future__ import annotations
 
 import contextlib
 import secrets
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
+from filelock import FileLock, Timeout
+
 from noisemarket.errors import NoisemarketError
-from noisemarket.files import private_folder
+from noisemarket.files import Closing, private_folder
 from noisemarket.flower.deploy.guard import MARK, end_marked, signal_group
 
 HOST = "127.0.0.1"
 _PATIENCE = 10.0
+_LOCK = "held"
 
 
 class Processes:
@@ -97,8 +103,8 @@ class Processes:
 
     def close(self) -> None:
         """End everything: all asked at once, then whatever is left is killed."""
-        for process in self._running.values():
-            if process.poll() is None:
+        for name, process in self._running.items():
+            if self.alive(name):
                 signal_group(process.pid, signal.SIGTERM)
         end = time.monotonic() + _PATIENCE
         for process in self._running.values():
@@ -122,14 +128,56 @@ class Processes:
                 self._guard.stdin.flush()
 
 
+class ShortFolder(Closing):
+    """A temporary folder for this user alone, until ``close``; ``kind`` is part of its name.
+
+    A process that is killed leaves its folder behind. Each folder therefore has a lock that its
+    process holds; whoever makes the next one of its kind removes those that nobody holds any more.
+    """
+
+    def __init__(self, kind: str) -> None:
+        prefix = f"nm-{kind}-"
+        for other in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
+            _remove_if_left(other)
+        self.path = Path(tempfile.mkdtemp(prefix=prefix))
+        unnamed = self.path / f"{_LOCK}.new"
+        self._lock = FileLock(unnamed, thread_local=False)
+        self._lock.acquire()
+        unnamed.rename(self.path / _LOCK)  # only now can others take it for one that was left
+
+    def close(self) -> None:
+        """Remove the folder."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._lock.release()
+
+
+def _remove_if_left(folder: Path) -> None:
+    """Remove a folder whose process has died; others, and those of other users, stay."""
+    lock = folder / _LOCK
+    with contextlib.suppress(OSError, Timeout):
+        if not lock.is_file():
+            return
+        with FileLock(lock).acquire(timeout=0):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def heard(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+    """Start a process whose output this one reads, line by line."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        env=environment,
+    )
+
+
 def free_ports(count: int) -> list[int]:
     """Ports that are free now; all are held until the last is found, so that they differ."""
     with contextlib.ExitStack() as stack:
-        held = []
-        for _ in range(count):
-            listener = stack.enter_context(socket.socket())
-            listener.bind((HOST, 0))
-            held.append(listener)
+        held = [stack.enter_context(socket.create_server((HOST, 0))) for _ in range(count)]
         return [int(listener.getsockname()[1]) for listener in held]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -19,10 +19,10 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.files import private_folder
 from noisemarket.flower.deploy.app_folder import write_app
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
-from noisemarket.flower.deploy.simulation import Simulation
+from noisemarket.flower.deploy.deployment import Deployment, NodeSetup, Simulation
 from noisemarket.flower.deploy.superlink import RunEnd, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
+from noisemarket.flower.remote_negotiation import tell_progress
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair
@@ -34,7 +34,7 @@ from noisemarket.market.events import Event, Negotiated, Opened, Signed
 from noisemarket.market.market_folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
 from noisemarket.market.outcome import Steps, closing_of
 from noisemarket.mechanisms.by_message import agreement_of
-from noisemarket.mechanisms.mechanism import Progress, Stop, Watch, same_for_all
+from noisemarket.mechanisms.mechanism import Stop, Watch
 from noisemarket.negotiation import Negotiation
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
@@ -47,25 +47,18 @@ RUNTIMES = (DEPLOYMENT, SIMULATION)
 MOST_DEPLOYED = 10
 """Up to so many owners are SuperNodes by default; more are simulated."""
 
-_LOOK = 0.2
-_COLD, _WARM = 4, 16
+_COLD, _WARM, _SIMULATED = 4, 16, 32
 """Owners at work at a time, for each core: every one of them is a process of its own, which takes
-less memory where it is copied from one that has imported everything."""
-
-_IN_FLIGHT = 32
-"""The same in a simulation. Flower looks through all messages that are out for each of its nodes,
-so that the time for a thousand at once would grow with the square of the owners."""
+less memory where it is copied from one that has imported everything. In a simulation Flower looks
+through all messages that are out for each of its nodes, so that the time for a thousand at once
+would grow with the square of the owners."""
 
 _RESTARTS = 3
 """How often a job goes on by itself after a worker of the simulation has died."""
 
 
 def runtime_of(asked: str | None, owners: int) -> str:
-    """The runtime that fits: the one that is asked for, or by the number of owners.
-
-    Raises:
-        BadInput: there is no such runtime.
-    """
+    """The runtime that fits: the one that is asked for, or by the number of owners."""
     if asked is None:
         return DEPLOYMENT if owners <= MOST_DEPLOYED else SIMULATION
     if asked not in RUNTIMES:
@@ -77,7 +70,7 @@ def at_once(running: SuperLink) -> int:
     """How many owners are asked at a time where all of them share this machine's cores."""
     if isinstance(running, Deployment):
         return (_WARM if running.warm else _COLD) * available_cores()
-    return _IN_FLIGHT * available_cores()
+    return _SIMULATED * available_cores()
 
 
 def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[NodeSetup]:
@@ -85,15 +78,8 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> list[
 
     For simulations: real owners bring their own. What the scenario caps the owners cap, too; where
     it caps nothing they allow any loss, since the scenario does: its savings go down to no noise,
-    and ``paper`` bounds nothing.
-
-    Args:
-        market: the market whose owners they are.
-        root: where the folders go.
-        curator_key: the only curator that the owners play with, if one is given.
-
-    Returns:
-        The set-up of each owner's SuperNode.
+    and ``paper`` bounds nothing. ``curator_key`` is the only curator that the owners play with, if
+    one is given. Returns the set-up of each owner's SuperNode.
     """
     scenario, environment, job = market.scenario, market.environment, market.order.job
     seed = seeds(scenario.play_seed())[0]
@@ -186,7 +172,14 @@ class _SingleMachine:
             "folder": ".",
             "insecure": runtime == SIMULATION or not tls,
         }
-        with self._opened(nodes, runtime, tls) as running:
+        flower: SuperLink
+        if runtime == SIMULATION:
+            flower = Simulation(nodes, secure=tls, curator=self._folder.path)
+        else:
+            cnn = self._market.scenario.training.model == "cnn"
+            preload = (*OWNER, *TORCH) if cnn else OWNER
+            flower = Deployment(nodes, secure=tls, curator=self._folder.path, preload=preload)
+        with flower as running:
             settings["at-once"] = at_once(running)
             self._show(f"{len(nodes)} SuperNodes ({runtime}) at {running.address}")
             app = write_app(running.folder / "app")
@@ -195,14 +188,6 @@ class _SingleMachine:
                 left -= 1
                 self._show("A worker of the simulation died; the job goes on.")
         return self._outcome()
-
-    def _opened(self, nodes: list[NodeSetup], runtime: str, tls: bool) -> SuperLink:
-        """What is to run the nodes, not yet open."""
-        place = self._folder.path
-        if runtime == SIMULATION:
-            return Simulation(nodes, secure=tls, curator=place)
-        preload = (*OWNER, *(TORCH if self._market.scenario.training.model == "cnn" else ()))
-        return Deployment(nodes, secure=tls, curator=place, preload=preload)
 
     def _run(
         self, flower: SuperLink, app: Path, settings: dict[str, Value], *, restart: bool
@@ -229,8 +214,7 @@ class _SingleMachine:
                     self._events = [*([] if isinstance(seen, Opened) else self._events), seen]
                     yield seen
                 elif seen["kind"] == NEGOTIATING:
-                    nobody = same_for_all(0, 0, 0)
-                    self._watch(Progress(slice(0, 0), nobody, seen["done"], seen["total"]))
+                    tell_progress(self._watch, seen["done"], seen["total"])
                 elif seen["kind"] == FAILED:
                     problem, again = str(seen["problem"]), seen.get("again") is True
                 elif seen["kind"] == ENDED:
@@ -239,7 +223,7 @@ class _SingleMachine:
                 break
             if self._stop():
                 raise Interrupted("stopped; what was finished is kept.")
-            time.sleep(_LOOK)
+            time.sleep(0.2)
         end = running.result()
         if end.completed:
             return False
@@ -252,7 +236,13 @@ class _SingleMachine:
     def _outcome(self) -> MarketOutcome:
         """What the job came to, from its events and from what it left in its folder."""
         environment, levels = self._market.environment, self._market.environment.levels
-        traded = tuple(self._deals())
+        signed = {event.owner: event for event in self._events if isinstance(event, Signed)}
+        traded = tuple(
+            Deal(name, signed[name].saving, signed[name].sigma, signed[name].payment)
+            if name in signed
+            else Deal(name, 0.0, levels.sigma_max, 0)
+            for name in map(str, environment.population.names)
+        )
         (negotiated,) = (event for event in self._events if isinstance(event, Negotiated))
         deals = Deals(traded, negotiated.agreed, negotiated.over_budget)
         payments = [to_micro(float(value), "payment") for value in levels.payments]
@@ -273,12 +263,3 @@ class _SingleMachine:
             seconds=self._seconds,
             **closing_of(self._events),
         )
-
-    def _deals(self) -> Iterator[Deal]:
-        """What every owner signed; no trade for those that did not."""
-        signed = {event.owner: event for event in self._events if isinstance(event, Signed)}
-        for name in map(str, self._market.environment.population.names):
-            if name in signed:
-                yield Deal(name, signed[name].saving, signed[name].sigma, signed[name].payment)
-            else:
-                yield Deal(name, 0.0, self._market.environment.levels.sigma_max, 0)

@@ -1,8 +1,7 @@
 """A SuperLink on this machine, on loopback, and the apps that it runs.
 
 Every process has a Flower folder of its own, so that nothing of the user's is read or changed, and
-nothing is installed at run time. ``deployment`` adds SuperNodes to it, ``simulation`` has Flower
-simulate them.
+nothing is installed at run time. ``deployment`` adds SuperNodes to it, or has Flower simulate them.
 """
 
 from __future__ import annotations
@@ -18,23 +17,24 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeVar
 
 import tomli_w
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import Closing, private_folder, write_atomic
-from noisemarket.flower.curator_paths import CURATOR
 from noisemarket.flower.deploy.certificates import Certificates, make_certificates
-from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports
+from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports, heard
+from noisemarket.flower.host_files import CURATOR
 
 SUPERLINK, FLEET = "superlink", "fleet api"
 CONNECTION = "noisemarket"
 
 Value = str | int | float | bool
+Read = TypeVar("Read")
 
 _STARTED = re.compile(r"started run (\d+)")
 _ENVIRONMENT = {
@@ -73,6 +73,12 @@ class SuperLink(Closing):
         curator: the curator's own folder, in which the names in a run's settings are.
         environment: more variables for all processes.
     """
+
+    more_options: Sequence[str] = ()
+    """More words of the command that starts the SuperLink."""
+
+    run_options: Sequence[str] = ()
+    """More words of the command that runs an app."""
 
     def __init__(
         self,
@@ -135,14 +141,6 @@ class SuperLink(Closing):
         """The log of the SuperLink (and ServerApps) or of a node (and its ClientApps)."""
         return self.processes.log(name)
 
-    def _more_options(self) -> list[str]:
-        """More words of the command that starts the SuperLink."""
-        return []
-
-    def _run_options(self) -> list[str]:
-        """More words of the command that runs an app."""
-        return []
-
     def start_superlink(self) -> None:
         """Start the SuperLink on the database it had, if it had one."""
         command = [
@@ -162,10 +160,10 @@ class SuperLink(Closing):
                 "--ssl-keyfile", str(self._certificates.key),
                 "--ssl-ca-certfile", str(self._certificates.authority),
             ]  # fmt: skip
-        command += self._more_options()
+        command += self.more_options
         (self.folder / "superlink.db").touch(mode=0o600)
         self.processes.start(SUPERLINK, command, self._home(SUPERLINK), self._own)
-        self._wait_port(SUPERLINK)
+        self._wait_port()
 
     def stop_superlink(self, *, kill: bool = False) -> None:
         """Stop the SuperLink, and with it a ServerApp that runs."""
@@ -188,18 +186,9 @@ class SuperLink(Closing):
         write_atomic(config, tomli_w.dumps(settings or {}))
         command = [flower_command("flwr"), "run", str(app), CONNECTION, "--stream"]
         command += ["--run-config", str(config)] if settings else []
-        command += self._run_options()
-        run_id = 0
-        said: list[str] = []
-        with subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            env=self.processes.environment(self._home("flwr")),
-        ) as process:
+        command += self.run_options
+        run_id, said = 0, list[str]()
+        with heard(command, self.processes.environment(self._home("flwr"))) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
@@ -217,9 +206,9 @@ class SuperLink(Closing):
 
     def status(self, run_id: int) -> str:
         """How a run stands; ``unknown`` if the SuperLink does not answer."""
-        with contextlib.suppress(NoisemarketError, ValueError, KeyError, IndexError):
-            answer = self._flwr("list", CONNECTION, "--run-id", str(run_id), "--format", "json")
-            return str(json.loads(answer)["runs"][0]["status"])
+        with contextlib.suppress(NoisemarketError):
+            words = ["list", CONNECTION, "--run-id", str(run_id)]
+            return self._flwr(words, lambda answer: str(answer["runs"][0]["status"]))
         return "unknown"
 
     # Setting up
@@ -250,11 +239,11 @@ class SuperLink(Closing):
         """A command of Flower that is run to its end."""
         return flower_command(name)
 
-    def _flwr(self, *words: str) -> str:
-        """The answer of a ``flwr`` command: with ``--format json``, its last line that is JSON."""
+    def _flwr(self, words: Sequence[str], read: Callable[[Any], Read]) -> Read:
+        """What is read from the answer of a ``flwr`` command, which is JSON from a ``{`` on."""
         try:
             done = subprocess.run(
-                [self._command("flwr"), *words],
+                [self._command("flwr"), *words, "--format", "json"],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -268,30 +257,21 @@ class SuperLink(Closing):
         if done.returncode != 0:
             said = one_line(done.stdout + done.stderr)
             raise NoisemarketError(f"flwr {words[0]} failed: {said}")
-        start = done.stdout.find("{")
-        return done.stdout[start:] if start >= 0 else done.stdout
+        answer = done.stdout[max(0, done.stdout.find("{")) :]
+        try:
+            return read(json.loads(answer))
+        except (ValueError, KeyError, TypeError, IndexError):
+            unread = f"flwr {words[0]} cannot be understood: {one_line(answer)}"
+            raise NoisemarketError(unread) from None
 
-    def _wait_port(self, name: str) -> None:
+    def _wait_port(self) -> None:
         end = time.monotonic() + self.patience
-        while time.monotonic() < end:
-            if not self.processes.alive(name):
-                break
-            with (
-                contextlib.suppress(OSError),
-                socket.create_connection((HOST, self._ports[name]), timeout=1),
-            ):
+        while time.monotonic() < end and self.processes.alive(SUPERLINK):
+            address = HOST, self._ports[SUPERLINK]
+            with contextlib.suppress(OSError), socket.create_connection(address, timeout=1):
                 return
             time.sleep(0.1)
-        raise NoisemarketError(f"{name} did not start: {self.processes.tail(name)}")
-
-
-@contextlib.contextmanager
-def readable(command: str, answer: str) -> Iterator[None]:
-    """Where the answer of a ``flwr`` command is read: what cannot be read is said in words."""
-    try:
-        yield
-    except (ValueError, KeyError, TypeError):
-        raise NoisemarketError(f"flwr {command} cannot be understood: {one_line(answer)}") from None
+        raise NoisemarketError(f"superlink did not start: {self.processes.tail(SUPERLINK)}")
 
 
 def one_line(text: str) -> str:

@@ -17,7 +17,7 @@ from logging import getLogger
 from pathlib import Path
 
 from noisemarket.files import Closing, write_atomic
-from noisemarket.flower.deploy.short_folder import ShortFolder
+from noisemarket.flower.deploy.processes import ShortFolder
 from noisemarket.flower.deploy.superlink import flower_command
 from noisemarket.flower.deploy.warm_launch import __file__ as launcher
 from noisemarket.flower.deploy.warm_server import COMMANDS
@@ -25,7 +25,6 @@ from noisemarket.flower.deploy.warm_server import COMMANDS
 OWNER = (
     "noisemarket.flower.owner_app",
     "noisemarket.owner.round",
-    "noisemarket.owner.release",
     "cryptography.hazmat.primitives.ciphers.algorithms",
     "scipy.special",
     "scipy.optimize",
@@ -44,10 +43,8 @@ _PATIENCE = 60.0
 class WarmApps(Closing):
     """A server of warm starts, and the commands that use it, until ``close``.
 
-    Args:
-        modules: what is imported before, besides Flower's own; it must start no thread.
-        environment: the server's variables.
-        log: where it says what went wrong, by default in a file that ends with it.
+    It imports ``modules``, which must start no thread, and says in ``log`` what went wrong, by
+    default in a file that ends with it.
 
     Example:
         with WarmApps(OWNER, os.environ) as warm:

@@ -25,7 +25,7 @@ import socket
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -52,11 +52,7 @@ class Asked:
 
     @classmethod
     def over(cls, line: socket.socket) -> Asked:
-        """What is asked over a new line.
-
-        Raises:
-            OSError, ValueError, KeyError: it cannot be understood, or another user asks.
-        """
+        """What is asked over a new line, if it can be understood and this user asks."""
         size = struct.calcsize("3i")
         peer = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, size)
         if struct.unpack("3i", peer)[1] != os.getuid():
@@ -64,13 +60,8 @@ class Asked:
         line.settimeout(_PATIENCE)
         head, files, _, _ = socket.recv_fds(line, 4, 3)
         try:
-            wanted, text = int.from_bytes(head, "big"), b""
-            while len(text) < wanted:
-                part = line.recv(wanted - len(text))
-                if not part:
-                    raise OSError("the line ended")
-                text += part
-            given = json.loads(text)
+            with line.makefile("rb") as said:
+                given = json.loads(said.read(int.from_bytes(head, "big")))
             if len(files) != 3 or given["words"][0] not in COMMANDS:
                 raise ValueError("no command of Flower")
             return cls(given["words"], given["folder"], given["variables"], files)
@@ -120,51 +111,43 @@ class Running:
         self.line.close()
 
 
-class WarmServer:
-    """Waits for commands on a socket, and runs each in a copy of this process."""
-
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener, self._running = listener, list[Running]()
-
-    def serve(self) -> Asked | None:
-        """Run commands until the input ends: then None. In a copy: what that is to run."""
-        while True:
-            by_line = {one.line.fileno(): one for one in self._running}
-            by_end = {one.ended: one for one in self._running}
-            ready, _, _ = select.select([0, self._listener.fileno(), *by_line, *by_end], [], [])
-            if 0 in ready:
-                return None
-            for number in ready:
-                if number in by_end:
-                    self._running.remove(by_end[number])
-                    by_end[number].finish()
-                elif number in by_line and by_line[number] in self._running:
-                    by_line[number].pass_on()
-            if self._listener.fileno() in ready:
-                line, _ = self._listener.accept()
-                if (asked := self._start(line)) is not None:
-                    return asked
-
-    def _start(self, line: socket.socket) -> Asked | None:
+def serve(listener: socket.socket) -> Asked | None:
+    """Run commands, each in a copy of this process, until the input ends: then None. In a copy:
+    what that is to run."""
+    running: list[Running] = []
+    while True:
+        by_line = {one.line.fileno(): one for one in running}
+        by_end = {one.ended: one for one in running}
+        ready, _, _ = select.select([0, listener.fileno(), *by_line, *by_end], [], [])
+        if 0 in ready:
+            return None
+        for number in ready:
+            if number in by_end:
+                running.remove(by_end[number])
+                by_end[number].finish()
+            elif number in by_line and by_line[number] in running:
+                by_line[number].pass_on()
+        if listener.fileno() not in ready:
+            continue
+        line, _ = listener.accept()
         try:
             asked = Asked.over(line)
             pid = os.fork()
         except (OSError, ValueError, KeyError, TypeError, IndexError):
             line.close()  # whoever asked runs the command itself
-            return None
+            continue
         if pid == 0:
             _become(asked.words[0])
-            for one in self._running:
+            for one in running:
                 one.close()
             line.close()
-            self._listener.close()
+            listener.close()
             return asked
         for file in asked.files:
             os.close(file)
-        self._running.append(Running(pid, os.pidfd_open(pid), line))
+        running.append(Running(pid, os.pidfd_open(pid), line))
         with contextlib.suppress(OSError):
             line.sendall(STARTED)
-        return None
 
 
 def _become(name: str) -> None:
@@ -172,12 +155,6 @@ def _become(name: str) -> None:
     library = ctypes.CDLL(None)
     library.prctl(_SIGNAL_AT_PARENTS_DEATH, signal.SIGKILL)
     library.prctl(_NAME, name.encode())
-
-
-def _commands(names: Sequence[str]) -> dict[str, Callable[[], Any]]:
-    """What each command of Flower calls."""
-    scripts = entry_points(group="console_scripts")
-    return {one.name: one.load() for one in scripts if one.name in names}
 
 
 def _run(command: Callable[[], Any]) -> None:
@@ -204,7 +181,8 @@ def main() -> None:
     address, *modules = sys.argv[1:]
     atexit.register(_leave)  # before any other: it then comes last
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    commands = _commands(COMMANDS)
+    scripts = entry_points(group="console_scripts")
+    commands = {one.name: one.load() for one in scripts if one.name in COMMANDS}
     for name in modules:
         import_module(name)
     if threading.active_count() > 1:
@@ -213,8 +191,7 @@ def main() -> None:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(address)
     listener.listen(128)
-    asked = WarmServer(listener).serve()
-    if asked is not None:
+    if (asked := serve(listener)) is not None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
         asked.enter()
         _run(commands[asked.words[0]])
