@@ -159,6 +159,10 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figures are made and written, but not rendered, which is most of a short command's time. For
     tests of something else; every figure is rendered in at least one test."""
+    leave_undrawn(monkeypatch)
+
+
+def leave_undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     from matplotlib.figure import Figure
 
     def write(figure: Figure, out: Any, **options: Any) -> None:

@@ -9,13 +9,13 @@ import pytest
 from noisemarket.testing.engine_suite import (
     EMBEDDED,
     PROTECTIONS,
-    AcrossProcesses,
     EngineConformance,
     Open,
 )
 from noisemarket.training.serial_engine import SerialEngine
 
-FEW_WITH_TORCH = [*(("linear", protection) for protection in PROTECTIONS), ("cnn", "sharded")]
+LINEAR = [("linear", protection) for protection in PROTECTIONS]
+FEW_WITH_TORCH = [*LINEAR, ("cnn", "sharded")]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -24,10 +24,17 @@ def _nothing_left() -> Iterator[None]:
     EMBEDDED.close()
 
 
-class TestOneWorker(AcrossProcesses):
+class TestOneWorker(EngineConformance):
     @pytest.fixture
     def open_engine(self) -> Open:
         return lambda order: EMBEDDED.open(order, 1)
+
+    @pytest.mark.parametrize(("model", "protection"), LINEAR)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        """A worker that loads torch is one of two, below: the seconds are spent once."""
+        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 class TestTwoWorkers(EngineConformance):
