@@ -8,10 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
-from tests.commands import call, one_core
+from tests.commands import call_here, one_core
 
 from noisemarket.federated.data_files import load_data
 
@@ -43,6 +41,7 @@ def test_own_model(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_own_features(tmp_path: Path) -> None:
     said = run("own_features.py", "mine", cwd=tmp_path)
     noisy, quiet = re.findall(r"^sigma [\d.]+: ([\d.]+) %, epsilon ([\d.]+)$", said, re.MULTILINE)
@@ -54,12 +53,15 @@ def test_own_features(tmp_path: Path) -> None:
     command = said.splitlines()[-1].split()
     assert command[:4] == ["noisemarket", "run", "--set", "data=mine"]
     short = "--no-baselines", "--set", "rounds=1", "--set", "iterations=10", "--workers", "1"
-    done = call(*command[1:], *short, cwd=tmp_path)
+    done = call_here(*command[1:], *short, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
 def test_the_tour_runs_from_top_to_bottom(tmp_path: Path) -> None:
+    import nbformat  # slow to import, and this test alone needs it
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(EXAMPLES / "tour.ipynb", as_version=4)
     assert all(not cell.get("outputs") for cell in notebook.cells)  # kept without results
     with one_core():

@@ -101,8 +101,10 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 CALLS = """
 import contextlib, io, json, sys
+from matplotlib.figure import Figure
 from noisemarket.cli import main
 
+Figure.savefig = lambda figure, out, **options: out.write(b"not rendered")
 done = []
 for sys.argv[1:] in json.load(sys.stdin):
     out, said = io.StringIO(), io.StringIO()
@@ -115,7 +117,10 @@ json.dump(done, sys.stdout)
 """
 
 
-def call_all(site: Path, *commands: list[str]) -> list[subprocess.CompletedProcess[str]]:
+Done = subprocess.CompletedProcess[str]
+
+
+def call_all(site: Path, commands: list[list[str]]) -> list[Done]:
     """Commands where the package is installed, one after the other in one process."""
     paths = os.pathsep.join([str(site), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
@@ -126,11 +131,14 @@ def call_all(site: Path, *commands: list[str]) -> list[subprocess.CompletedProce
     return [subprocess.CompletedProcess(*one) for one in json.loads(done.stdout)]
 
 
-@pytest.mark.process
-def test_the_command_line_knows_them(site: Path) -> None:
+def compare() -> list[str]:
     words = ["--set", "owners=4", "--set", "iterations=60", "--json"]
-    names = ["--mechanisms", "half,lowest,uniform"]
-    (done,) = call_all(site, ["compare", "--game-only", *names, *words])
+    return ["compare", "--game-only", "--mechanisms", "half,lowest,uniform", *words]
+
+
+@pytest.mark.process
+def test_the_command_line_knows_them(told: dict[str, list[Done]]) -> None:
+    (done,) = told["known"]
     assert done.returncode == 0, done.stderr
     half, lowest, uniform = json.loads(done.stdout)["mechanisms"]
     assert (half["mechanism"], half["knows"]) == ("half", "nothing")
@@ -147,13 +155,12 @@ REFUSED = {
 
 
 @pytest.mark.process
-def test_what_cannot_be_used_is_refused_in_one_sentence(site: Path) -> None:
-    found = call_all(site, *(["negotiate", "--mechanism", name] for name in REFUSED))
-    for done, message in zip(found, REFUSED.values(), strict=True):
+def test_what_cannot_be_used_is_refused_in_one_sentence(told: dict[str, list[Done]]) -> None:
+    for done, message in zip(told["refused"], REFUSED.values(), strict=True):
         assert_refused(done, message)
 
 
-def assert_refused(done: subprocess.CompletedProcess[str], message: str) -> None:
+def assert_refused(done: Done, message: str) -> None:
     assert done.returncode == 2
     assert message in done.stderr
     assert_sentence(done.stderr)
@@ -168,18 +175,22 @@ def small(site: Path, *settings: str) -> list[str]:
     return [word for setting in given for word in ("--set", setting)]
 
 
-@pytest.mark.process
-@pytest.mark.training
-def test_a_market_runs_under_them(site: Path) -> None:
+def market(site: Path) -> list[list[str]]:
     own = ["protection=one_step", "privacy.settings.strength=40", "clip=0.5",
            "weighting=first_owner"]  # fmt: skip
-    done, shown, verified, again = call_all(
-        site,
-        ["run", *small(site, *own), "--no-baselines", "--json", "--out", "market"],
+    short = ["--no-baselines", "--workers", "1", "--json"]
+    return [
+        ["run", *small(site, *own), *short, "--out", "market"],
         ["ledger", "export", "market", "--json", "chain.json"],
         ["ledger", "verify", "market"],
         ["privacy", "--protection", "one_step", "--sigma", "0.3", "--json"],
-    )
+    ]
+
+
+@pytest.mark.process
+@pytest.mark.training
+def test_a_market_runs_under_them(site: Path, told: dict[str, list[Done]]) -> None:
+    done, shown, verified, again = told["market"]
     assert done.returncode == 0, done.stderr
     assert json.loads(done.stdout)["broken"] == {}, "honest owners were accused"
     assert shown.returncode == 0, shown.stderr
@@ -199,10 +210,19 @@ UNFIT = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def told(site: Path) -> dict[str, list[Done]]:
+    """What all these commands say, in one process: to start it takes longer than most of them."""
+    refused = [["negotiate", "--mechanism", name] for name in REFUSED]
+    unfit = [["train", "--sigma", "0.3", *small(site, *words.split())] for words in UNFIT]
+    groups = {"known": [compare()], "refused": refused, "market": market(site), "unfit": unfit}
+    done = iter(call_all(site, [words for group in groups.values() for words in group]))
+    return {name: [next(done) for _ in group] for name, group in groups.items()}
+
+
 @pytest.mark.process
-def test_settings_that_do_not_fit_are_refused(site: Path) -> None:
-    given = (["train", "--sigma", "0.3", *small(site, *words.split())] for words in UNFIT)
-    for done, message in zip(call_all(site, *given), UNFIT.values(), strict=True):
+def test_settings_that_do_not_fit_are_refused(told: dict[str, list[Done]]) -> None:
+    for done, message in zip(told["unfit"], UNFIT.values(), strict=True):
         assert_refused(done, message)
 
 

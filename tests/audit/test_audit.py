@@ -266,6 +266,7 @@ def test_command_passes_and_leaves_a_run_folder(
         assert (folder / name).stat().st_size > 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_command_ends_with_1_on_a_breach(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from filelock import FileLock
+from tests import conftest
 from tests.commands import call_here
 from tests.dashboard.asgi import Client
 from tests.market.common import words, write_images
@@ -27,7 +28,9 @@ def runs(shared: Path) -> Path:
     place = shared / "dashboard"
     with FileLock(f"{place}.lock"):
         if not (place / "made").exists():
-            _make_runs(place)
+            with pytest.MonkeyPatch.context() as patch:
+                conftest.leave_undrawn(patch)  # the dashboard draws its own
+                _make_runs(place)
             (place / "made").touch()
     return place / "runs"
 

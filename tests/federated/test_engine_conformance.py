@@ -10,7 +10,6 @@ from noisemarket.federated.engine import Engine
 from noisemarket.market.faults import FaultyEngine
 from noisemarket.testing.engine_suite import (
     PROTECTIONS,
-    AcrossProcesses,
     EngineConformance,
     Open,
 )
@@ -18,7 +17,8 @@ from noisemarket.training import Order
 from noisemarket.training.local_engine import LocalEngine
 from noisemarket.training.serial_engine import SerialEngine
 
-FEW_WITH_TORCH = [*(("linear", protection) for protection in PROTECTIONS), ("cnn", "sharded")]
+LINEAR = [("linear", protection) for protection in PROTECTIONS]
+FEW_WITH_TORCH = [*LINEAR, ("cnn", "sharded")]
 
 
 FREE: dict[tuple[str, int], list[Engine]] = {}
@@ -45,10 +45,17 @@ def _nothing_left() -> Iterator[None]:
             engines.pop().close()
 
 
-class TestOneWorker(AcrossProcesses):
+class TestOneWorker(EngineConformance):
     @pytest.fixture
     def open_engine(self) -> Open:
         return lambda order: Lent(order, 1)
+
+    @pytest.mark.parametrize(("model", "protection"), LINEAR)
+    def test_the_same_bits_whatever_the_engine(
+        self, open_engine: Open, model: str, protection: str
+    ) -> None:
+        """A worker that loads torch is one of two, below: the seconds are spent once."""
+        super().test_the_same_bits_whatever_the_engine(open_engine, model, protection)
 
 
 class TestTwoWorkers(EngineConformance):

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sys
 
-import nashpy
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -110,6 +109,8 @@ class TestAgainstNashpy:
     @settings(max_examples=60)
     @given(seeds, st.integers(2, 4), st.integers(2, 4))
     def test_all_pure_and_a_true_mixed_one(self, seed: int, rows: int, columns: int) -> None:
+        import nashpy  # slow to import, and this test alone needs it
+
         rng = np.random.default_rng(seed)
         owner, curator = rng.normal(size=(2, rows, columns))
         # Not nashpy's support enumeration: it tests equality of floats and misses some.

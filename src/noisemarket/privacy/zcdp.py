@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 
 from noisemarket.errors import BadInput
 
@@ -118,10 +119,15 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
         1.993
     """
     _non_negative("rho", rho, infinity=True)
-    log_delta = math.log(_probability("delta", delta))
+    _probability("delta", delta)
     if rho == 0.0 or math.isinf(rho):
         return rho
-    mu = _SQRT_2 * math.sqrt(rho)
+    return _gaussian_epsilon(float(rho), float(delta))
+
+
+@lru_cache(maxsize=4096)  # most owners of a market have the same few noises
+def _gaussian_epsilon(rho: float, delta: float) -> float:
+    mu, log_delta = _SQRT_2 * math.sqrt(rho), math.log(delta)
     if _log_delta(-mu / 2.0, mu) <= log_delta:
         return 0.0
     a = _solve_for_a(lambda a: _log_delta(a, mu) - log_delta, delta, lowest=-mu / 2.0)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -73,6 +74,7 @@ def _shipped() -> dict[str, Traversable]:
     return {file.name.removesuffix(".toml"): file for file in found}
 
 
+@lru_cache(maxsize=64)  # a scenario asks for its surface again and again; the file is long
 def _parse(text: str, file: str) -> LossSurface:
     document = toml_in("surface", file, text)
     gamma, zeta = _numbers(document, "gamma", 5, file), _numbers(document, "zeta", 2, file)
