@@ -9,8 +9,8 @@
 All negotiate in the same way, sign the same contracts and train the same model. Measured are
 seconds by the clock and of processors (user and system, of all processes), memory, and messages and
 bytes of a job of 30 rounds. Negotiation is all that comes before the first round: meeting
-the owners, prices or quotes, their keys, offers, signatures and keeping the contracts. Its share is
-to be below a quarter, and its messages to an owner at most 40. Flower's processes are real, on
+the owners, prices or quotes, their keys, proposals, signatures and keeping the contracts. Its share
+is to be below a quarter, and its messages to an owner at most 40. Flower's processes are real, on
 loopback, with TLS: on one machine they share its cores, which owners on machines of their own would
 not.
 """

@@ -196,7 +196,7 @@ def claims_section(claims: list[Mapping[str, str]]) -> list[str]:
          "a tenth of Q-learning's moves stay random; its contracts leave them out"],
         ["payments fall, then settle", seen(claims, "Payments keep"),
          f"from {paid[0]} to {paid[1]}",
-         "random offers mostly fail to be signed: savings and payments start near zero"],
+         "random proposals mostly fail to be signed: savings and payments start near zero"],
     ]  # fmt: skip
     return [
         "## The paper's claims",

@@ -105,7 +105,7 @@ def test_no_secret_is_in_any_message(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with np.load(place / "records.npz") as records:
             assert not any(said.says(image.tobytes()) for image in records["images"])
             assert not said.says(records["labels"].tobytes())
-    fields = {"key", "first", "offers", "signed", "signature", "receipt", "weights"}
+    fields = {"key", "first", "proposals", "signed", "signature", "receipt", "weights"}
     assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
 
 

@@ -40,14 +40,18 @@ RUBBISH = [
             "config": ConfigRecord({"first": 0}),
             "arrays": ArrayRecord(
                 {
-                    "offers": Array(np.full(50, 250, np.uint8)),
+                    "proposals": Array(np.full(50, 250, np.uint8)),
                     "signed": Array(np.ones(50, np.uint8)),
                 }
             ),
         }
     ),
     RecordDict(
-        {"arrays": ArrayRecord({"offers": Array("float32", (9,), "numpy.ndarray", b"\x93NUMPY x")})}
+        {
+            "arrays": ArrayRecord(
+                {"proposals": Array("float32", (9,), "numpy.ndarray", b"\x93NUMPY x")}
+            )
+        }
     ),
 ]
 

@@ -43,7 +43,7 @@ class Offered:
     folder: Path
     contract: Contract
     plan: Assignment
-    letters: list[Message]
+    messages: list[Message]
     curator: KeyPair
 
     def send(self, kind: str, content: RecordDict) -> Message:
@@ -61,13 +61,13 @@ class Offered:
 
 def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
     grid: ProcessGrid = grid_of(scenario, folder)
-    push, letters = grid.push_messages, list[Message]()
+    push, played = grid.push_messages, list[Message]()
 
     def cut(messages: Any) -> Any:
         made = list(messages)
         if made[0].metadata.message_type == wire.CONTRACT:
             raise Cut(made[0])
-        letters.extend(m for m in made if m.metadata.dst_node_id == 100 and "arrays" in m.content)
+        played.extend(m for m in made if m.metadata.dst_node_id == 100 and "arrays" in m.content)
         return push(made)
 
     grid.push_messages = cut  # type: ignore[method-assign]
@@ -76,7 +76,7 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
     contract, plan = wire.read_contract(caught.value.args[0])
     assert contract.owner == "0"
     key = KeyPair.load(folder / "curator")
-    return Offered(grid.nodes[100], folder, contract, plan, letters, key)
+    return Offered(grid.nodes[100], folder, contract, plan, played, key)
 
 
 @pytest.fixture
@@ -298,24 +298,24 @@ def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
         found.check(offered.curator.public_hex, owner=True)
 
 
-def test_a_letter_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:
-    assert len(offered.letters) == 8
+def test_a_message_that_comes_again_gets_the_reply_that_it_got(offered: Offered) -> None:
+    assert len(offered.messages) == 8
     place = next(iter(offered.folder.glob("owners/owner-0/jobs/*/play.npz")))
     before = place.read_bytes()
-    replies = [offered.node.answer(message, 100) for message in offered.letters]
-    again = [offered.node.answer(message, 100) for message in offered.letters]
+    replies = [offered.node.answer(message, 100) for message in offered.messages]
+    again = [offered.node.answer(message, 100) for message in offered.messages]
     for one, other in zip(replies, again, strict=True):
-        first, second = wire.read_offers(one), wire.read_offers(other)
+        first, second = wire.read_proposals(one), wire.read_proposals(other)
         assert first is not None
         assert second is not None
-        assert np.array_equal(first.offers, second.offers)
+        assert np.array_equal(first.proposals, second.proposals)
         assert np.array_equal(first.signed, second.signed)
     assert place.read_bytes() == before
 
 
-def test_another_letter_in_its_place_is_refused(offered: Offered) -> None:
+def test_another_message_in_its_place_is_refused(offered: Offered) -> None:
     """Else a curator could ask an owner's player what it would have done."""
-    invitation, sheet = wire.read_quotes(offered.letters[3])
+    invitation, sheet = wire.read_quotes(offered.messages[3])
     turned = QuoteBatch(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
     reply = offered.send(wire.QUOTES, wire.quotes(invitation, turned))
     assert "other quotes" in str(reply.error.reason)
@@ -333,7 +333,7 @@ def agent_and_quotes(
     """A new owner's agent, and the first quotes to it."""
     folder = tmp_path / "owner"
     folder.mkdir(mode=0o700)
-    invitation, sheet = wire.read_quotes(standing.letters[0])
+    invitation, sheet = wire.read_quotes(standing.messages[0])
     return OwnerAgent(OwnerFolder("0", folder), config), invitation, sheet
 
 
@@ -346,7 +346,7 @@ def test_secrets_may_be_in_the_nodes_own_config(standing: Offered, tmp_path: Pat
     reply = agent.answer(invitation, sheet)
     assert len(reply) == 50
     again = OwnerAgent(agent.folder, config).answer(invitation, sheet)
-    assert np.array_equal(again.offers, reply.offers)  # whatever seed a new player would draw
+    assert np.array_equal(again.proposals, reply.proposals)  # whatever seed a new player would draw
 
 
 @pytest.mark.parametrize(
@@ -412,7 +412,7 @@ def test_an_invitation_that_cannot_be_read_is_refused(text: str) -> None:
 
 
 def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
-    invitation, _ = wire.read_quotes(offered.letters[0])
+    invitation, _ = wire.read_quotes(offered.messages[0])
     good = json.loads(invitation.to_json())
     assert Invitation.from_json(json.dumps(good)) == invitation
     table = good["table"]

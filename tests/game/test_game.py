@@ -190,7 +190,7 @@ class TestProtocols:
     def test_simultaneous_every_outcome_binds(self, payoff: Payoff) -> None:
         owners, curator = owner_side([0.5, 4.0], payoff=payoff), curator_side([1.0, 5.0])
         played = games(owners, curator, "simultaneous")
-        assert not played.sees_offer
+        assert not played.sees_proposal
         assert played.agreed.all()
         for table in (played.owner_rewards, played.owner_hopes):
             np.testing.assert_array_equal(table, owners.payoffs())
@@ -201,7 +201,7 @@ class TestProtocols:
     def test_signed_only_what_both_sign_counts(self, payoff: Payoff) -> None:
         owners, curator = owner_side([0.5, 4.0], payoff=payoff), curator_side([1.0, 5.0])
         played = games(owners, curator, "signed")
-        assert played.sees_offer
+        assert played.sees_proposal
         assert len(played) == 2
         np.testing.assert_array_equal(played.agreed, owners.signs() & curator.signs())
         np.testing.assert_array_equal(played.owner_hopes, owners.gains())

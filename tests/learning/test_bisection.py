@@ -28,7 +28,7 @@ from noisemarket.learning.bisection_owner import (
     ASKS_AFTER,
     Wants,
     hear_quote,
-    make_offer,
+    make_proposal,
     owner_beliefs,
     wants_of,
 )
@@ -51,9 +51,9 @@ def play(*phases: Sides, every: int = 1_000, compiled: bool = True, until: int =
 class TestTheCurator:
     LIMITS = np.array([0, 10, 12, 14])
 
-    def test_opens_with_all_that_an_offer_is_worth_and_pays_nothing_for_nothing(self) -> None:
+    def test_opens_with_all_that_an_proposal_is_worth_and_pays_nothing_for_nothing(self) -> None:
         beliefs = curator_beliefs(4)
-        assert [quote(beliefs, self.LIMITS, offer) for offer in range(4)] == [0, 10, 12, 14]
+        assert [quote(beliefs, self.LIMITS, proposal) for proposal in range(4)] == [0, 10, 12, 14]
 
     def test_finds_the_least_that_is_signed_by_bisection(self) -> None:
         for least in range(15):
@@ -64,7 +64,7 @@ class TestTheCurator:
             assert beliefs.signed[3] == least == quote(beliefs, self.LIMITS, 3)
             assert len(quotes) <= 1 + 4 + 1  # the limit, four halvings of 15 levels, the standing
 
-    def test_answers_count_for_other_offers_and_quotes(self) -> None:
+    def test_answers_count_for_other_proposals_and_quotes(self) -> None:
         beliefs = curator_beliefs(4)
         hear_answer(beliefs, 2, 8, True)
         hear_answer(beliefs, 2, 3, False)
@@ -106,51 +106,53 @@ class TestTheCurator:
 class TestTheOwner:
     WANTS = Wants(np.array([0, 3, 6, 9, 33]), np.array([0.0, 0.1, 0.2, 0.3, -np.inf]))
 
-    def test_offers_what_is_best_and_can_be_paid(self) -> None:
-        assert make_offer(owner_beliefs(5), self.WANTS) == 3
+    def test_proposals_what_is_best_and_can_be_paid(self) -> None:
+        assert make_proposal(owner_beliefs(5), self.WANTS) == 3
 
-    def test_drops_an_offer_whose_quote_is_repeated_and_those_that_cannot_be_paid_then(
+    def test_drops_an_proposal_whose_quote_is_repeated_and_those_that_cannot_be_paid_then(
         self,
     ) -> None:
         beliefs = owner_beliefs(5)
         hear_quote(beliefs, self.WANTS, 3, 5, False)
-        assert make_offer(beliefs, self.WANTS) == 3
+        assert make_proposal(beliefs, self.WANTS) == 3
         hear_quote(beliefs, self.WANTS, 3, 5, False)
         assert beliefs.limits[1:4].tolist() == [5, 5, 5]
-        assert make_offer(beliefs, self.WANTS) == 1  # 2 wants 6: no more than 5 is paid for less
+        assert make_proposal(beliefs, self.WANTS) == 1  # 2 wants 6: no more than 5 is paid for less
 
-    def test_keeps_an_offer_while_its_quotes_rise(self) -> None:
+    def test_keeps_an_proposal_while_its_quotes_rise(self) -> None:
         beliefs = owner_beliefs(5)
         for quoted in range(9):
             hear_quote(beliefs, self.WANTS, 3, quoted, False)
-            assert make_offer(beliefs, self.WANTS) == 3
+            assert make_proposal(beliefs, self.WANTS) == 3
 
-    def test_offers_nothing_where_nothing_pays(self) -> None:
+    def test_proposals_nothing_where_nothing_pays(self) -> None:
         nothing = Wants(np.zeros(3, np.int64), np.zeros(3))
-        assert make_offer(owner_beliefs(3), nothing) == 0
+        assert make_proposal(owner_beliefs(3), nothing) == 0
 
     def test_takes_the_smaller_of_two_savings_that_gain_the_same(self) -> None:
         same = Wants(np.zeros(4, np.int64), np.array([0.0, 0.1, 0.1 + 1e-17, 0.05]))
-        assert make_offer(owner_beliefs(4), same) == 1
+        assert make_proposal(owner_beliefs(4), same) == 1
 
     def test_asks_again_now_and_then_for_what_it_has_dropped(self) -> None:
-        beliefs, offers = owner_beliefs(5), []
+        beliefs, proposals = owner_beliefs(5), []
         for t in range(3 * ASKS_AFTER):
-            offer = make_offer(beliefs, self.WANTS)
-            quoted = 12 if t > 2 * ASKS_AFTER else (5, 5, 5, 5, 5)[offer]
-            hear_quote(beliefs, self.WANTS, offer, quoted, quoted >= self.WANTS.reserves[offer])
-            offers.append(offer)
-        assert offers[:4] == [3, 3, 1, 1]
-        asked = [t for t, offer in enumerate(offers) if offer == 3 and t > 1]
+            proposal = make_proposal(beliefs, self.WANTS)
+            quoted = 12 if t > 2 * ASKS_AFTER else (5, 5, 5, 5, 5)[proposal]
+            hear_quote(
+                beliefs, self.WANTS, proposal, quoted, quoted >= self.WANTS.reserves[proposal]
+            )
+            proposals.append(proposal)
+        assert proposals[:4] == [3, 3, 1, 1]
+        asked = [t for t, proposal in enumerate(proposals) if proposal == 3 and t > 1]
         assert ASKS_AFTER in asked
-        assert offers[-1] == 3  # the curator pays more by now
+        assert proposals[-1] == 3  # the curator pays more by now
 
-    def test_a_quote_that_the_curator_itself_does_not_sign_is_no_offer(self) -> None:
+    def test_a_quote_that_the_curator_itself_does_not_sign_is_no_proposal(self) -> None:
         free = Wants(np.array([0, 0]), np.array([0.0, 0.4]))
         beliefs = owner_beliefs(2)
         for _ in range(2):
             hear_quote(beliefs, free, 1, 0, False)
-        assert make_offer(beliefs, free) == 0
+        assert make_proposal(beliefs, free) == 0
 
 
 @settings(max_examples=60)
@@ -224,15 +226,15 @@ def test_deals_that_stand_are_counted_one_by_one() -> None:
         wanted = Wants(*wants)
         owner, curator = owner_beliefs(len(limits)), curator_beliefs(len(limits))
         for t in range(200):
-            offer = make_offer(owner, wanted)
-            quoted = quote(curator, limits, offer)
-            signs = bool(quoted >= wanted.reserves[offer])
-            hear_answer(curator, offer, quoted, signs)
-            hear_quote(owner, wanted, offer, quoted, signs)
-            traded = signs and offer + quoted > 0
-            row = [offer, quoted, offer * traded, quoted * traded, int(traded)]
+            proposal = make_proposal(owner, wanted)
+            quoted = quote(curator, limits, proposal)
+            signs = bool(quoted >= wanted.reserves[proposal])
+            hear_answer(curator, proposal, quoted, signs)
+            hear_quote(owner, wanted, proposal, quoted, signs)
+            traded = signs and proposal + quoted > 0
+            row = [proposal, quoted, proposal * traded, quoted * traded, int(traded)]
             assert batch.counts[t].tolist() == row
-            gains = [side.gains()[n, offer, quoted] * traded for side in sides]
+            gains = [side.gains()[n, proposal, quoted] * traded for side in sides]
             np.testing.assert_allclose(batch.payoffs[t], gains, rtol=0, atol=1e-9)
 
 

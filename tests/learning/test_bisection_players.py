@@ -36,7 +36,7 @@ def negotiated(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlay
 
 
 def in_one_process(environment: Environment, index: int, iterations: int) -> np.ndarray:
-    """Offers and quotes of the same pair, as the compiled loop plays them."""
+    """Proposals and quotes of the same pair, as the compiled loop plays them."""
     one, config = slice(index, index + 1), run_options(market(iterations=iterations)).play
     sides = [environment.owner_side(-1, one)], [environment.curator_side(-1, one)]
     return bargain_batch(config, *sides, [0]).counts[:, :2]
@@ -51,7 +51,7 @@ def test_the_moves_of_the_play_in_one_process_in_few_messages(surface: str) -> N
         assert curator.settled
         assert curator.played <= 20 < MOST_MESSAGES
         assert owner.deal() == curator.deal()
-        moves = np.column_stack([curator.deals.offers, curator.deals.quotes])
+        moves = np.column_stack([curator.deals.proposals, curator.deals.quotes])
         np.testing.assert_array_equal(moves, in_one_process(environment, index, curator.played))
         late = in_one_process(environment, index, 400)
         assert curator.deal() == tuple(late[-1]) or curator.deal() == tuple(late[-2])
@@ -79,7 +79,7 @@ def test_the_same_moves_when_the_owner_is_restored_between_messages() -> None:
             np.testing.assert_array_equal(owner.state()[name], value, err_msg=name)
 
 
-def test_quotes_and_offers_that_do_not_fit_are_refused() -> None:
+def test_quotes_and_proposals_that_do_not_fit_are_refused() -> None:
     owner, curator, _ = pair(market(), 0)
     batch = curator.draw_quotes(1)
     other, _, _ = pair(market(saving_levels=5), 0)

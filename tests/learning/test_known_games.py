@@ -78,7 +78,7 @@ def play(
     """Both players' policies over time."""
     play_pair(
         *players, rows[None], columns[None], np.array([0, iterations]),
-        sees_offer=False, stream=Stream(seed, key=0), cancelled=np.zeros(1, bool),
+        sees_proposal=False, stream=Stream(seed, key=0), cancelled=np.zeros(1, bool),
     )  # fmt: skip
     return [np.array(player.seen) for player in players]
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.learning.messages import OfferBatch, QuoteBatch, RecentDeals, message_lengths
+from noisemarket.learning.messages import ProposalBatch, QuoteBatch, RecentDeals, message_lengths
 from noisemarket.learning.rules import RULES
 from noisemarket.testing.rule_suite import MessageConformance, players
 
@@ -43,21 +43,21 @@ def test_what_does_not_fit_the_game_is_refused_and_changes_nothing() -> None:
     for quotes in (batch.quotes[:, :-1], batch.quotes + 1000, batch.quotes - 1000):
         with pytest.raises(BadInput, match="do not fit"):
             owner.answer(QuoteBatch(0, quotes, batch.signs))
-    for offers in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
+    for proposals in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
         with pytest.raises(BadInput, match="do not fit"):
-            curator.take(OfferBatch(0, offers, np.ones(10, bool)))
+            curator.take(ProposalBatch(0, proposals, np.ones(10, bool)))
     with pytest.raises(BadInput, match="do not answer"):
-        curator.take(OfferBatch(0, np.zeros(3, np.int64), np.ones(3, bool)))
+        curator.take(ProposalBatch(0, np.zeros(3, np.int64), np.ones(3, bool)))
     assert all(np.array_equal(value, before[name]) for name, value in owner.state().items())
 
 
-def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_offer() -> None:
+def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_give() -> None:
     _, curator = players("wolf_phc")
     batch = curator.draw_quotes(50)
     never = ~batch.signs
-    offers = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
-    curator.take(OfferBatch(0, offers, np.ones(50, bool)))
-    assert np.array_equal(curator.deals.signed, batch.signs[np.arange(50), offers])
+    proposals = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
+    curator.take(ProposalBatch(0, proposals, np.ones(50, bool)))
+    assert np.array_equal(curator.deals.signed, batch.signs[np.arange(50), proposals])
     assert not curator.deals.signed.all()
 
 

@@ -265,7 +265,7 @@ class TestARuleOfOnesOwn:
         assert_same_agreement(alone, crew)
         assert alone.complete
         assert alone.trace is not None
-        assert alone.trace.offer.max() > 0
+        assert alone.trace.proposal.max() > 0
         assert np.isfinite(alone.owner_exploitability).all()
         assert np.isfinite(alone.curator_exploitability).all()
 
@@ -275,9 +275,9 @@ class TestARuleOfOnesOwn:
         agreement = Learned(AlwaysFirst).run(environment, RunOptions(config))
         assert not agreement.contracts.signed.any()
         assert agreement.trace is not None
-        assert not agreement.trace.offer.any()
-        # The curator pays nothing whatever is offered, so the owner has nothing to gain; but the
-        # owner never offers, so neither has the curator.
+        assert not agreement.trace.proposal.any()
+        # The curator pays nothing whatever is proposed, so the owner has nothing to gain; but the
+        # owner never proposes, so neither has the curator.
         np.testing.assert_allclose(agreement.owner_exploitability, 0, atol=1e-12)
         np.testing.assert_allclose(agreement.curator_exploitability, 0, atol=1e-12)
 

@@ -115,7 +115,7 @@ def test_the_trace_says_how_the_play_went() -> None:
     trace = negotiate(scenario, mechanism="bisection").agreement.trace
     assert trace is not None
     assert trace.iteration.tolist() == [100, 200, 300, 330]
-    assert (trace.saving <= trace.offer + 1e-12).all()
+    assert (trace.saving <= trace.proposal + 1e-12).all()
     assert (trace.payment <= trace.quote + 1e-12).all()
     assert trace.curator_reward[0] < trace.curator_reward[1]
 
@@ -151,10 +151,10 @@ def test_an_owner_that_refuses_all_but_the_curators_limit_gains_the_most() -> No
             (one.surplus(np.array([j]), np.array([k]))[0], j)
             for j in range(savings) for k in range(payments) if signs[n, j, k]
         ]  # fmt: skip
-        best, offer = max(possible)
+        best, proposal = max(possible)
         assert gained[n] == pytest.approx(max(best - kept[n], 0.0), abs=1e-9)
         beliefs, quotes = curator_beliefs(savings), []
         for _ in range(100):
-            quotes.append(quote(beliefs, limits[n], offer))
-            hear_answer(beliefs, offer, quotes[-1], quotes[-1] >= limits[n, offer])
-        assert max(quotes) == limits[n, offer] == beliefs.signed[offer] or offer == 0
+            quotes.append(quote(beliefs, limits[n], proposal))
+            hear_answer(beliefs, proposal, quotes[-1], quotes[-1] >= limits[n, proposal])
+        assert max(quotes) == limits[n, proposal] == beliefs.signed[proposal] or proposal == 0

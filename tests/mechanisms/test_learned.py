@@ -37,14 +37,14 @@ class TestEveryLearner:
         assert trace.iteration.tolist() == [100, 200, 300, 330]
         levels = Levels()
         for series, top in (
-            (trace.saving, levels.sigma_max), (trace.offer, levels.sigma_max),
+            (trace.saving, levels.sigma_max), (trace.proposal, levels.sigma_max),
             (trace.payment, levels.payment_max), (trace.quote, levels.payment_max),
             (trace.signed_share, 1.0),
         ):  # fmt: skip
             assert series.shape == (4,)
             assert series.min() >= 0.0
             assert series.max() <= top
-        assert (trace.saving <= trace.offer + 1e-12).all()
+        assert (trace.saving <= trace.proposal + 1e-12).all()
         assert (trace.payment <= trace.quote + 1e-12).all()
         assert trace.owner_reward.min() >= -SLACK
         assert trace.curator_reward.min() >= -SLACK
@@ -58,7 +58,7 @@ class TestEveryLearner:
         )
         assert short is not None
         assert long is not None
-        for part in ("iteration", "saving", "payment", "offer", "quote", "signed_share"):
+        for part in ("iteration", "saving", "payment", "proposal", "quote", "signed_share"):
             np.testing.assert_array_equal(getattr(long, part)[:8], getattr(short, part))
 
     def test_exploitability_is_never_negative(self, name: str) -> None:
@@ -184,7 +184,7 @@ class TestChangingPreferences:
         assert one.saving_after < one.saving_before - 0.06
 
     def test_a_curator_with_a_worthless_task_buys_nothing(self) -> None:
-        # The present offer is then worth less than its price at any price.
+        # The present proposal is then worth less than its price at any price.
         change = {"who": "curator", "scale": {"quality_value": 0.02}}
         result = changed("dypp", change)
         (one,) = result.recoveries

@@ -82,8 +82,8 @@ def test_a_learner_signs_nothing_below_its_new_limit(tmp_path: Path) -> None:
     for _ in range(4):
         batch = curator.draw_quotes(50)
         reply = anna.answer(invitation, batch)
-        quotes = batch.quotes[np.arange(50), reply.offers]
-        assert signs[reply.offers, quotes][reply.signed].all()
-        traded += int((reply.signed & (reply.offers > 0)).sum())
+        quotes = batch.quotes[np.arange(50), reply.proposals]
+        assert signs[reply.proposals, quotes][reply.signed].all()
+        traded += int((reply.signed & (reply.proposals > 0)).sum())
         curator.take(reply)
     assert traded > 0

@@ -54,7 +54,7 @@ def owner_app(models: Modules | None = None) -> ClientApp:
     app, build = ClientApp(), maker_of if models is None else _makers(models)
     answers: dict[str, Answer] = {
         wire.KEY: lambda agent, _: wire.with_config(key=agent.public_key),
-        wire.QUOTES: lambda agent, said: wire.offers(agent.answer(*wire.read_quotes(said))),
+        wire.QUOTES: lambda agent, said: wire.proposals(agent.answer(*wire.read_quotes(said))),
         wire.PRICE: lambda agent, said: wire.with_config(stay=agent.stay(*wire.read_price(said))),
         wire.CONTRACT: lambda agent, said: wire.with_config(
             signature=agent.accept(*wire.read_contract(said), build)

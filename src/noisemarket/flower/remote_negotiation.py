@@ -22,7 +22,7 @@ from noisemarket.files import digest, load_arrays, save_arrays, write_json
 from noisemarket.flower import wire
 from noisemarket.flower.line import Asking
 from noisemarket.game.environment import Environment
-from noisemarket.learning.messages import CuratorPlayer, OfferBatch
+from noisemarket.learning.messages import CuratorPlayer, ProposalBatch
 from noisemarket.learning.players import BISECTION
 from noisemarket.ledger.canonical import canonical
 from noisemarket.mechanisms.by_message import (
@@ -115,14 +115,14 @@ class RemoteGame:
             return wire.quotes(invitations[index], player.draw_quotes(self._next_length(player)))
 
         def take(index: int, reply: Any) -> bool:
-            offers = wire.read_offers(reply)
-            if offers is None:
+            proposals = wire.read_proposals(reply)
+            if proposals is None:
                 return False
             try:
-                self._players[index].take(offers)
+                self._players[index].take(proposals)
             except BadInput:
                 return False
-            self._kept.add(index, offers)
+            self._kept.add(index, proposals)
             return True
 
         away = self._asking.ask(wire.QUOTES, {index: content(index) for index in owners}, take)
@@ -131,12 +131,12 @@ class RemoteGame:
 
     def _replay(self, index: int, player: CuratorPlayer) -> None:
         """Have a player learn from what came before."""
-        offers, signed = self._kept.of(index)
-        while player.played < len(offers):
+        proposals, signed = self._kept.of(index)
+        while player.played < len(proposals):
             length = self._next_length(player)
             part = slice(player.played, player.played + length)
             player.draw_quotes(length)
-            player.take(OfferBatch(player.played, offers[part], signed[part]))
+            player.take(ProposalBatch(player.played, proposals[part], signed[part]))
 
 
 class _Replies:
@@ -156,14 +156,14 @@ class _Replies:
             raise BadInput("replies", str(path), "are of another game: restore its scenario.")
 
     def of(self, index: int) -> tuple[Any, Any]:
-        """What an owner offered in all interactions, and where both signed."""
-        offers = self._replies.get(f"offers.{index}", np.zeros(0, np.int64))
-        return offers, self._replies.get(f"signed.{index}", np.zeros(0, bool))
+        """What an owner proposed in all interactions, and where both signed."""
+        proposals = self._replies.get(f"proposals.{index}", np.zeros(0, np.int64))
+        return proposals, self._replies.get(f"signed.{index}", np.zeros(0, bool))
 
-    def add(self, index: int, reply: OfferBatch) -> None:
+    def add(self, index: int, reply: ProposalBatch) -> None:
         """Take in one more reply."""
-        offers, signed = self.of(index)
-        self._replies[f"offers.{index}"] = np.concatenate([offers, reply.offers])
+        proposals, signed = self.of(index)
+        self._replies[f"proposals.{index}"] = np.concatenate([proposals, reply.proposals])
         self._replies[f"signed.{index}"] = np.concatenate([signed, reply.signed])
 
     def save(self) -> None:

@@ -2,7 +2,7 @@
 
 query.hello     nothing                        the owner's name
 query.key       nothing                        the owner's public key
-query.quotes    an invitation, quotes          offers
+query.quotes    an invitation, quotes          proposals
 query.price     an invitation, a price         whether the owner stays
 query.contract  a contract, an assignment      the owner's signature
 query.signed    a contract, both signatures,   the receipt, signed by the owner
@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.house import Part
-from noisemarket.learning.messages import OfferBatch, QuoteBatch
+from noisemarket.learning.messages import ProposalBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
@@ -111,19 +111,19 @@ def read_quotes(message: Said) -> tuple[Invitation, QuoteBatch]:
     return Invitation.from_json(invitation), QuoteBatch(first, drawn, signs.astype(bool))
 
 
-def offers(batch: OfferBatch) -> RecordDict:
-    """An owner's offers."""
-    arrays = _moves(offers=batch.offers, signed=batch.signed)
+def proposals(batch: ProposalBatch) -> RecordDict:
+    """An owner's proposals."""
+    arrays = _moves(proposals=batch.proposals, signed=batch.signed)
     return RecordDict({"config": ConfigRecord({"first": batch.first}), "arrays": arrays})
 
 
-def read_offers(message: Said) -> OfferBatch | None:
-    """An owner's offers; None if they cannot be read."""
+def read_proposals(message: Said) -> ProposalBatch | None:
+    """An owner's proposals; None if they cannot be read."""
     first = config_of(message).get("first")
-    savings, both = _levels(message, "offers", 1), _levels(message, "signed", 1)
+    savings, both = _levels(message, "proposals", 1), _levels(message, "signed", 1)
     if type(first) is not int or savings is None or both is None or savings.shape != both.shape:
         return None
-    return OfferBatch(first, savings, both.astype(bool))
+    return ProposalBatch(first, savings, both.astype(bool))
 
 
 def price(invitation: ClockInvitation, payment: int) -> RecordDict:

@@ -27,7 +27,7 @@ _CHUNK = 512
 
 def equilibrium(games: Games) -> Outcomes:
     """The equilibrium of the protocol that these games are played under."""
-    return signed_equilibrium(games) if games.sees_offer else stage_equilibrium(games)
+    return signed_equilibrium(games) if games.sees_proposal else stage_equilibrium(games)
 
 
 def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -82,9 +82,9 @@ def stage_equilibrium(games: Games) -> Outcomes:
 def signed_equilibrium(games: Games) -> Outcomes:
     """The equilibrium of every signed game, by backward induction.
 
-    To each offer the curator answers with the cheapest quote that both sides sign; where there is
-    none the offer comes to nothing, worth 0. The owner foresees this and makes the offer that is
-    best for it (ties: the lowest saving).
+    To each proposal the curator answers with the cheapest quote that both sides sign; where there
+    is none the proposal comes to nothing, worth 0. The owner foresees this and makes the proposal
+    that is best for it (ties: the lowest saving).
     """
     return CheapestDeals.in_tables(games).best_for_owner()
 
@@ -127,7 +127,7 @@ class CheapestDeals:
         )
 
     def best_for_owner(self) -> Outcomes:
-        """The offer that each owner makes: the equilibrium."""
+        """The proposal that each owner makes: the equilibrium."""
         return self._at(_first_highest(self.owner))
 
     def best_for_curator(self) -> Outcomes:
@@ -152,7 +152,7 @@ def first_best(games: Games) -> Outcomes:
     for part in _chunks(len(games)):
         owner = games.owner_rewards[part]
         accepted = owner >= owner[:, :1, :1] - _near(owner)
-        if games.sees_offer:
+        if games.sees_proposal:
             accepted = games.agreed[part].copy()
             accepted[:, 0, 0] = True  # no trade needs no signature
         saving[part], payment[part] = _best_cell(games.curator_rewards[part], accepted)

@@ -20,7 +20,7 @@ class Games:
     ``owner_rewards`` and ``curator_rewards`` are what an interaction really pays;
     ``owner_hopes`` and ``curator_hopes`` what each side alone would expect if the other agreed to
     anything: a side may know its hopes, it learns its rewards only by playing. ``agreed`` says
-    where both sides sign. ``sees_offer``: the curator answers the present offer (``signed``)
+    where both sides sign. ``sees_proposal``: the curator answers the present proposal (``signed``)
     rather than the previous one (``simultaneous``).
     """
 
@@ -29,7 +29,7 @@ class Games:
     owner_hopes: FloatArray
     curator_hopes: FloatArray
     agreed: BoolArray
-    sees_offer: bool
+    sees_proposal: bool
 
     def __len__(self) -> int:
         return len(self.owner_rewards)
@@ -39,14 +39,14 @@ def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
     """The games that these sides play under this protocol.
 
     ``simultaneous`` is the paper's: both move at once and every outcome binds. ``signed`` makes
-    the contract explicit: the owner offers a saving, the curator quotes a payment for it, each
+    the contract explicit: the owner proposes a saving, the curator quotes a payment for it, each
     signs if it gains, and without both signatures nothing is traded. Rewards are then counted
     over no trade, a shift by a constant that makes "no deal" worth exactly 0 to both.
     """
     if protocol == "simultaneous":
         hopes, costs = owners.payoffs(), curator.payoffs()
         everywhere = np.ones(hopes.shape, dtype=bool)
-        return Games(hopes, costs, hopes, costs, everywhere, sees_offer=False)
+        return Games(hopes, costs, hopes, costs, everywhere, sees_proposal=False)
     hopes, costs = owners.gains(), curator.gains()
     agreed = owners.signs() & curator.signs()
     return Games(
@@ -55,7 +55,7 @@ def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
         owner_hopes=hopes,
         curator_hopes=costs,
         agreed=agreed,
-        sees_offer=True,
+        sees_proposal=True,
     )
 
 
@@ -65,7 +65,7 @@ class Outcomes:
 
     ``saving`` and ``payment`` are indices into the levels. ``signed`` says that something is
     really exchanged: it is False where the sides did not agree, and where saving and payment are
-    both level 0. Without it the two levels are only an offer and a quote, nothing is traded, and
+    both level 0. Without it the two levels are only a proposal and a quote, nothing is traded, and
     both sides have what no trade, level (0, 0), gives them.
     """
 

@@ -159,7 +159,7 @@ def _play_compiled(
         ),
         LoopSettings(
             family=COMPILED[kind],
-            sees_offer=phases[0].sees_offer,
+            sees_proposal=phases[0].sees_proposal,
             seed=np.uint64(config.seed),
             **vars(settings),
             trace_every=config.trace_every,
@@ -208,7 +208,7 @@ def _play_plainly(
             np.stack([games.owner_rewards[n] for games in phases]),
             np.stack([games.curator_rewards[n] for games in phases]),
             bounds,
-            sees_offer=phases[0].sees_offer,
+            sees_proposal=phases[0].sees_proposal,
             stream=Stream(config.seed, int(key)),
             cancelled=cancelled,
         )
@@ -229,7 +229,7 @@ def _record(
     config: PlayConfig,
 ) -> None:
     """Enter one pair's history into a batch, as the compiled loop does while it plays."""
-    j, k = history.offers, history.quotes
+    j, k = history.proposals, history.quotes
     phase = np.searchsorted(bounds, np.arange(len(j)), side="right") - 1
     deal = agreed[phase, j, k]
     block = np.arange(len(j)) // config.trace_every

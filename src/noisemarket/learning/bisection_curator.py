@@ -1,13 +1,13 @@
-"""The curator's side of ``bisection``: it finds the least that an owner signs for what it offers.
+"""The curator's side of ``bisection``: it finds the least that an owner signs for what it proposes.
 
-For each offer it remembers the highest quote that the owner refused and the lowest that it signed.
-Owners want no less for more: who refuses a payment for a saving refuses less money for it, and the
-same money for a larger saving; who signs, signs more money for it, and the same money for a smaller
-saving. So one answer counts for many offers and quotes.
+For each proposal it remembers the highest quote that the owner refused and the lowest that it
+signed. Owners want no less for more: who refuses a payment for a saving refuses less money for it,
+and the same money for a larger saving; who signs, signs more money for it, and the same money for a
+smaller saving. So one answer counts for many proposals and quotes.
 
-The first quote for an offer is the most that the offer is worth to the curator. Once the owner has
-signed one, the curator bisects between the highest refused and the lowest signed, until these are
-neighbours: the lower end is refused, the upper one stands.
+The first quote for a proposal is the most that the proposal is worth to the curator. Once the owner
+has signed one, the curator bisects between the highest refused and the lowest signed, until these
+are neighbours: the lower end is refused, the upper one stands.
 
 Preferences change. An owner that refuses what it has signed, or signs what it has refused, has
 changed: what contradicts it is forgotten. An owner that would take less by now never says so.
@@ -32,7 +32,7 @@ UNKNOWN = 1 << 30
 
 
 class CuratorBeliefs(NamedTuple):
-    """What the curator believes of one owner, per offer (a saving level).
+    """What the curator believes of one owner, per proposal (a saving level).
 
     ``refused`` is the highest payment level that the owner refuses, -1 for none; ``signed`` the
     lowest that it signs, ``UNKNOWN`` for none. ``steady[0]`` counts signatures since it last tried
@@ -44,9 +44,9 @@ class CuratorBeliefs(NamedTuple):
     steady: IntArray
 
 
-def curator_beliefs(offers: int) -> CuratorBeliefs:
+def curator_beliefs(proposals: int) -> CuratorBeliefs:
     """Before the first interaction."""
-    beliefs = CuratorBeliefs(*(np.empty(size, np.int64) for size in (offers, offers, 1)))
+    beliefs = CuratorBeliefs(*(np.empty(size, np.int64) for size in (proposals, proposals, 1)))
     begin_curator(beliefs)
     return beliefs
 
@@ -58,15 +58,15 @@ def begin_curator(beliefs: CuratorBeliefs) -> None:
     beliefs.steady[0] = 0
 
 
-def quote(beliefs: CuratorBeliefs, limits: IntArray, offer: int) -> int:
-    """The payment level quoted for an offer; ``limits`` are the curator's highest, per offer.
+def quote(beliefs: CuratorBeliefs, limits: IntArray, proposal: int) -> int:
+    """The payment level quoted for a proposal; ``limits`` are the curator's highest, per proposal.
 
     It is above the limit only where not even 0 is worth it: the curator then does not sign.
     """
-    if offer == 0:
+    if proposal == 0:
         return 0
-    low, high = int(beliefs.refused[offer]), int(beliefs.signed[offer])
-    most = int(limits[offer])
+    low, high = int(beliefs.refused[proposal]), int(beliefs.signed[proposal])
+    most = int(limits[proposal])
     if high > most:  # nothing that pays is known to be signed
         return max(most, 0)
     if high - low > 1:
@@ -76,31 +76,31 @@ def quote(beliefs: CuratorBeliefs, limits: IntArray, offer: int) -> int:
     return high
 
 
-def hear_answer(beliefs: CuratorBeliefs, offer: int, quoted: int, signs: bool) -> None:
-    """Take in whether the owner signs what was quoted for its offer."""
+def hear_answer(beliefs: CuratorBeliefs, proposal: int, quoted: int, signs: bool) -> None:
+    """Take in whether the owner signs what was quoted for its proposal."""
     refused, signed, steady = beliefs.refused, beliefs.signed, beliefs.steady
-    if offer == 0:
+    if proposal == 0:
         return
-    if quoted < signed[offer] < UNKNOWN:  # it bisects, or tries less than what stands
+    if quoted < signed[proposal] < UNKNOWN:  # it bisects, or tries less than what stands
         steady[0] = 0
     elif signs:
         steady[0] += 1
-    if signs and signed[offer] != quoted:
-        if refused[offer] >= quoted:
-            for any_offer in range(len(refused)):
-                refused[any_offer] = -1
-        for smaller in range(1, offer + 1):
+    if signs and signed[proposal] != quoted:
+        if refused[proposal] >= quoted:
+            for any_proposal in range(len(refused)):
+                refused[any_proposal] = -1
+        for smaller in range(1, proposal + 1):
             signed[smaller] = min(signed[smaller], quoted)
     elif not signs:
-        if signed[offer] <= quoted:
-            for any_offer in range(len(signed)):
-                signed[any_offer] = UNKNOWN
-        for larger in range(offer, len(refused)):
+        if signed[proposal] <= quoted:
+            for any_proposal in range(len(signed)):
+                signed[any_proposal] = UNKNOWN
+        for larger in range(proposal, len(refused)):
             refused[larger] = max(refused[larger], quoted)
 
 
-def stands(beliefs: CuratorBeliefs, offer: int, quoted: int) -> bool:
-    """Whether a quote is the least that the owner signs for its offer, by all that is known."""
-    if offer == 0:
+def stands(beliefs: CuratorBeliefs, proposal: int, quoted: int) -> bool:
+    """Whether a quote is the least that the owner signs for its proposal, by all that is known."""
+    if proposal == 0:
         return True
-    return bool(beliefs.signed[offer] == quoted and beliefs.refused[offer] >= quoted - 1)
+    return bool(beliefs.signed[proposal] == quoted and beliefs.refused[proposal] >= quoted - 1)

@@ -1,15 +1,16 @@
-"""The owner's side of ``bisection``: it offers what is best for it, of what it can sell.
+"""The owner's side of ``bisection``: it proposes what is best for it, of what it can sell.
 
 An owner knows that a curator who bisects will end at the least for which it signs. So it values
-each offer at that payment, and makes the best offer of those for which the curator may pay as much.
-It believes that the curator pays any amount, until it hears otherwise: a quote that it refuses and
-that is then repeated is the curator's limit. Curators pay no more for less: the limit counts for
-all smaller offers, too. An offer whose limit is below what the owner wants is dropped.
+each proposal at that payment, and makes the best proposal of those for which the curator may pay as
+much. It believes that the curator pays any amount, until it hears otherwise: a quote that it
+refuses and that is then repeated is the curator's limit. Curators pay no more for less: the limit
+counts for all smaller proposals, too. A proposal whose limit is below what the owner wants is
+dropped.
 
 Preferences change. What the owner itself wants it knows at once. That a curator would pay more by
 now it hears only if it asks: now and then, every ``ASKS_AFTER`` interactions, it makes the best
-offer of those that it has dropped. A quote above the limit then says that the curator has changed,
-and all limits are forgotten.
+proposal of those that it has dropped. A quote above the limit then says that the curator has
+changed, and all limits are forgotten.
 
 These functions are compiled by ``compiled/bisection_loop.py`` as they stand here.
 """
@@ -31,18 +32,19 @@ something in the same interaction every time, neither would ever learn from it."
 
 STEADY, BEST, OFFER, QUOTE = range(4)
 """What ``OwnerBeliefs.notes`` holds: interactions since the owner last asked for more; its best
-offer, -1 if it must be found anew; the last offer, -1 if it was signed, and its quote."""
+proposal, -1 if it must be found anew; the last proposal, -1 if it was signed, and its quote."""
 
 
 class OwnerBeliefs(NamedTuple):
-    """What the owner believes of the curator: the most that it pays, per offer (a saving level)."""
+    """What the owner believes of the curator: the most that it pays, per proposal (a saving
+    level)."""
 
     limits: IntArray
     notes: IntArray
 
 
 class Wants(NamedTuple):
-    """What an owner wants, per offer: the lowest payment level that it signs, and what it gains
+    """What an owner wants, per proposal: the lowest payment level that it signs, and what it gains
     then; minus infinity where it signs none."""
 
     reserves: IntArray
@@ -56,9 +58,9 @@ def wants_of(side: OwnerSide) -> Wants:
     return Wants(reserves, np.where(reserves > highest, -np.inf, gains))
 
 
-def owner_beliefs(offers: int) -> OwnerBeliefs:
+def owner_beliefs(proposals: int) -> OwnerBeliefs:
     """Before the first interaction."""
-    beliefs = OwnerBeliefs(np.empty(offers, np.int64), np.empty(4, np.int64))
+    beliefs = OwnerBeliefs(np.empty(proposals, np.int64), np.empty(4, np.int64))
     begin_owner(beliefs)
     return beliefs
 
@@ -70,46 +72,50 @@ def begin_owner(beliefs: OwnerBeliefs) -> None:
     beliefs.notes[STEADY] = 0
 
 
-def make_offer(beliefs: OwnerBeliefs, wants: Wants) -> int:
-    """The saving level to offer now; 0 if none pays."""
+def make_proposal(beliefs: OwnerBeliefs, wants: Wants) -> int:
+    """The saving level to propose now; 0 if none pays."""
     notes = beliefs.notes
     if notes[BEST] < 0:
-        notes[BEST] = best_offer(beliefs.limits, wants, False)
+        notes[BEST] = best_proposal(beliefs.limits, wants, False)
     if notes[STEADY] >= ASKS_AFTER:
-        better = best_offer(beliefs.limits, wants, True)
+        better = best_proposal(beliefs.limits, wants, True)
         if better > 0 and wants.gains[better] > wants.gains[notes[BEST]]:
             return better
     return int(notes[BEST])
 
 
-def best_offer(limits: IntArray, wants: Wants, dropped: bool) -> int:
-    """The offer with the highest gain, of those that are dropped or not; 0 if none gains."""
+def best_proposal(limits: IntArray, wants: Wants, dropped: bool) -> int:
+    """The proposal with the highest gain, of those that are dropped or not; 0 if none gains."""
     largest = 0.0
-    for offer in range(1, len(limits)):
-        if wants.gains[offer] > largest:
-            largest = wants.gains[offer]
+    for proposal in range(1, len(limits)):
+        if wants.gains[proposal] > largest:
+            largest = wants.gains[proposal]
     best, highest = 0, TOLERANCE * largest  # closer gains are equal: the smaller saving
-    for offer in range(1, len(limits)):
-        if (wants.reserves[offer] > limits[offer]) == dropped and wants.gains[offer] > highest:
-            best, highest = offer, wants.gains[offer] + TOLERANCE * largest
+    for proposal in range(1, len(limits)):
+        if (wants.reserves[proposal] > limits[proposal]) == dropped and wants.gains[
+            proposal
+        ] > highest:
+            best, highest = proposal, wants.gains[proposal] + TOLERANCE * largest
     return best
 
 
-def hear_quote(beliefs: OwnerBeliefs, wants: Wants, offer: int, quoted: int, signed: bool) -> None:
-    """Take in what the curator quoted for an offer, and whether both signed."""
+def hear_quote(
+    beliefs: OwnerBeliefs, wants: Wants, proposal: int, quoted: int, signed: bool
+) -> None:
+    """Take in what the curator quoted for a proposal, and whether both signed."""
     limits, notes = beliefs.limits, beliefs.notes
     notes[STEADY] = 0 if notes[STEADY] >= ASKS_AFTER else notes[STEADY] + 1
-    if quoted > limits[offer]:
-        for any_offer in range(len(limits)):
-            limits[any_offer] = UNKNOWN
+    if quoted > limits[proposal]:
+        for any_proposal in range(len(limits)):
+            limits[any_proposal] = UNKNOWN
         notes[BEST] = -1
-    again = notes[OFFER] == offer and notes[QUOTE] == quoted
-    notes[OFFER], notes[QUOTE] = offer, quoted
+    again = notes[OFFER] == proposal and notes[QUOTE] == quoted
+    notes[OFFER], notes[QUOTE] = proposal, quoted
     if signed:
         notes[OFFER] = -1
     elif again:
         # Where the owner would have signed, it was the curator who did not.
-        most = quoted if quoted < wants.reserves[offer] else quoted - 1
-        for smaller in range(1, offer + 1):
+        most = quoted if quoted < wants.reserves[proposal] else quoted - 1
+        for smaller in range(1, proposal + 1):
             limits[smaller] = min(limits[smaller], most)
         notes[BEST] = -1

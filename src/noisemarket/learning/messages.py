@@ -3,7 +3,7 @@
 One interaction at a time, a pair on two machines would exchange a message for every move. Instead
 the curator draws its answers ahead, as a quote batch: for each of the next interactions and each
 state it could be in, the payment it would quote and whether it would sign. The owner plays the
-batch, learning as it goes, and returns an offer batch: what it offered and what was signed. The
+batch, learning as it goes, and returns a proposal batch: what it proposed and what was signed. The
 curator then learns from that. So the owner cannot choose among the curator's random draws, and
 neither side reveals more of its preferences than its moves. The curator learns one message late,
 which hardly matters to slow learners.
@@ -44,22 +44,22 @@ class QuoteBatch:
 
 
 @dataclass(frozen=True)
-class OfferBatch:
-    """What the owner offered in each interaction, and where both signed."""
+class ProposalBatch:
+    """What the owner proposed in each interaction, and where both signed."""
 
     first: int
-    offers: IntArray
+    proposals: IntArray
     signed: BoolArray
 
     def __len__(self) -> int:
-        return len(self.offers)
+        return len(self.proposals)
 
 
 @dataclass(frozen=True)
 class RecentDeals:
-    """The last interactions of a pair: offers, quotes and where both signed."""
+    """The last interactions of a pair: proposals, quotes and where both signed."""
 
-    offers: IntArray
+    proposals: IntArray
     quotes: IntArray
     signed: BoolArray
 
@@ -69,23 +69,23 @@ class RecentDeals:
         return cls(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool))
 
     def then(
-        self, offers: IntArray, quotes: IntArray, signed: BoolArray, window: int
+        self, proposals: IntArray, quotes: IntArray, signed: BoolArray, window: int
     ) -> RecentDeals:
         """With later interactions added; only the last ``window`` are kept."""
         return RecentDeals(
-            np.concatenate([self.offers, offers])[-window:],
+            np.concatenate([self.proposals, proposals])[-window:],
             np.concatenate([self.quotes, quotes])[-window:],
             np.concatenate([self.signed, signed])[-window:],
         )
 
     def usual(self) -> tuple[int, int]:
         """The saving and payment signed most often, if at least half were signed; else no trade."""
-        traded = self.signed & (self.offers + self.quotes > 0)
+        traded = self.signed & (self.proposals + self.quotes > 0)
         if not len(traded) or 2 * int(traded.sum()) < len(traded):
             return 0, 0
-        shape = int(self.offers.max()) + 1, int(self.quotes.max()) + 1
+        shape = int(self.proposals.max()) + 1, int(self.quotes.max()) + 1
         seen = np.zeros(shape, np.int64)
-        np.add.at(seen, (self.offers[traded], self.quotes[traded]), 1)
+        np.add.at(seen, (self.proposals[traded], self.quotes[traded]), 1)
         saving, payment = np.unravel_index(int(seen.argmax()), shape)
         return int(saving), int(payment)
 
@@ -94,7 +94,7 @@ class RecentDeals:
         signed = np.flatnonzero(self.signed)
         if not len(signed):
             return 0, 0
-        return int(self.offers[signed[-1]]), int(self.quotes[signed[-1]])
+        return int(self.proposals[signed[-1]]), int(self.quotes[signed[-1]])
 
 
 class _Player:
@@ -114,7 +114,7 @@ class _Player:
 class OwnerPlayer(_Player, ABC):
     """An owner's player: it alone knows what the owner wants."""
 
-    def answer(self, batch: QuoteBatch) -> OfferBatch:
+    def answer(self, batch: QuoteBatch) -> ProposalBatch:
         """Play the interactions of a quote batch, learning on the way."""
         savings, payments = self._shape
         fits = batch.quotes.shape == batch.signs.shape == (len(batch), savings)
@@ -122,19 +122,19 @@ class OwnerPlayer(_Player, ABC):
             raise BadInput("quotes", batch.first, f"the next interaction is {self.played}.")
         if not fits or not len(batch) or batch.quotes.min() < 0 or batch.quotes.max() >= payments:
             raise BadInput("quotes", str(batch.quotes.shape), "do not fit this game.")
-        offers, quotes = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
+        proposals, quotes = np.zeros(len(batch), np.int64), np.zeros(len(batch), np.int64)
         signed = np.zeros(len(batch), bool)
         for i in range(len(batch)):
-            offers[i], quotes[i], signed[i] = self._move(batch.quotes[i], batch.signs[i])
+            proposals[i], quotes[i], signed[i] = self._move(batch.quotes[i], batch.signs[i])
             self.played += 1
-        self.deals = self.deals.then(offers, quotes, signed, self._window)
-        return OfferBatch(batch.first, offers, signed)
+        self.deals = self.deals.then(proposals, quotes, signed, self._window)
+        return ProposalBatch(batch.first, proposals, signed)
 
     @abstractmethod
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         """Play one interaction, given the curator's answers in every state.
 
-        Gives the offer, the quote, and whether both sign.
+        Gives the proposal, the quote, and whether both sign.
         """
 
     @abstractmethod
@@ -150,7 +150,7 @@ class OwnerPlayer(_Player, ABC):
         return {
             **self._memory(),
             "played": np.array([self.played]),
-            "offers": self.deals.offers,
+            "proposals": self.deals.proposals,
             "quotes": self.deals.quotes,
             "signed": self.deals.signed,
         }
@@ -159,7 +159,7 @@ class OwnerPlayer(_Player, ABC):
         """Go on from what ``state`` gave."""
         self._remember(state)
         self.played = int(state["played"][0])
-        moves = np.array(state["offers"], np.int64), np.array(state["quotes"], np.int64)
+        moves = np.array(state["proposals"], np.int64), np.array(state["quotes"], np.int64)
         self.deals = RecentDeals(*moves, np.array(state["signed"], bool))
 
 
@@ -180,30 +180,32 @@ class CuratorPlayer(_Player, ABC):
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         """A quote for each interaction and state, and whether the curator would sign it."""
 
-    def take(self, reply: OfferBatch) -> None:
+    def take(self, reply: ProposalBatch) -> None:
         """Learn from the owner's reply to the open quote batch."""
         batch = self._open
         if batch is None or reply.first != batch.first or len(reply) != len(batch):
-            raise BadInput("offers", reply.first, "do not answer the quotes that were sent.")
-        wrong = reply.offers.dtype.kind not in "iu" or reply.signed.shape != reply.offers.shape
-        if wrong or reply.offers.min() < 0 or reply.offers.max() >= self._shape[0]:
-            raise BadInput("offers", reply.first, "do not fit this game.")
+            raise BadInput("proposals", reply.first, "do not answer the quotes that were sent.")
+        wrong = (
+            reply.proposals.dtype.kind not in "iu" or reply.signed.shape != reply.proposals.shape
+        )
+        if wrong or reply.proposals.min() < 0 or reply.proposals.max() >= self._shape[0]:
+            raise BadInput("proposals", reply.first, "do not fit this game.")
         quotes, signed = np.zeros(len(reply), np.int64), np.zeros(len(reply), bool)
-        for i, offer in enumerate(int(move) for move in reply.offers):
-            state = self._state(offer)
+        for i, proposal in enumerate(int(move) for move in reply.proposals):
+            state = self._state(proposal)
             quotes[i] = batch.quotes[i, state]
             signed[i] = bool(reply.signed[i]) and bool(batch.signs[i, state])
-            self._hear(offer, int(quotes[i]), bool(signed[i]))
+            self._hear(proposal, int(quotes[i]), bool(signed[i]))
             self.played += 1
-        self.deals = self.deals.then(reply.offers.astype(np.int64), quotes, signed, self._window)
+        self.deals = self.deals.then(reply.proposals.astype(np.int64), quotes, signed, self._window)
         self._open = None
 
-    def _state(self, offer: int) -> int:
-        """The state in which the curator answers an offer."""
-        return offer
+    def _state(self, proposal: int) -> int:
+        """The state in which the curator answers a proposal."""
+        return proposal
 
     @abstractmethod
-    def _hear(self, offer: int, quote: int, signed: bool) -> None:
+    def _hear(self, proposal: int, quote: int, signed: bool) -> None:
         """Take in one interaction: whether both signed."""
 
 
@@ -219,17 +221,17 @@ class Stakes:
 class _Learner(_Player):
     """What both players that follow a learning rule have."""
 
-    _offer = 0  # the last
+    _proposal = 0  # the last
 
     def __init__(
-        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_offer: bool, window: int
+        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_proposal: bool, window: int
     ) -> None:
         super().__init__(stakes.rewards.shape, window)
         self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_offer = sees_offer
+        self._sees_proposal = sees_proposal
 
-    def _state(self, offer: int) -> int:
-        return offer if self._sees_offer else self._offer
+    def _state(self, proposal: int) -> int:
+        return proposal if self._sees_proposal else self._proposal
 
 
 class LearningOwner(_Learner, OwnerPlayer):
@@ -238,21 +240,21 @@ class LearningOwner(_Learner, OwnerPlayer):
     _quote = 0  # the last
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
-        offer = self._rule.act(self._quote, self._stream.next()[0])
-        state = self._state(offer)
+        proposal = self._rule.act(self._quote, self._stream.next()[0])
+        state = self._state(proposal)
         quote = int(quotes[state])
-        both = bool(signs[state]) and bool(self._stakes.signs[offer, quote])
-        reward = float(self._stakes.rewards[offer, quote]) if both else 0.0
-        self._rule.learn(self._quote, offer, reward, quote, self.played)
-        self._offer, self._quote = offer, quote
-        return offer, quote, both
+        both = bool(signs[state]) and bool(self._stakes.signs[proposal, quote])
+        reward = float(self._stakes.rewards[proposal, quote]) if both else 0.0
+        self._rule.learn(self._quote, proposal, reward, quote, self.played)
+        self._proposal, self._quote = proposal, quote
+        return proposal, quote, both
 
     def _memory(self) -> State:
         rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
         return {
             **rule,
             "stream": np.array(self._stream.state, dtype=np.uint64),
-            "last": np.array([self._offer, self._quote]),
+            "last": np.array([self._proposal, self._quote]),
         }
 
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
@@ -260,7 +262,7 @@ class LearningOwner(_Learner, OwnerPlayer):
             if name.startswith(_RULE):
                 setattr(self._rule, name.removeprefix(_RULE), np.array(value))
         self._stream.state = [int(word) for word in state["stream"]]
-        self._offer, self._quote = (int(move) for move in state["last"])
+        self._proposal, self._quote = (int(move) for move in state["last"])
 
 
 class LearningCurator(_Learner, CuratorPlayer):
@@ -271,17 +273,17 @@ class LearningCurator(_Learner, CuratorPlayer):
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
         quotes = self._rule.act_everywhere(uniforms)
-        if not self._sees_offer:
+        if not self._sees_proposal:
             return quotes, np.ones(quotes.shape, bool)
         return quotes, self._stakes.signs[np.arange(self._shape[0])[None, :], quotes]
 
-    def _hear(self, offer: int, quote: int, signed: bool) -> None:
-        state = self._state(offer)
+    def _hear(self, proposal: int, quote: int, signed: bool) -> None:
+        state = self._state(proposal)
         if self.played > 0:
             self._rule.learn(*self._pending, state, self.played - 1)
-        reward = float(self._stakes.rewards[offer, quote]) if signed else 0.0
+        reward = float(self._stakes.rewards[proposal, quote]) if signed else 0.0
         self._pending = (state, quote, reward)
-        self._offer = offer
+        self._proposal = proposal
 
 
 def message_lengths(iterations: int, per_message: int) -> Iterator[int]:

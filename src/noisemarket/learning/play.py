@@ -15,7 +15,7 @@ from noisemarket.learning.rule import Rule
 class PlayHistory:
     """What was played: level numbers and rewards, one entry an iteration."""
 
-    offers: IntArray
+    proposals: IntArray
     quotes: IntArray
     owner_rewards: FloatArray
     curator_rewards: FloatArray
@@ -28,7 +28,7 @@ def play_pair(
     curator_rewards: FloatArray,
     starts: IntArray,
     *,
-    sees_offer: bool,
+    sees_proposal: bool,
     stream: Stream,
     cancelled: BoolArray,
 ) -> PlayHistory:
@@ -36,29 +36,29 @@ def play_pair(
 
     The reward tables are ``(phases, savings, payments)``; phase i lasts from iteration
     ``starts[i]`` to ``starts[i + 1]``. The owner's state is the last payment quoted. The curator's
-    is the offer before it (``sees_offer``) or the previous one. Each learns as soon as it knows
-    its next state: the curator when the next offer has come, so one more offer is made at the end.
-    Ends early, and in vain, once ``cancelled[0]`` is True.
+    is the proposal before it (``sees_proposal``) or the previous one. Each learns as soon as it
+    knows its next state: the curator when the next proposal has come, so one more proposal is made
+    at the end. Ends early, and in vain, once ``cancelled[0]`` is True.
     """
     iterations = int(starts[-1])
-    offers, quotes = np.zeros(iterations, np.int64), np.zeros(iterations, np.int64)
+    proposals, quotes = np.zeros(iterations, np.int64), np.zeros(iterations, np.int64)
     owner_got, curator_got = np.zeros(iterations), np.zeros(iterations)
-    offer, quote, curator_state = 0, 0, 0
+    proposal, quote, curator_state = 0, 0, 0
     for t in range(iterations + 1):
         for_owner, for_curator = stream.next()
-        new_offer = owner.act(quote, for_owner)
-        next_curator_state = new_offer if sees_offer else offer
+        new_proposal = owner.act(quote, for_owner)
+        next_curator_state = new_proposal if sees_proposal else proposal
         if t > 0:
             got = float(curator_got[t - 1])
             curator.learn(curator_state, quote, got, next_curator_state, t - 1)
         if t == iterations or cancelled[0]:
             break
         phase = int(np.searchsorted(starts, t, side="right")) - 1
-        offer, curator_state = new_offer, next_curator_state
+        proposal, curator_state = new_proposal, next_curator_state
         new_quote = curator.act(curator_state, for_curator)
-        owner_got[t] = owner_rewards[phase, offer, new_quote]
-        curator_got[t] = curator_rewards[phase, offer, new_quote]
-        owner.learn(quote, offer, float(owner_got[t]), new_quote, t)
+        owner_got[t] = owner_rewards[phase, proposal, new_quote]
+        curator_got[t] = curator_rewards[phase, proposal, new_quote]
+        owner.learn(quote, proposal, float(owner_got[t]), new_quote, t)
         quote = new_quote
-        offers[t], quotes[t] = offer, quote
-    return PlayHistory(offers, quotes, owner_got, curator_got)
+        proposals[t], quotes[t] = proposal, quote
+    return PlayHistory(proposals, quotes, owner_got, curator_got)

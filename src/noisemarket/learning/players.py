@@ -22,7 +22,7 @@ from noisemarket.learning.bisection_owner import (
     BEST,
     Wants,
     hear_quote,
-    make_offer,
+    make_proposal,
     owner_beliefs,
     wants_of,
 )
@@ -60,8 +60,8 @@ class GameRules:
     optimism: float
 
     @property
-    def sees_offer(self) -> bool:
-        """Whether the curator answers the present offer rather than the last one."""
+    def sees_proposal(self) -> bool:
+        """Whether the curator answers the present proposal rather than the last one."""
         return self.protocol == "signed"
 
     @property
@@ -103,8 +103,8 @@ class GameRules:
 class BisectionOwner(OwnerPlayer):
     """The player of the only owner of a side, in a bisection: one interaction a message.
 
-    The curator sends what it would quote for every offer; the owner makes one, and says whether it
-    signs. The negotiation is over when a deal stands, after some 20 messages at most.
+    The curator sends what it would quote for every proposal; the owner makes one, and says whether
+    it signs. The negotiation is over when a deal stands, after some 20 messages at most.
     """
 
     def __init__(self, side: OwnerSide, window: int) -> None:
@@ -117,11 +117,11 @@ class BisectionOwner(OwnerPlayer):
         return self.deals.last()
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
-        offer = make_offer(self._beliefs, self._wants)
-        quoted = int(quotes[offer])
-        both = bool(signs[offer]) and quoted >= int(self._wants.reserves[offer])
-        hear_quote(self._beliefs, self._wants, offer, quoted, both)
-        return offer, quoted, both
+        proposal = make_proposal(self._beliefs, self._wants)
+        quoted = int(quotes[proposal])
+        both = bool(signs[proposal]) and quoted >= int(self._wants.reserves[proposal])
+        hear_quote(self._beliefs, self._wants, proposal, quoted, both)
+        return proposal, quoted, both
 
     def _memory(self) -> State:
         return {name: value.copy() for name, value in self._beliefs._asdict().items()}
@@ -144,15 +144,15 @@ class BisectionCurator(CuratorPlayer):
         return self.deals.last()
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
-        offers = range(self._shape[0])
-        row = np.array([quote(self._beliefs, self._limits, offer) for offer in offers])
+        proposals = range(self._shape[0])
+        row = np.array([quote(self._beliefs, self._limits, proposal) for proposal in proposals])
         quotes = np.tile(row, (interactions, 1))
         return quotes, quotes <= self._limits
 
-    def _hear(self, offer: int, quote: int, signed: bool) -> None:
-        if quote <= self._limits[offer]:
-            hear_answer(self._beliefs, offer, quote, signed)
-        self.settled = signed and stands(self._beliefs, offer, quote)
+    def _hear(self, proposal: int, quote: int, signed: bool) -> None:
+        if quote <= self._limits[proposal]:
+            hear_answer(self._beliefs, proposal, quote, signed)
+        self.settled = signed and stands(self._beliefs, proposal, quote)
 
 
 def seeds(play_seed: int) -> tuple[int, int]:
@@ -167,7 +167,7 @@ def owner_player(rules: GameRules, side: OwnerSide, seed: int, key: int) -> Owne
     stakes = _stakes(rules, side)
     return LearningOwner(
         _learner(rules, stakes.rewards.T, rules.optimism), stakes, Stream(seed, key),
-        sees_offer=rules.sees_offer, window=rules.window,
+        sees_proposal=rules.sees_proposal, window=rules.window,
     )  # fmt: skip
 
 
@@ -180,13 +180,13 @@ def curator_player(
     stakes = _stakes(rules, side)
     return LearningCurator(
         _learner(rules, stakes.rewards, optimism), stakes, Stream(seed, key),
-        sees_offer=rules.sees_offer, window=rules.window,
+        sees_proposal=rules.sees_proposal, window=rules.window,
     )  # fmt: skip
 
 
 def _stakes(rules: GameRules, side: OwnerSide | CuratorSide) -> Stakes:
     """A side's rewards and where it signs; where every outcome binds, it always signs."""
-    if rules.sees_offer:
+    if rules.sees_proposal:
         return Stakes(side.gains()[0], side.signs()[0])
     rewards = side.payoffs()[0]
     return Stakes(rewards, np.ones(rewards.shape, dtype=bool))

@@ -1,7 +1,7 @@
 """Contracts by bisection: the paper's signed game, played by two sides that know it is monotone.
 
 The rules of play are in ``learning/bisection_owner.py`` and ``learning/bisection_curator.py``. The
-contract of a pair is what it signed last. Offers, quotes and signatures are the mechanism's own:
+contract of a pair is what it signed last. Proposals, quotes and signatures are the mechanism's own:
 ``game.protocol`` decides only what payoffs are counted from.
 """
 
@@ -22,7 +22,7 @@ from noisemarket.mechanisms.totals import PlayTotals
 
 
 class Bisection(Mechanism):
-    """Each offer at the least that its owner signs, found by bisection, owner by owner."""
+    """Each proposal at the least that its owner signs, found by bisection, owner by owner."""
 
     rule = BISECTION
     """What a game by messages calls it."""

@@ -50,13 +50,13 @@ class Trace:
     """How the play went, a row per block of iterations: means over owners and iterations.
 
     ``iteration`` is the last iteration of each block. Saving and payment count deals only (none: 0
-    and 0); ``offer`` and ``quote`` are what was said. Payoffs are the learners' rewards.
+    and 0); ``proposal`` and ``quote`` are what was said. Payoffs are the learners' rewards.
     """
 
     iteration: IntArray
     saving: FloatArray
     payment: FloatArray
-    offer: FloatArray
+    proposal: FloatArray
     quote: FloatArray
     signed_share: FloatArray
     owner_reward: FloatArray

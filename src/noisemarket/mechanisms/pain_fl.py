@@ -146,9 +146,9 @@ class MenuProblem:
             best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
             item = source.copy()
             for i, k in zip(up[takers == m], more[takers == m], strict=True):
-                offer = total[: rows - i, : columns - k]
-                better = offer > best[i:, k:]
-                best[i:, k:][better] = offer[better]
+                candidate = total[: rows - i, : columns - k]
+                better = candidate > best[i:, k:]
+                best[i:, k:][better] = candidate[better]
                 source[i:, k:][better] = item[: rows - i, : columns - k][better]
             next_items[m - 1] = source.reshape(-1)
             total = q[m - 1] * gains + best

@@ -6,7 +6,7 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
+from noisemarket.learning.compiled.arguments import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 from noisemarket.mechanisms.mechanism import Contracts, Progress, RunOptions, Trace, same_for_all
 
 
@@ -55,7 +55,7 @@ class PlayTotals:
             iteration=ends,
             saving=counts[:, SAVINGS] / plays * saving_step,
             payment=counts[:, PAYMENTS] / plays * payment_step,
-            offer=counts[:, OFFERS] / plays * saving_step,
+            proposal=counts[:, PROPOSALS] / plays * saving_step,
             quote=counts[:, QUOTES] / plays * payment_step,
             signed_share=counts[:, DEALS] / plays,
             owner_reward=payoffs[:, 0] / plays,

@@ -22,7 +22,7 @@ from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import OwnerSide
-from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
+from noisemarket.learning.messages import OwnerPlayer, ProposalBatch, QuoteBatch
 from noisemarket.learning.players import owner_player
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
@@ -82,7 +82,7 @@ class OwnerAgent:
 
     # The game
 
-    def answer(self, invitation: Invitation, quotes: QuoteBatch) -> OfferBatch:
+    def answer(self, invitation: Invitation, quotes: QuoteBatch) -> ProposalBatch:
         """Play through these quotes, if they are the next of the game that the owner was set up
         for; player and reply are kept before the reply goes out."""
         self._check_invitation(invitation)

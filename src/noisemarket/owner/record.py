@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.files import digest, save_arrays, write_json
 from noisemarket.game.levels import Levels
-from noisemarket.learning.messages import OfferBatch, OwnerPlayer, QuoteBatch
+from noisemarket.learning.messages import OwnerPlayer, ProposalBatch, QuoteBatch
 from noisemarket.learning.players import GameRules
 from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import CLOCK, PLAY, Declined
@@ -119,7 +119,7 @@ class GameRecord:
     state: dict[str, NDArray[Any]] = field(default_factory=dict)
     firsts: tuple[int, ...] = ()
     digests: tuple[str, ...] = ()
-    offers: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    proposals: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     signed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, bool))
 
     @classmethod
@@ -131,11 +131,11 @@ class GameRecord:
                 {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)},
                 tuple(int(first) for first in kept["firsts"]),
                 tuple(str(digest) for digest in kept["digests"]),
-                kept["offers"],
+                kept["proposals"],
                 kept["signed"],
             )
 
-    def reply_to(self, quotes: QuoteBatch) -> OfferBatch | None:
+    def reply_to(self, quotes: QuoteBatch) -> ProposalBatch | None:
         """What these very quotes were answered before."""
         if quotes.first not in self.firsts:
             return None
@@ -143,16 +143,16 @@ class GameRecord:
         if self.digests[number] != _digest(quotes):
             raise Declined("other quotes were answered in their place")
         part = slice(quotes.first, quotes.first + len(quotes))
-        return OfferBatch(quotes.first, self.offers[part], self.signed[part])
+        return ProposalBatch(quotes.first, self.proposals[part], self.signed[part])
 
-    def then(self, quotes: QuoteBatch, reply: OfferBatch, player: OwnerPlayer) -> GameRecord:
+    def then(self, quotes: QuoteBatch, reply: ProposalBatch, player: OwnerPlayer) -> GameRecord:
         """With one more answer."""
         return GameRecord(
             self.invitation,
             player.state(),
             (*self.firsts, quotes.first),
             (*self.digests, _digest(quotes)),
-            np.concatenate([self.offers, reply.offers]),
+            np.concatenate([self.proposals, reply.proposals]),
             np.concatenate([self.signed, reply.signed]),
         )
 
@@ -165,7 +165,7 @@ class GameRecord:
             invitation=np.array(self.invitation.to_json()),
             firsts=np.array(self.firsts, np.int64),
             digests=np.array(self.digests),
-            offers=self.offers,
+            proposals=self.proposals,
             signed=self.signed,
             **state,
         )
@@ -224,7 +224,7 @@ def negotiated(path: Path) -> GameRecord | ClockRecord:
     except FileNotFoundError:
         raise Declined("nothing was negotiated in this job") from None
     rules = record.invitation.table
-    if len(record.offers) < rules.iterations and not rules.ends_early:
+    if len(record.proposals) < rules.iterations and not rules.ends_early:
         raise Declined("the negotiation is not over")
     return record
 

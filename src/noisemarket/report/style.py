@@ -112,7 +112,7 @@ def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
 
     folder.mkdir(exist_ok=True)
     out = []
-    plain = {"figure.autolayout": False, "figure.constrained_layout.use": False}
+    plain: Any = {"figure.autolayout": False, "figure.constrained_layout.use": False}
     with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none", **plain}):
         for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
             path, drawn = folder / f"{stem}.{ending}", BytesIO()

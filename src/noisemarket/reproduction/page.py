@@ -46,9 +46,9 @@ from its first move: nobody can be faster, and, against the paper's claim, nobod
 the model. The curator's payoffs are always positive, so first Q-values of 0 make any payment that
 was tried look better than the others.
 
-**`market`.** A deal must pay for both sides, so random offers and quotes mostly fail, and savings
-and payments both start near zero. Greedy play never sees that an unpaid offer is never signed: it
-trades nothing.
+**`market`.** A deal must pay for both sides, so random proposals and quotes mostly fail, and
+savings and payments both start near zero. Greedy play never sees that an unpaid proposal is never
+signed: it trades nothing.
 
 **Played and signed.** A tenth of Q-learning's moves are random, so what it *plays* lags behind what
 it has *learned*. Contracts are read from each pair's usual deal, which leaves the exploration out;

@@ -68,7 +68,7 @@ class GameSection(Section):
     )
     protocol: Literal["signed", "simultaneous"] = Field(
         "signed",
-        description="one interaction: signed (offer, quote, signatures) or simultaneous moves",
+        description="one interaction: signed (proposal, quote, signatures) or simultaneous moves",
     )
     surface: str = Field(
         "auto",

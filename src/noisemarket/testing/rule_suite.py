@@ -68,7 +68,9 @@ class Table:
 
 def pick(games: Games, pairs: Sequence[int]) -> Games:
     """The games of some pairs, in that order."""
-    tables = {name: one[list(pairs)] for name, one in vars(games).items() if name != "sees_offer"}
+    tables = {
+        name: one[list(pairs)] for name, one in vars(games).items() if name != "sees_proposal"
+    }
     return replace(games, **tables)
 
 
@@ -119,15 +121,16 @@ def games_with_ties(protocol: Protocol, pairs: int, shape: tuple[int, int]) -> G
     if protocol == "simultaneous":
         agreed[:] = True
     paid, kept = (np.where(agreed, table, 0.0) for table in (owner, curator))
-    return Games(paid, kept, owner, curator, agreed, sees_offer=protocol == "signed")
+    return Games(paid, kept, owner, curator, agreed, sees_proposal=protocol == "signed")
 
 
 def reversal(protocol: Protocol, pairs: int, shape: tuple[int, int], at: int) -> Table:
     """Random payoffs that turn into their opposite: all that had settled has to move."""
     owner, curator = np.random.default_rng([8, *shape]).normal(size=(2, pairs, *shape))
-    agreed, sees_offer = np.ones(owner.shape, dtype=bool), protocol == "signed"
+    agreed, sees_proposal = np.ones(owner.shape, dtype=bool), protocol == "signed"
     phases = [
-        Games(sign * owner, sign * curator, owner, curator, agreed, sees_offer) for sign in (1, -1)
+        Games(sign * owner, sign * curator, owner, curator, agreed, sees_proposal)
+        for sign in (1, -1)
     ]
     return Table(phases, [0, at], np.arange(pairs, dtype=np.uint64), FAST)
 
@@ -220,13 +223,13 @@ class RuleConformance:
             alone = table.some([pair])  # of one pair, traced at every step, counts are its moves
             compiled = play(rule, alone, 600)
             assert_same_play(compiled, play(rule, alone, 600, compiled=False))
-            offers, quotes = compiled.counts[:, 0], compiled.counts[:, 1]
+            proposals, quotes = compiled.counts[:, 0], compiled.counts[:, 1]
             _, savings, payments = table.phases[0].owner_rewards.shape
-            assert offers.min() >= 0
-            assert offers.max() < savings
+            assert proposals.min() >= 0
+            assert proposals.max() < savings
             assert quotes.min() >= 0
             assert quotes.max() < payments
-            assert (offers[-1], quotes[-1]) == tuple(compiled.last[0])
+            assert (proposals[-1], quotes[-1]) == tuple(compiled.last[0])
 
     @pytest.mark.parametrize("kind", ["13x33", "two phases"])
     def test_a_batch_is_its_pairs_side_by_side(
@@ -321,7 +324,7 @@ class MessageConformance:
         owner, curator = players(rule, preset)
         exchange(owner, curator, 100, ITERATIONS)
         assert owner.played == curator.played == ITERATIONS
-        assert np.array_equal(owner.deals.offers, curator.deals.offers)
+        assert np.array_equal(owner.deals.proposals, curator.deals.proposals)
         assert np.array_equal(owner.deals.quotes, curator.deals.quotes)
         assert np.array_equal(owner.deals.signed, curator.deals.signed)
         assert owner.deals.usual() == curator.deals.usual()
@@ -337,7 +340,7 @@ class MessageConformance:
             fresh.restore({name: np.array(value) for name, value in again.state().items()})
             exchange(fresh, other, 50, other.played + 50)
             again = fresh
-        assert np.array_equal(again.deals.offers, owner.deals.offers)
+        assert np.array_equal(again.deals.proposals, owner.deals.proposals)
         assert np.array_equal(other.deals.quotes, curator.deals.quotes)
         for name, value in owner.state().items():
             assert np.array_equal(value, again.state()[name]), name

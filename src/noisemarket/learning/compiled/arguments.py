@@ -8,7 +8,7 @@ import numpy as np
 
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 
-OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
+PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
 """Columns of ``Batch.counts``."""
 
 
@@ -35,7 +35,7 @@ class LoopSettings(NamedTuple):
     """
 
     family: int
-    sees_offer: bool
+    sees_proposal: bool
     seed: np.uint64
     discount: float
     learning_rate: float
@@ -50,7 +50,7 @@ class LoopSettings(NamedTuple):
 class Batch(NamedTuple):
     """What a batch of pairs played.
 
-    ``counts`` are sums of level numbers over all pairs, a row per block of iterations: offers,
+    ``counts`` are sums of level numbers over all pairs, a row per block of iterations: proposals,
     quotes, then the savings, payments and number of the deals signed. ``payoffs`` are the sums of
     the owner's and the curator's rewards. Per pair: ``deals`` (usual saving and payment of late, 0
     and 0 for none), ``last`` (saving and payment played last) and both final policies.

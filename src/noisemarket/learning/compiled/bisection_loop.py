@@ -30,17 +30,18 @@ from noisemarket.learning.bisection_owner import (
     OwnerBeliefs,
     Wants,
     begin_owner,
-    best_offer,
+    best_proposal,
     hear_quote,
-    make_offer,
+    make_proposal,
     owner_beliefs,
     wants_of,
 )
 from noisemarket.learning.compiled import stamp_of
-from noisemarket.learning.compiled.arguments import DEALS, OFFERS, PAYMENTS, QUOTES, SAVINGS
+from noisemarket.learning.compiled.arguments import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
 for _function in (
-    begin_curator, hear_answer, quote, begin_owner, hear_quote, make_offer, best_offer, stands,
+    begin_curator, hear_answer, quote, begin_owner, hear_quote, make_proposal, best_proposal,
+    stands,
 ):  # fmt: skip
     register_jitable(_function)
 
@@ -75,10 +76,10 @@ class Bargains(NamedTuple):
 
 
 @njit(nogil=True)
-def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, offer: int, most: int) -> int:
+def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, proposal: int, most: int) -> int:
     """How often a deal that stands is signed again before a side tries something; counts them."""
     times = min(most, ASKS_AFTER - owner.notes[STEADY])
-    if offer > 0:
+    if proposal > 0:
         times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
         curator.steady[0] += times
     owner.notes[STEADY] += times
@@ -86,12 +87,14 @@ def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, offer: int, most: int
 
 
 @njit(nogil=True)
-def _note(counts: IntArray, block: int, times: int, offer: int, quoted: int, signed: bool) -> None:
+def _note(
+    counts: IntArray, block: int, times: int, proposal: int, quoted: int, signed: bool
+) -> None:
     """Enter the same interaction, some times, into a block of the trace."""
-    counts[block, OFFERS] += times * offer
+    counts[block, PROPOSALS] += times * proposal
     counts[block, QUOTES] += times * quoted
-    if signed and offer + quoted > 0:
-        counts[block, SAVINGS] += times * offer
+    if signed and proposal + quoted > 0:
+        counts[block, SAVINGS] += times * proposal
         counts[block, PAYMENTS] += times * quoted
         counts[block, DEALS] += times
 
@@ -122,29 +125,29 @@ def _build(stamp: int) -> Any:
                 deals[pair, 0], deals[pair, 1] = 0, 0  # nobody is held to what it wanted before
                 t, end = games.starts[phase], games.starts[phase + 1]
                 while t < end:
-                    offer = make_offer(owner, wants)
-                    quoted = quote(curator, limits, offer)
-                    willing, signs = quoted <= limits[offer], quoted >= wants.reserves[offer]
+                    proposal = make_proposal(owner, wants)
+                    quoted = quote(curator, limits, proposal)
+                    willing, signs = quoted <= limits[proposal], quoted >= wants.reserves[proposal]
                     signed = willing and signs
                     if willing:
-                        hear_answer(curator, offer, quoted, signs)
-                    hear_quote(owner, wants, offer, quoted, signed)
+                        hear_answer(curator, proposal, quoted, signs)
+                    hear_quote(owner, wants, proposal, quoted, signed)
                     times = 1
                     if signed:
-                        deals[pair, 0], deals[pair, 1] = offer, quoted
-                        stood = stands(curator, offer, quoted)
+                        deals[pair, 0], deals[pair, 1] = proposal, quoted
+                        stood = stands(curator, proposal, quoted)
                         if stood and output.settled[pair] == 0:
                             output.settled[pair] = t + 1
-                        if stood and offer == owner.notes[BEST]:
-                            times += _repeats(curator, owner, offer, end - t - 1)
+                        if stood and proposal == owner.notes[BEST]:
+                            times += _repeats(curator, owner, proposal, end - t - 1)
                     gain, value = base[phase, pair, 0], base[phase, pair, 1]
-                    if signed and offer + quoted > 0:
-                        gain += games.income[quoted] - games.income[wants.reserves[offer]]
-                        gain += wants.gains[offer]
-                        value += worth[offer] - games.prices[phase, quoted]
+                    if signed and proposal + quoted > 0:
+                        gain += games.income[quoted] - games.income[wants.reserves[proposal]]
+                        gain += wants.gains[proposal]
+                        value += worth[proposal] - games.prices[phase, quoted]
                     while times > 0:
                         here = min(times, next_block - t)
-                        _note(output.counts, block, here, offer, quoted, signed)
+                        _note(output.counts, block, here, proposal, quoted, signed)
                         output.payoffs[block, 0] += here * gain
                         output.payoffs[block, 1] += here * value
                         t, times = t + here, times - here

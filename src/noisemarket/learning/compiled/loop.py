@@ -15,8 +15,8 @@ from noisemarket.game.jit import cached
 from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import (
     DEALS,
-    OFFERS,
     PAYMENTS,
+    PROPOSALS,
     QUOTES,
     SAVINGS,
     Batch,
@@ -104,7 +104,11 @@ def _usual_deal(seen: Any, agreed: Any, shape: tuple[int, int], window: int) -> 
 def _build(stamp: int) -> Any:
     @cached(nogil=True, error_model="numpy")
     def play_all(games: GameArrays, settings: LoopSettings, output: Batch, scratch: Scratch) -> int:
-        family, sees_offer, exploration = settings.family, settings.sees_offer, settings.exploration
+        family, sees_proposal, exploration = (
+            settings.family,
+            settings.sees_proposal,
+            settings.exploration,
+        )
         discount, learning_rate = settings.discount, settings.learning_rate
         lose_ratio, window = settings.lose_ratio, settings.window
         starts, counts, payoffs, seen = games.starts, output.counts, output.payoffs, scratch.seen
@@ -136,7 +140,7 @@ def _build(stamp: int) -> Any:
             j, k, state_c, phase = 0, 0, 0, 0
             cells = n * phases * savings * payments
             reward_c, win_step_before = 0.0, 0.0
-            offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
+            proposals, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
             pay_o, pay_c = 0.0, 0.0
             in_block, left, ends = 0, settings.trace_every, starts[1]
             for t in range(iterations + 1):
@@ -150,12 +154,12 @@ def _build(stamp: int) -> Any:
                 s2 ^= shifted
                 s3 = _rotate(s3, 45)
 
-                # The owner offers; that offer completes the curator's last transition.
-                offer = act(
+                # The owner proposes; that proposal completes the curator's last transition.
+                proposal = act(
                     family, table, k * width_o, groups_o, savings, best_action[k], settled[k],
                     np.float64(word >> _U(32)) * TO_UNIT, exploration,
                 )  # fmt: skip
-                next_c = offer if sees_offer else j
+                next_c = proposal if sees_proposal else j
                 if t > 0:
                     learn(
                         family, table, best_action, best_value, count, settled,
@@ -171,7 +175,7 @@ def _build(stamp: int) -> Any:
                     phase += 1
                     cells += savings * payments
                     ends = starts[phase + 1]
-                j, state_c = offer, next_c
+                j, state_c = proposal, next_c
                 # The curator quotes; that quote completes the owner's transition.
                 quote = act(
                     family, table, base_c + state_c * width_c, groups_c, payments,
@@ -191,7 +195,7 @@ def _build(stamp: int) -> Any:
                 k = quote
 
                 deal = int(agrees[outcome])
-                offers += j
+                proposals += j
                 quotes += k
                 savings_sum += deal * j
                 payments_sum += deal * k
@@ -202,14 +206,14 @@ def _build(stamp: int) -> Any:
                     seen[j, k] += 1
                 left -= 1
                 if left == 0 or t == iterations - 1:
-                    counts[in_block, OFFERS] += offers
+                    counts[in_block, PROPOSALS] += proposals
                     counts[in_block, QUOTES] += quotes
                     counts[in_block, SAVINGS] += savings_sum
                     counts[in_block, PAYMENTS] += payments_sum
                     counts[in_block, DEALS] += deal_sum
                     payoffs[in_block, 0] += pay_o
                     payoffs[in_block, 1] += pay_c
-                    offers, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
+                    proposals, quotes, savings_sum, payments_sum, deal_sum = 0, 0, 0, 0, 0
                     pay_o, pay_c = 0.0, 0.0
                     in_block += 1
                     left = settings.trace_every
