@@ -69,10 +69,10 @@ def opening(address: str, folder: Path) -> Iterator[None]:
 
     The browser is given a file that leads to the address: all users of this machine can read what
     programs are started with, and nobody else can read the file. It is put into ``folder``, since
-    browsers in a sandbox cannot read the system's own place.
+    browsers in a sandbox cannot read the system's own folder.
     """
-    with tempfile.TemporaryDirectory(prefix="open-", dir=folder) as place:
-        page = Path(place) / "open.html"
+    with tempfile.TemporaryDirectory(prefix="open-", dir=folder) as temporary:
+        page = Path(temporary) / "open.html"
         leads = f'<meta charset="utf-8"><meta http-equiv="refresh" content="0; url={address}">'
         page.write_text(f'<!doctype html>{leads}<p><a href="{address}">The dashboard</a></p>')
         timer = Timer(0.5, webbrowser.open, [page.as_uri()])
@@ -87,10 +87,10 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket that listens there; BadInput if nothing can."""
     listening: socket.socket | None = None
     try:
-        family, kind, _, _, place = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        family, kind, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(place)
+        listening.bind(address)
         listening.listen(128)  # who reads the address may come at once
     except (OSError, OverflowError, UnicodeError) as problem:
         if listening is not None:

@@ -50,13 +50,13 @@ def standing(
     raise typer.Exit(1 if found["agrees"] is False else 0)
 
 
-def _compared(place: Path, owner: str | None, job: str | None) -> dict[str, Any]:
+def _compared(folder: Path, owner: str | None, job: str | None) -> dict[str, Any]:
     """The owner's own figures beside the curator's, as plain values."""
     from noisemarket.owner.folder import STATEMENT, Declined
     from noisemarket.owner.own_standing import own_standing, rounds_sent, sent_in
     from noisemarket.privacy.usefulness_rule import UsefulnessRule
 
-    own, job, uploads, reference = _places(place, owner, job)
+    own, job, uploads, reference = _paths(folder, owner, job)
     try:
         contract = own.contract(job)
         statement = json.loads((own.job(job) / STATEMENT).read_text(encoding="utf-8"))
@@ -84,27 +84,27 @@ def _compared(place: Path, owner: str | None, job: str | None) -> dict[str, Any]
     return found | {"curator_says": claim or None, "agrees": close if pairs else None}
 
 
-def _places(place: Path, owner: str | None, job: str | None) -> tuple[OwnerFolder, str, Path, Path]:
+def _paths(folder: Path, owner: str | None, job: str | None) -> tuple[OwnerFolder, str, Path, Path]:
     """The owner's folder, the job, and where its uploads and their directions are."""
     from noisemarket.market.market_folder import JOB, MarketFolder
     from noisemarket.owner.folder import OwnerFolder, owner_folder
     from noisemarket.owner.own_standing import REFERENCE, UPLOADS
 
-    run = MarketFolder(place)
-    if (place / JOB).exists():
+    run = MarketFolder(folder)
+    if (folder / JOB).exists():
         if owner is None:
             raise BadInput("--owner", "none", "name the owner: a run folder has many.")
         own = OwnerFolder(owner, owner_folder(run.owners, owner), one_job=True)
         return own, run.manifest().job, run.owners / UPLOADS, run.curator / REFERENCE
-    if not (place / "jobs").is_dir():
-        raise BadInput("FOLDER", str(place), "is neither an owner's folder nor a run folder.")
-    known = sorted(path.name for path in (place / "jobs").iterdir())
+    if not (folder / "jobs").is_dir():
+        raise BadInput("FOLDER", str(folder), "is neither an owner's folder nor a run folder.")
+    known = sorted(path.name for path in (folder / "jobs").iterdir())
     if job is None and len(known) != 1:
         raise BadInput("--job", "none", f"name one of: {', '.join(known) or 'there is none'}.")
     job = job or known[0]
     if job not in known:
         raise BadInput("--job", job, f"name one of: {', '.join(known)}.")
-    own = OwnerFolder(owner or "", place)
+    own = OwnerFolder(owner or "", folder)
     return own, job, own.job(job) / UPLOADS, own.job(job) / REFERENCE
 
 

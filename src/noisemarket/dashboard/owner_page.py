@@ -41,7 +41,7 @@ def verification(store: RunStore, run: str) -> dict[str, Any]:
         elsewhere = is_elsewhere(store, run)
         raise UnknownRun(ELSEWHERE if elsewhere else "This run has no ledger: nothing was signed.")
     noted = store.table(run, SUMMARY).get("ledger_head")
-    stamp = where.place, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
+    stamp = where.location, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
     found: dict[str, Any] = store.answers.get(
         ("verified", run), stamp, lambda: _verified(where, noted)
     )
@@ -115,8 +115,8 @@ def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
         _, environment = environment_of(store, run)
         index = list(map(str, environment.population.names)).index(owner)
         with np.load(path, allow_pickle=False) as kept:
-            place = int(np.flatnonzero(kept["owners"] == index)[0])
-            tables = kept["owner"][place], kept["curator"][place]
+            row = int(np.flatnonzero(kept["owners"] == index)[0])
+            tables = kept["owner"][row], kept["curator"][row]
     except (BadInput, OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
         return None
     savings = np.round(environment.levels.savings, 4).tolist()

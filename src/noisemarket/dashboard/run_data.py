@@ -123,7 +123,7 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
     ledger = ledger_of(store, run)
     files = store.stamp(run, CONTRACTS, PARTIAL)
     own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
-    stamp = None if ledger is None else ledger.place, own, files
+    stamp = None if ledger is None else ledger.location, own, files
 
     def read() -> list[Row]:
         if ledger is not None and (rows := _from_ledger(ledger)):

@@ -26,13 +26,13 @@ class RunLedger:
     ``stamp`` changes with the file; None where only the ledger itself knows what is new.
     """
 
-    place: str
+    location: str
     job: str
     stamp: tuple[int, ...] | None
 
     def reading(self) -> AbstractContextManager[Ledger]:
         """The ledger, open."""
-        return reading(self.place)
+        return reading(self.location)
 
 
 def ledger_of(store: RunStore, run: str) -> RunLedger | None:

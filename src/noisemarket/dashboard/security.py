@@ -91,7 +91,7 @@ class AccessControl:
     def _problem(self, request: Request) -> tuple[int, str] | None:
         headers = request.headers
         if self._token is None:
-            if not is_loopback(_place(headers)[0]):
+            if not is_loopback(_asked_address(headers)[0]):
                 return 403, "This server answers to localhost alone: open it by that name."
         else:
             bearer = headers.get("authorization", "").removeprefix("Bearer ")
@@ -130,7 +130,7 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _place(headers: Headers) -> tuple[str, int]:
+def _asked_address(headers: Headers) -> tuple[str, int]:
     """Host and port that the browser asked for: a tunnel may have made them others than ours."""
     try:
         asked = urlsplit(f"//{headers.get('host', '')}")
@@ -141,7 +141,7 @@ def _place(headers: Headers) -> tuple[str, int]:
 
 def _cookie(headers: Headers) -> str:
     """The name of the cookie: another for each port, as cookies are the same for all ports."""
-    return f"noisemarket-{_place(headers)[1]}"
+    return f"noisemarket-{_asked_address(headers)[1]}"
 
 
 def _body_problem(headers: Headers) -> tuple[int, str] | None:

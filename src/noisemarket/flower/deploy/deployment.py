@@ -246,7 +246,7 @@ class Simulation(SuperLink):
         self._ray.close()
 
     def _open(self, ports: Sequence[str] = ()) -> None:
-        place = private_folder(self.folder / "nodes")
+        nodes = private_folder(self.folder / "nodes")
         for number, node in enumerate(self._nodes):
-            write_atomic(node_file(place, number), tomli_w.dumps(node.config), private=True)
+            write_atomic(node_file(nodes, number), tomli_w.dumps(node.config), private=True)
         super()._open(ports)

@@ -71,8 +71,8 @@ class WarmApps(Closing):
             write_atomic(file, f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n')
             file.chmod(0o700)
         if not os.access(file, os.X_OK):
-            place = self._folder.path.parent
-            getLogger(__name__).warning("Apps start from scratch: no program may run in %s.", place)
+            above = self._folder.path.parent
+            getLogger(__name__).warning("Apps start from scratch: no program may run in %s.", above)
             self.close()
             return
         command = [sys.executable, "-P", "-m", "noisemarket.flower.deploy.warm_server"]
