@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -243,7 +244,7 @@ def test_what_cannot_be_sent_to_a_worker_is_refused_with_a_remedy() -> None:
 
 
 HEAD = """
-import sys, time
+import os, sys, time
 import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
@@ -254,7 +255,7 @@ from noisemarket.federated.protections import Sharded
 
 class Endless(Sharded):
     def upload(self, *_):
-        print("working", flush=True)
+        os.write(1, b"working\\n")  # in one piece: two workers write to one pipe
         time.sleep(600)
 
 def start(protection):
@@ -299,6 +300,21 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
+@contextlib.contextmanager
+def held(script: Path, **variables: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that runs a script, in a group of its own; if a test fails, all of it is killed."""
+    with subprocess.Popen(
+        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True,
+        env={**os.environ, **variables},
+    ) as main:  # fmt: skip
+        try:
+            yield main
+        except BaseException:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(main.pid, signal.SIGKILL)
+            raise
+
+
 def running(pid: int) -> bool:
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
@@ -312,7 +328,7 @@ def running(pid: int) -> bool:
 def test_a_killed_parent_leaves_no_worker_and_no_memory(tmp_path: Path, rest: str) -> None:
     script = tmp_path / "holder.py"
     script.write_text(HEAD + rest)
-    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as main:
+    with held(script) as main:
         assert main.stdout is not None
         workers = [int(word) for word in main.stdout.readline().split()]
         assert len(workers) == 2
@@ -336,10 +352,7 @@ def test_a_killed_group_leaves_no_record_of_anybody(tmp_path: Path) -> None:
     script, temporary = tmp_path / "holder.py", tmp_path / "tmp"
     temporary.mkdir()
     script.write_text(HEAD + BUSY)
-    with subprocess.Popen(
-        [sys.executable, str(script)], stdout=subprocess.PIPE, text=True, start_new_session=True,
-        env={**os.environ, "TMPDIR": str(temporary)},
-    ) as main:  # fmt: skip
+    with held(script, TMPDIR=str(temporary)) as main:
         assert main.stdout is not None
         workers = [int(word) for word in main.stdout.readline().split()]
         assert [main.stdout.readline() for _ in range(2)] == ["working\n"] * 2
