@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numba.core import config as numba_config
 
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection_curator import curator_beliefs
 from noisemarket.learning.bisection_owner import owner_beliefs, wants_of
-from noisemarket.learning.compiled.bisection_loop import BargainArrays, Bargains, bargain_all
+
+if TYPE_CHECKING:
+    from noisemarket.learning.compiled.bisection_loop import Bargains
 
 
 def bargain_batch(
@@ -27,6 +29,10 @@ def bargain_batch(
     Payoffs are counted over no trade, or else in full, as in the simultaneous game. With
     ``config.compiled = False`` the same functions are played as plain Python.
     """
+    from numba.core import config as numba_config  # slow to import, and few commands learn
+
+    from noisemarket.learning.compiled.bisection_loop import BargainArrays, Bargains, bargain_all
+
     live = [i for i, start in enumerate(starts) if start < config.iterations]
     wants = [wants_of(owners[i]) for i in live]
     arrays = BargainArrays(

@@ -8,6 +8,8 @@ contract of a pair is what it signed last. Offers, quotes and signatures are the
 from __future__ import annotations
 
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,7 +18,6 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray
 from noisemarket.learning.batch import PlayConfig
 from noisemarket.learning.bisection import bargain_batch
-from noisemarket.learning.compiled.bisection_loop import Bargains
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import MOST_MESSAGES
@@ -31,6 +32,9 @@ from noisemarket.mechanisms.mechanism import (
 )
 from noisemarket.mechanisms.totals import TraceTotals
 
+if TYPE_CHECKING:
+    from noisemarket.learning.compiled.bisection_loop import Bargains
+
 
 class Bisection(Mechanism):
     """Each offer at the least that its owner signs, found by bisection, owner by owner."""
@@ -39,6 +43,8 @@ class Bisection(Mechanism):
     """What a game by messages calls it."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        # Numba is slow to import, and most markets do not learn; here, before threads want it.
+        import_module("noisemarket.learning.compiled.bisection_loop")
         config, owners = options.play, len(environment)
         contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
         totals, asked = TraceTotals(config), 0

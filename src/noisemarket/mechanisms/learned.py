@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from contextlib import closing
 from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
-from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
@@ -32,6 +33,9 @@ from noisemarket.mechanisms.mechanism import (
     same_for_all,
 )
 from noisemarket.mechanisms.totals import TraceTotals
+
+if TYPE_CHECKING:
+    from noisemarket.game.exploitability import Exploitability
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -51,6 +55,9 @@ class Learned(Mechanism):
         owners = len(environment)
         if options.play.interactions_per_message > 1:
             return play_by_messages(environment, self.rule, options)
+        # Numba is slow to import, and most markets do not learn; here, before threads want it.
+        import_module("noisemarket.game.exploitability")
+        import_module("noisemarket.learning.compiled.loop")
         config = options.play
         savings, payments = environment.levels.shape
         cells = savings * payments
@@ -105,6 +112,8 @@ class Learned(Mechanism):
         cancelled: NDArray[np.bool_],
     ) -> tuple[Batch, Contracts, Exploitability]:
         """A batch, with what is computed from its policies before they are dropped."""
+        from noisemarket.game.exploitability import exploitability
+
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
         keys = environment.population.key[some]

@@ -131,8 +131,13 @@ def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
 
     folder.mkdir(exist_ok=True)
     out = []
-    plain = {"figure.autolayout": False, "figure.constrained_layout.use": False}
-    with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none", **plain}):
+    look: Any = {
+        "svg.hashsalt": "noisemarket",
+        "svg.fonttype": "none",
+        "figure.autolayout": False,
+        "figure.constrained_layout.use": False,
+    }
+    with mpl.rc_context(look):
         for ending, metadata in (("png", {"Software": "noisemarket"}), ("svg", {"Date": None})):
             path, drawn = folder / f"{stem}.{ending}", BytesIO()
             canvas.savefig(drawn, format=ending, dpi=150, metadata=metadata)

@@ -10,6 +10,9 @@ from numpy.typing import NDArray
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.outcomes import IntArray
 
+CLIMBING, EXPLORING, FIXED = 0, 1, 2
+"""The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
+
 OFFERS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
 """Columns of ``Batch.counts``."""
 

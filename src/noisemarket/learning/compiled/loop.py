@@ -12,6 +12,7 @@ from numba import njit
 
 from noisemarket.game.jit import cached
 from noisemarket.learning.compiled.arguments import (
+    CLIMBING,
     DEALS,
     OFFERS,
     PAYMENTS,
@@ -24,7 +25,7 @@ from noisemarket.learning.compiled.arguments import (
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
 from noisemarket.learning.compiled.stamp import stamp_of
-from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
+from noisemarket.learning.compiled.steps import MOVING, act, cell, learn
 from noisemarket.learning.draws import GOLDEN, MIX_1, MIX_2, TO_UNIT
 from noisemarket.learning.lanes import LANES
 
