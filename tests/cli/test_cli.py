@@ -38,6 +38,7 @@ def rows_of(path: Path) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
+@pytest.mark.usefixtures("undrawn")  # the second time; the first is in a process of its own
 def test_negotiate_writes_a_run_folder_that_can_be_run_again(tmp_path: Path) -> None:
     first = call("negotiate", *SMALL, "--out", "one", "--json", cwd=tmp_path)
     assert first.returncode == 0, first.stderr
