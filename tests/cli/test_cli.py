@@ -11,7 +11,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.commands import PATIENCE, assert_sentence, call, call_here, command, wait_until
+from tests.commands import (
+    PATIENCE,
+    assert_sentence,
+    call,
+    call_here,
+    command,
+    has_lines,
+    wait_until,
+)
 
 from noisemarket.scenario import load_scenario
 
@@ -296,7 +304,7 @@ def test_killed_run_leaves_what_was_finished(tmp_path: Path) -> None:
     words += ["--set", "iterations=20000", "--threads", "1", "--out", "r"]
     run = subprocess.Popen([sys.executable, "-c", IMPATIENT, *words], cwd=tmp_path)
     partial = tmp_path / "r" / "contracts.partial.csv"
-    wait_until(partial.exists, run)
+    wait_until(lambda: has_lines(partial, 2), run)  # a file just made may be empty yet
     run.kill()
     run.wait(timeout=PATIENCE)
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "running"
