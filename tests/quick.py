@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -111,11 +112,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_left_out(item)]
 
 
+@cache
+def _markers_of(file: Path) -> list[str]:
+    below = file.relative_to(TESTS)
+    names = [path.as_posix() for path in (below, *below.parents)]
+    return [NEEDS[name] for name in names if name in NEEDS]
+
+
 def _markers(item: pytest.Item) -> Iterator[str]:
-    below = item.path.relative_to(TESTS)
-    for path in (below, *below.parents):
-        if path.as_posix() in NEEDS:
-            yield NEEDS[path.as_posix()]
+    yield from _markers_of(item.path)
     for fixture in getattr(item, "fixturenames", ()):
         if fixture in NEEDS_BY_FIXTURE:
             yield NEEDS_BY_FIXTURE[fixture]

@@ -20,6 +20,7 @@ def commands(text: str) -> list[list[str]]:
 
 @pytest.mark.training
 @pytest.mark.process
+@pytest.mark.usefixtures("undrawn")
 def test_a_small_market_is_as_the_tutorial_shows_it(tmp_path: Path) -> None:
     text = PAGE.read_text(encoding="utf-8")
     _, run, ledger, statement, verify, cheat, _ = commands(text)

@@ -158,6 +158,7 @@ def rounds_kept(checkpoint: Path) -> int:
         return int(kept["round_number"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_killed_in_the_middle_of_a_point_and_resumed(
     images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.commands import PATIENCE, call, call_here, command, has_lines, wait_until
+from tests.commands import PATIENCE, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -45,7 +45,7 @@ def done(words: list[str], tmp_path_factory: pytest.TempPathFactory) -> Done:
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=PATIENCE)
     before = (folder / "r" / "trainings.jsonl").read_text()
-    resumed = call("compare", "--resume", "r", "--json", "--workers", "1", cwd=folder)
+    resumed = call_here("compare", "--resume", "r", "--json", "--workers", "1", cwd=folder)
     assert resumed.returncode == 0, resumed.stderr
     after = (folder / "r" / "trainings.jsonl").read_text()
     assert after.startswith(before[: before.rindex("\n") + 1]), "nothing is trained twice"

@@ -48,7 +48,7 @@ def brought(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("name", ["mine", "whole"])
-@pytest.mark.usefixtures("brought")
+@pytest.mark.usefixtures("brought", "undrawn")
 def test_an_engine_of_another_package_runs_a_market(tmp_path: Path, name: str) -> None:
     (tmp_path / "images").mkdir()
     images = write_images(tmp_path / "images", 60, 20)

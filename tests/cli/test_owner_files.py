@@ -44,6 +44,7 @@ def done(place: Path) -> Done:
     return ended
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
 def test_what_holds_costs_is_for_its_user_alone(place: Path, done: Done) -> None:
     assert mode(place / "r" / "owners.csv") == 0o600

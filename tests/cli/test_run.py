@@ -200,6 +200,7 @@ def test_every_json_key_is_documented(whole: Whole) -> None:
     assert {key for key in {*whole[1], *inner} if f"`{key}`" not in part} == set()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_killed_and_stopped_and_resumed(
     images: Path, people: str, whole: Whole, tmp_path: Path
 ) -> None:

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numba.core import config as numba_config
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Games
-from noisemarket.learning.compiled.arguments import Batch, GameArrays, LoopSettings, Scratch
-from noisemarket.learning.compiled.loop import play_all
-from noisemarket.learning.compiled.simd import GROUP
-from noisemarket.learning.compiled.steps import CLIMBING, EXPLORING, FIXED
+from noisemarket.learning.compiled.arguments import (
+    CLIMBING,
+    EXPLORING,
+    FIXED,
+    Batch,
+    GameArrays,
+    LoopSettings,
+    Scratch,
+)
 from noisemarket.learning.draws import Stream
 from noisemarket.learning.greedy import Greedy
 from noisemarket.learning.lanes import LANES
@@ -107,8 +111,11 @@ def play_batch(
     phases = [phases[i] for i in live]
     bounds = np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64)
     ended = np.zeros(1, np.bool_) if cancelled is None else cancelled
-    if config.compiled and kind in COMPILED and not numba_config.DISABLE_JIT:
-        return _play_compiled(kind, config, phases, bounds, keys, firsts, ended)
+    if config.compiled and kind in COMPILED:
+        from numba.core import config as numba_config  # slow to import, and few commands learn
+
+        if not numba_config.DISABLE_JIT:
+            return _play_compiled(kind, config, phases, bounds, keys, firsts, ended)
     return _play_plainly(kind, config, phases, bounds, keys, firsts, ended)
 
 
@@ -142,6 +149,9 @@ def _play_compiled(
     firsts: tuple[FloatArray, FloatArray],
     cancelled: BoolArray,
 ) -> Batch:
+    from noisemarket.learning.compiled.loop import play_all
+    from noisemarket.learning.compiled.simd import GROUP
+
     output = _empty(config, phases[0])
     _, savings, payments = phases[0].owner_rewards.shape
     settings = config.settings if kind is not PHC else replace(config.settings, lose_ratio=1.0)

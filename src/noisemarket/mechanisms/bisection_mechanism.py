@@ -7,18 +7,23 @@ contract of a pair is what it signed last. Proposals, quotes and signatures are 
 
 from __future__ import annotations
 
+from importlib import import_module
+from typing import TYPE_CHECKING
+
 import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.learning.batch import PlayConfig
-from noisemarket.learning.compiled.bisection_loop import Bargains, bargain_batch
 from noisemarket.learning.players import BISECTION
 from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import MOST_MESSAGES
 from noisemarket.mechanisms.lying import gained_by_items
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
 from noisemarket.mechanisms.totals import PlayTotals
+
+if TYPE_CHECKING:
+    from noisemarket.learning.compiled.bisection_loop import Bargains
 
 
 class Bisection(Mechanism):
@@ -28,6 +33,8 @@ class Bisection(Mechanism):
     """What a game by messages calls it."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        # Numba is slow to import, and most markets do not learn; here, before threads want it.
+        import_module("noisemarket.learning.compiled.bisection_loop")
         config, asked = options.play, 0
         slices = batches(len(environment), config.iterations, environment.levels.shape[0])
         totals = PlayTotals(environment, options, slices)
@@ -61,6 +68,8 @@ def _messages(played: Bargains, config: PlayConfig) -> IntArray:
 
 
 def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:
+    from noisemarket.learning.compiled.bisection_loop import bargain_batch
+
     phases = range(len(environment.phases))
     return bargain_batch(
         config,

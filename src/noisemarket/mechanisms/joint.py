@@ -107,7 +107,7 @@ class JointValue:
 
     def quality(self, sums: FloatArray) -> FloatArray:
         """The quality at each of these sums over all owners."""
-        weight, noisy, square = np.moveaxis(np.asarray(sums), -1, 0)
+        weight, noisy, square = (np.asarray(sums)[..., at] for at in range(3))
         share = np.minimum(weight**2 / (len(self) * square), 1.0)
         noise = np.sqrt(len(self) * np.maximum(noisy, 0.0)) / weight
         return self.surface.quality(noise, self.beta, share)

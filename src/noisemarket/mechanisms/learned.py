@@ -7,12 +7,13 @@ sees more than its own rewards and the moves of the other side.
 from __future__ import annotations
 
 from contextlib import closing
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
-from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray
 from noisemarket.game.protocol import Outcomes
 from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
@@ -23,6 +24,9 @@ from noisemarket.learning.threads import batches, work_through
 from noisemarket.mechanisms.by_message import play_by_messages
 from noisemarket.mechanisms.mechanism import Agreement, Contracts, Mechanism, RunOptions
 from noisemarket.mechanisms.totals import PlayTotals
+
+if TYPE_CHECKING:
+    from noisemarket.game.exploitability import Exploitability
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -42,6 +46,9 @@ class Learned(Mechanism):
         config, owners = options.play, len(environment)
         if config.interactions_per_message > 1:
             return play_by_messages(environment, self.rule, options)
+        # Numba is slow to import, and most markets do not learn; here, before threads want it.
+        import_module("noisemarket.game.exploitability")
+        import_module("noisemarket.learning.compiled.loop")
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = owners * cells <= POLICIES_KEPT_UP_TO
@@ -84,6 +91,8 @@ class Learned(Mechanism):
         cancelled: BoolArray,
     ) -> tuple[Batch, Contracts, Exploitability]:
         """A batch, with what is computed from its policies before they are dropped."""
+        from noisemarket.game.exploitability import exploitability
+
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
         keys = environment.population.key[some]

@@ -124,7 +124,7 @@ def _least(holds: Callable[[int], bool], most: int) -> int:
 def _without_lightest(left: IntArray, count: int) -> IntArray:
     """So many of the lightest owners fewer, the sizes in ascending order."""
     lighter = np.cumsum(left) - left
-    return np.asarray(left - np.clip(count - lighter, 0, left))
+    return np.asarray(left - np.minimum(np.maximum(count - lighter, 0), left))
 
 
 def price_levels(payment_levels: int) -> list[int]:

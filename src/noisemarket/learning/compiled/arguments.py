@@ -8,6 +8,9 @@ import numpy as np
 
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 
+CLIMBING, EXPLORING, FIXED = 0, 1, 2
+"""The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
+
 PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
 """Columns of ``Batch.counts``."""
 

@@ -14,6 +14,7 @@ from noisemarket.game.behaviour import scrambled
 from noisemarket.game.jit import cached
 from noisemarket.learning.compiled import stamp_of
 from noisemarket.learning.compiled.arguments import (
+    CLIMBING,
     DEALS,
     PAYMENTS,
     PROPOSALS,
@@ -25,7 +26,7 @@ from noisemarket.learning.compiled.arguments import (
     Scratch,
 )
 from noisemarket.learning.compiled.simd import GROUP, LOWEST, POLICY, TOTAL, pointer
-from noisemarket.learning.compiled.steps import CLIMBING, MOVING, act, cell, learn
+from noisemarket.learning.compiled.steps import MOVING, act, cell, learn
 from noisemarket.learning.draws import GOLDEN, TO_UNIT
 from noisemarket.learning.lanes import LANES
 

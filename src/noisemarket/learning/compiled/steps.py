@@ -12,6 +12,7 @@ from typing import Any
 
 from numba import njit
 
+from noisemarket.learning.compiled.arguments import CLIMBING, EXPLORING, FIXED
 from noisemarket.learning.compiled.simd import (
     GROUP,
     POLICY,
@@ -28,9 +29,6 @@ from noisemarket.learning.lanes import LANES
 
 inlined = njit(nogil=True, error_model="numpy", forceinline=True)
 """Compiles a function into its callers: a call with this many arguments costs more than it does."""
-
-CLIMBING, EXPLORING, FIXED = 0, 1, 2
-"""The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
 
 MOVING = -1
 """``settled`` of a row that is not pure; else the count at which it became so."""
