@@ -2,15 +2,19 @@
 
 import os
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.ledger.common import Job, key
 from tests.ledger.conformance import LedgerConformance
 from tests.ledger.sql_conformance import SqlConformance
 
 from noisemarket import load_scenario
 from noisemarket.errors import BadInput
-from noisemarket.ledger.store import BACKENDS, Ledger, open_ledger
+from noisemarket.ledger.ledger_errors import LedgerLost
+from noisemarket.ledger.sql_backend import SqlBackend
+from noisemarket.ledger.store import BACKENDS, open_ledger
 
 
 class TestSQLite(SqlConformance):
@@ -53,9 +57,20 @@ def test_a_scheme_is_known_once_its_package_is_installed(lines_place: str) -> No
     assert scenario.market.ledger == lines_place
     with open_ledger(lines_place) as ledger:
         assert ledger.head().count == 0
-        assert Ledger(ledger.backend).head() == ledger.head()  # an instance will do, too
     with pytest.raises(BadInput, match=r"ledger = broken: cannot be loaded .*LedgerBackend"):
         open_ledger("broken://x")
+
+
+def test_a_backend_will_do_if_it_holds_the_noted_head(tmp_path: Path) -> None:
+    note = tmp_path / "head.json"
+    backend = SqlBackend(tmp_path / "ledger.sqlite", create=True)
+    with open_ledger(backend, curator=key("curator"), note=note) as ledger:
+        ledger.append(Job.of().opening())
+        with open_ledger(backend, note=note) as again:
+            assert again.head() == ledger.head()
+    other = closing(SqlBackend(tmp_path / "other.sqlite", create=True))
+    with other as empty, pytest.raises(LedgerLost, match="lacks entry 2, which the curator"):
+        open_ledger(empty, curator=key("curator"), note=note)
 
 
 def test_a_scheme_that_nobody_brings() -> None:

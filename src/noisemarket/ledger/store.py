@@ -44,7 +44,7 @@ def now() -> str:
 
 
 def open_ledger(
-    where: str | Path,
+    where: str | Path | LedgerBackend,
     *,
     create: bool = True,
     clock: Callable[[], str] = now,
@@ -54,7 +54,7 @@ def open_ledger(
     """Open a ledger.
 
     Args:
-        where: a run folder, an SQLite file, or a URL such as ``postgresql://...``.
+        where: a run folder, an SQLite file, a URL such as ``postgresql://...``, or a backend.
         create: whether to make a new ledger if there is none, and to bring the tables of an older
             one up to date. Otherwise opening changes nothing.
         clock: gives the time of an entry, as ISO 8601 in UTC.
@@ -76,6 +76,11 @@ def open_ledger(
             with open_ledger("runs/first", create=False) as ledger:
                 print(verify(ledger).head)
     """
+    head, noted_by = None if note is None else _noted(note), f"the curator ({note})"
+    if isinstance(where, LedgerBackend):
+        if head is not None:
+            check_holds(where, head, noted_by)
+        return Ledger(where, clock, curator, note)
     scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
     kind = scheme.partition("+")[0] if url else "sqlite"
     if kind not in BACKENDS:
@@ -83,8 +88,7 @@ def open_ledger(
         remedy = f"give a folder, a file or a URL that begins with one of: {known}."
         raise BadInput("ledger", f"{scheme}://", remedy)
     make = BACKENDS.find(kind)
-    if note is not None and (head := _noted(note)) is not None:
-        noted_by = f"the curator ({note})"
+    if head is not None:
         try:
             there = make(where, create=False)  # before a new ledger is made in its place
         except NoLedger as missing:
