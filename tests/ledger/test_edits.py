@@ -52,6 +52,21 @@ def test_an_edit_is_found(ledger: Ledger, place: str, name: str) -> None:
         write(place, kept)
 
 
+def test_a_wrong_once_key_is_found(ledger: Ledger, place: str) -> None:
+    """Even if the curator itself wrote it: an entry under another key could be recorded twice."""
+    kept = read(place)
+    try:
+        for row in kept:
+            at = row["seq"] - 1
+            rewrite(place, lambda rows, at=at: rows[at].update(once="again"), CURATOR)
+            broken = rf"entry {at + 1} .* does not have the once key of its kind"
+            with pytest.raises(LedgerBroken, match=broken):
+                verify(ledger)
+            write(place, kept)
+    finally:
+        write(place, kept)
+
+
 def test_a_cut_in_the_middle_of_a_transaction_is_found(ledger: Ledger, place: str) -> None:
     kept = read(place)
     try:

@@ -91,7 +91,7 @@ def test_every_command_on_a_sound_ledger(run: Run, place: str, tmp_path: Path) -
     for entry in exported["entries"]:  # whoever has the file can check the chain
         stored = entry.pop("hash")
         assert entry["previous"] == last
-        assert entry_hash(*entry.values()) == stored
+        assert entry_hash(**entry) == stored
         last = stored
     assert exported["head"] == f"{len(exported['entries'])}:{last}" == str(head)
     assert not list(tmp_path.glob(".*"))

@@ -115,12 +115,19 @@ def described(entry: Entry | NewEntry) -> str:
     return kind if entry.contract is None else f"{kind}, contract {str(entry.contract)[:12]}"
 
 
-def entry_hash(*fields: str | int | None) -> str:
-    """The hash of an entry: SHA-256 of its other fields, as a list in canonical JSON, and a prefix.
-
-    The fields are in the order of ``Entry``.
-    """
-    return hashlib.sha256(_DOMAIN + _hashed(fields).encode()).hexdigest()
+def entry_hash(
+    seq: int,
+    job: str,
+    kind: str,
+    contract: str | None,
+    once: str | None,
+    body: str,
+    recorded_at: str,
+    previous: str,
+) -> str:
+    """The hash of an entry: SHA-256 of its fields, as a list in canonical JSON, and a prefix."""
+    content = [seq, job, kind, contract, once, body, recorded_at, previous]
+    return hashlib.sha256(_DOMAIN + _hashed(content).encode()).hexdigest()
 
 
 def once_key(kind: str, contract: str | None, round: int | None) -> str | None:

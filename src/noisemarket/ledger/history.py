@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.canonical import parse
@@ -69,12 +69,21 @@ class OverBudgetEntry(InvalidEntry):
     """An entry that would pass the job's budget."""
 
 
+class _PaymentTerms(NamedTuple):
+    """What ``owed`` asks of a contract."""
+
+    payment: int
+    rounds: int
+    missed_rounds: str
+    minimum_share: float
+
+
 @dataclass(slots=True)
 class _Open:
     """What has to be remembered of a contract until it is closed."""
 
     contract: Contract | None  # until it is signed
-    terms: tuple[int, int, str, float]  # of its payment
+    terms: _PaymentTerms
     rho_per_round: float
     rho_cap: float
     rho: float = 0.0  # of all rounds so far
@@ -208,8 +217,9 @@ class JobHistory:
         keys = self.owner_keys
         if keys is not None and keys.get(document.owner) != document.owner_key:
             raise InvalidEntry("holds a contract with an owner's key that is not that owner's.")
-        rule = document.missed_rounds, document.minimum_share
-        terms = document.payment, document.rounds, *rule
+        terms = _PaymentTerms(
+            document.payment, document.rounds, document.missed_rounds, document.minimum_share
+        )
         self.open[contract] = _Open(document, terms, document.rho_per_round, document.rho_cap)
         self.contracts += 1
 
@@ -247,7 +257,7 @@ class JobHistory:
             if held.kept:
                 raise InvalidEntry("breaks a contract that was found kept.")
             self.contracts_broken += 1
-        self.committed -= held.terms[0]
+        self.committed -= held.terms.payment
         self.signed -= 1
         self.paid += amount
         if self.paid > self.budget:
@@ -270,7 +280,7 @@ class JobHistory:
 def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
     if held.stage != SIGNED:
         raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
-    number, rounds = content["round"], held.terms[1]
+    number, rounds = content["round"], held.terms.rounds
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidEntry("has a round that is not a whole number.")
     if not 1 <= number <= rounds:

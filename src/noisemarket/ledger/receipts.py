@@ -117,11 +117,13 @@ class Receipt:
         sound = sound and values["stage"] in STAGES
         sound = sound and is_key(values["curator_key"]) and is_key(values["owner_key"])
         sound = sound and (paid is None or (type(paid) is int and 0 <= paid < 2**53))
+        wrong = BadInput("receipt", str(values["head"])[:80], "is not that of a receipt.")
+        if not sound:
+            raise wrong
         try:
-            Head.parse(values["head"] if sound else "")
+            Head.parse(values["head"])
         except ValueError:
-            shown = str(values["head"])[:80]
-            raise BadInput("receipt", shown, "is not that of a receipt.") from None
+            raise wrong from None
         return cls(**values)
 
     @classmethod
