@@ -6,12 +6,18 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from tests.ledger.common import NOW, Job, key
 from tests.market.common import events, here, played, scenario, state
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.rounds import State
+from noisemarket.ledger.store import open_ledger
+from noisemarket.market.begun_rounds import RoundBeginning
 from noisemarket.market.events import RoundTrained
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.journal import JournalledAccountant, read_journal
+from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.scenario import Scenario
 from noisemarket.training.serial_engine import SerialEngine
 
@@ -84,6 +90,22 @@ def test_a_first_round_that_was_begun_is_known_although_all_files_are_lost(
         assert read_journal(run / JOURNAL).charges == ()
     played(made, tmp_path)  # with all its files it goes on
     assert len(read_journal(tmp_path / JOURNAL).charges) == 2 * 3
+
+
+def test_a_round_that_was_just_begun_is_known_with_its_owners(tmp_path: Path) -> None:
+    job, weights = Job.of(), np.zeros(3)
+    with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
+        ledger.append([*job.opening(), *job.signing()])
+        begun = RoundBeginning(ledger, job.name, None, tmp_path, lambda number, digest: None)
+        begun.begin(1, weights, [0, 1])
+        budgets = [PrivacyBudget(owner, "sharded", sigma=1.0, sensitivity=1.0) for owner in (0, 1)]
+        with JournalledAccountant(tmp_path / "journal", budgets) as accountant:
+            given = dict(enumerate(job.contracts)), State.first(weights), accountant, tmp_path
+            accountant.charge(0, 1)
+            with pytest.raises(BadInput, match="lacks charges of round 1"):
+                begun.check_spent(*given)
+            accountant.charge(1, 1)
+            begun.check_spent(*given)
 
 
 def test_a_job_under_way_needs_the_charges_of_the_rounds_on_its_ledger(

@@ -9,6 +9,7 @@ there is an upload to choose them by.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -66,8 +67,8 @@ class RoundBeginning:
                 remedy = f"lacks the directions that round {number} began with: put it back."
                 raise BadInput("reference", str(self._folder), remedy)
         else:
-            self._known[number] = {"reference": reference}
-            self._ledger.append([entries.begun(self._job, number, len(owners), reference)])
+            new = entries.begun(self._job, number, len(owners), reference)
+            self._known[number] = self._ledger.append([new])[0].content()
         self._tell(number, reference or "")
 
     def check_spent(
@@ -85,26 +86,33 @@ class RoundBeginning:
         Raises:
             BadInput: a round would be released that the ledger has already.
         """
-        job, journal, entries_of = self._job, str(accountant.path), self._ledger.entries
-        one = next(iter(contracts.values()))  # every round has an entry for every contract
-        of_one = entries_of(job, contract=one.id, kinds=ROUND_KINDS)
-        recorded = max((entry.content()["round"] for entry in of_one), default=0)
+        job, journal, ledger = self._job, str(accountant.path), self._ledger
+        first = next(iter(contracts.values()))  # every round has an entry for every contract
+        outcomes = ledger.entries(job, contract=first.id, kinds=ROUND_KINDS)
+        recorded = max((entry.content()["round"] for entry in outcomes), default=0)
         charged = {(charge.owner, charge.round) for charge in accountant.charges}
         if recorded > state.rounds_done:
-            if any(True for _ in entries_of(job, kinds=[SETTLED])):
-                remedy = f"lacks round {recorded} of a job that is settled: put it back; nothing is"
-                raise BadInput("checkpoint", str(checkpoint), f"{remedy} released twice.")
+            if any(True for _ in ledger.entries(job, kinds=[SETTLED])):
+                remedy = (
+                    f"lacks round {recorded} of a job that is settled: put it back; nothing is "
+                    "released twice."
+                )
+                raise BadInput("checkpoint", str(checkpoint), remedy)
             owners = {contract.id: index for index, contract in contracts.items()}
-            for entry in entries_of(job, kinds=ROUND_KINDS):
+            for entry in ledger.entries(job, kinds=ROUND_KINDS):
                 said, owner = entry.content(), owners.get(str(entry.contract))
                 spent = said["rho"] != 0.0 and owner is not None
                 if spent and (owner, said["round"]) not in charged:
-                    remedy = f"lacks a charge of round {said['round']}, which the ledger has"
-                    raise BadInput("journal", journal, f"{remedy}: put it back.")
-        for number in (one for one in self._known if one > state.rounds_done):
-            if sum(round == number for _, round in charged) < self._known[number]["owners"]:
-                remedy = f"lacks charges of round {number}, which the ledger says was begun"
-                remedy += ": put it back; nothing is released twice."  # uploads may have left
+                    number = said["round"]
+                    remedy = f"lacks a charge of round {number}, which the ledger has: put it back."
+                    raise BadInput("journal", journal, remedy)
+        charges = Counter(number for _, number in charged)
+        for number, said in self._known.items():
+            if number > state.rounds_done and charges[number] < said["owners"]:
+                remedy = (  # uploads may have left
+                    f"lacks charges of round {number}, which the ledger says was begun: put it "
+                    "back; nothing is released twice."
+                )
                 raise BadInput("journal", journal, remedy)
 
     def kept(self) -> Iterator[tuple[int, Rows]]:
