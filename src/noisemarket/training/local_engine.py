@@ -23,6 +23,8 @@ from noisemarket.owner.shared_arrays import SharedArrays
 from noisemarket.owner.worker import UNGUARDED, WorkerConfig, leave_unless_main, work
 from noisemarket.training.worker_processes import WorkerProcesses
 
+_STOPPED = "Stopped in the middle of a round."
+
 
 class LocalEngine(Engine):
     """Trains on this machine with a number of worker processes (by default one per core).
@@ -104,6 +106,9 @@ class LocalEngine(Engine):
                     raise NoisemarketError(f"A worker failed at {task[0]}: {problem}.")
                 answers[task] = answer
             return answers
+        except Interrupted:
+            self.close(patience=0.0)
+            raise Interrupted(_STOPPED) from None
         except (EOFError, OSError):
             death = self._death()
             self.close(patience=0.0)
@@ -115,7 +120,7 @@ class LocalEngine(Engine):
     def _death(self) -> NoisemarketError:
         """What to say about workers of which at least one is gone."""
         if self._stop is not None and self._stop():
-            return Interrupted("stopped; what was finished is kept.")
+            return Interrupted(_STOPPED)
         for worker in self._processes.running:
             worker.join(timeout=1)
         codes = {worker.exitcode for worker in self._processes.running}

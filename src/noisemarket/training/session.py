@@ -227,8 +227,9 @@ def carry_out(
     complete = state.rounds_done >= job_order.plan.rounds
     if not complete:  # a job that is done needs no workers
         with engine(job_order.job) as running:
-            parts = running, job_order.job, accountant, job_order.plan, state, checkpoint
-            rounds = rounds_of(*parts)
+            rounds = rounds_of(
+                running, job_order.job, accountant, job_order.plan, state, checkpoint
+            )
             with suppress(Interrupted):  # the round under way is lost; its charge stands
                 while not complete and not (stop is not None and stop()):
                     result = next(rounds, None)

@@ -73,10 +73,10 @@ def in_processes(
         stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
     """
     leave_unless_main()
-    processes = WorkerProcesses()
+    packed, processes = pickle.dumps(work), WorkerProcesses()
     try:
-        processes.start(min(workers or available_cores(), len(tasks)), _serve)
-        processes.send(pickle.dumps(work))
+        processes.start(min(max(1, workers or available_cores()), len(tasks)), _serve)
+        processes.send(packed)
         for task, problem, result in processes.answers(tasks, stop, told):
             if problem is not None:
                 raise NoisemarketError(f"A process failed: {problem}.")
