@@ -1,6 +1,7 @@
 """A journal read again after a crash at any byte knows of every charge that was acted upon."""
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -142,6 +143,19 @@ def test_foreign_files_stay_as_they_are(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(BadInput, match="not a privacy journal"):
         read_journal(path)
     assert path.read_bytes() == content
+
+
+def test_a_journal_that_does_not_say_its_job_is_of_none(tmp_path: Path) -> None:
+    path = tmp_path / "journal"
+    *_, (_, last) = fill(path)
+    header, lines = path.read_bytes().split(b"\n", 1)
+    said = {"budgets": json.loads(header)["budgets"]}
+    path.write_bytes(json.dumps(said).encode() + b"\n" + lines)
+    assert read_journal(path).charges == last.charges
+    with JournalledAccountant(path, BUDGETS) as resumed:
+        assert (resumed.charges, resumed.job, resumed.made_by) == (last.charges, "", "")
+    with pytest.raises(BadInput, match="of another job"):
+        JournalledAccountant(path, BUDGETS, job="job-1")
 
 
 def test_damage_in_the_middle_is_not_guessed_away(tmp_path: Path) -> None:

@@ -98,7 +98,11 @@ class Checkpoint:
         )
 
     def load(self, like: State | None = None) -> State | None:
-        """The last state, None if there is none yet; it must have the shape of ``like``."""
+        """The last state, None if there is none yet; it must have the shape of ``like``.
+
+        Raises:
+            BadInput: it is of another job, or is not what ``save`` wrote.
+        """
         if not self.path.exists():
             return None
         try:

@@ -60,6 +60,12 @@ class Charge:
 class Accountant:
     """Adds up zCDP per owner, and refuses what would pass an owner's cap.
 
+    Args:
+        budgets: one for each owner.
+
+    Raises:
+        BadInput: an owner has two budgets; from every method that names an owner, it has none.
+
     Example:
         >>> budget = PrivacyBudget("anna", "sharded", sigma=0.3, sensitivity=0.03, rho_cap=0.01)
         >>> accountant = Accountant([budget])
@@ -117,6 +123,7 @@ class Accountant:
 
         Raises:
             BudgetSpent: the release would pass the owner's cap. Nothing was charged.
+            BadInput: a value is out of range, or these bits were charged at another rho.
         """
         return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
 

@@ -30,6 +30,11 @@ class JournalledAccountant(Closing, Accountant):
         job: the job that is charged for. An existing journal must be of the same one.
         made_by: what makes the releases: versions and the kind of machine. A new journal keeps it.
 
+    Raises:
+        BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other
+            budgets.
+        NoisemarketError: it cannot be written.
+
     Example:
         ::
 
@@ -96,7 +101,11 @@ class JournalledAccountant(Closing, Accountant):
 
 
 def read_journal(path: str | Path) -> Accountant:
-    """The account in a journal, which is neither locked nor changed."""
+    """The account in a journal, which is neither locked nor changed.
+
+    Raises:
+        BadInput: the file cannot be read, is damaged, or is not a journal.
+    """
     try:
         content = Path(path).read_bytes()
     except OSError as problem:
@@ -110,12 +119,12 @@ def read_journal(path: str | Path) -> Accountant:
 def _parse(
     content: bytes, path: Path
 ) -> tuple[tuple[str, str], tuple[PrivacyBudget, ...], list[Charge], int]:
-    """Job and what made it, budgets, charges, and how many bytes are whole lines."""
+    """Job and what made it (empty if it does not say), budgets, charges, bytes in whole lines."""
     first, *lines = content.splitlines(keepends=True) or [b""]
     try:
         header = json.loads(first)
-        about = str(header["job"]), str(header["made_by"])
         budgets = tuple(PrivacyBudget.from_dict(one) for one in header["budgets"])
+        about = str(header.get("job", "")), str(header.get("made_by", ""))
     except (ValueError, TypeError, KeyError):
         raise BadInput("journal", str(path), "is not a privacy journal.") from None
     charges: list[Charge] = []

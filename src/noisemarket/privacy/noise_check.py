@@ -86,6 +86,9 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
         sigma: the contracted noise.
         clip: the contracted bound on the update's norm; infinity if there is none.
         rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
+
+    Raises:
+        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
     """
     values = _checked(difference, sigma, clip)
     if sigma == 0.0:
@@ -115,9 +118,16 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
     least, most = max(length - far, 0.0), length + far  # lengths of the noise alone
     above, below = (tail_score(noise * noise, degrees, 0.0) for noise in (least, most))
     short, long = (math.sqrt(square) for square in chi_square_limits(degrees, 0.0, rate))
-    limits = max(short - far, 0.0) ** 2, (long + far) ** 2
-    found = _verdict(above, below, rate)
-    return Evidence("reach", length * length, degrees, far**2, *limits, *found)
+    return Evidence(
+        method="reach",
+        statistic=length * length,
+        degrees=degrees,
+        largest_shift=far**2,
+        lowest=max(short - far, 0.0) ** 2,
+        highest=(long + far) ** 2,
+        z_score=_z_score(above, below),
+        verdict=_verdict(above, below, rate),
+    )
 
 
 def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
@@ -171,8 +181,17 @@ def tail_score(statistic: float, degrees: int, shift: float) -> float:
 
 def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: float) -> Evidence:
     above, below = tail_score(statistic, degrees, shift), tail_score(statistic, degrees, 0.0)
-    limits, found = chi_square_limits(degrees, shift, rate), _verdict(above, below, rate)
-    return Evidence(method, statistic, degrees, shift, *limits, *found)
+    lowest, highest = chi_square_limits(degrees, shift, rate)
+    return Evidence(
+        method=method,
+        statistic=statistic,
+        degrees=degrees,
+        largest_shift=shift,
+        lowest=lowest,
+        highest=highest,
+        z_score=_z_score(above, below),
+        verdict=_verdict(above, below, rate),
+    )
 
 
 def _checked(difference: NDArray[Any], sigma: float, clip: float) -> NDArray[np.float64]:
@@ -186,22 +205,34 @@ def _checked(difference: NDArray[Any], sigma: float, clip: float) -> NDArray[np.
     return values
 
 
-def _verdict(above: float, below: float, rate: float) -> tuple[float, Verdict]:
+def _z_score(above: float, below: float) -> float:
+    """How far an upload lies from the nearest honest law."""
+    return max(above, 0.0) + min(below, 0.0)
+
+
+def _verdict(above: float, below: float, rate: float) -> Verdict:
     """From how far beyond the laws of the most and of the least noise an upload lies."""
-    score, limit = max(above, 0.0) + min(below, 0.0), _sigmas(rate)
+    limit = _sigmas(rate)
     if not above <= limit:  # NaN is an accusation, too
-        return score, "too much noise"
-    return score, "as contracted" if below >= -limit else "too little noise"
+        return "too much noise"
+    return "as contracted" if below >= -limit else "too little noise"
 
 
 def _check_clip(values: NDArray[np.float64], clip: float) -> Evidence:
     """Without noise nothing is random: the update must respect its clip, up to rounding."""
     squared = _squared_length(values)
     highest = (clip * (1.0 + 1e-6) + rounding_reach(values.size)) ** 2
-    terms = squared, values.size, clip**2, 0.0, highest
-    if squared <= highest:
-        return Evidence("clip", *terms, 0.0, "as contracted")
-    return Evidence("clip", *terms, math.inf, "too much noise")
+    within = squared <= highest
+    return Evidence(
+        method="clip",
+        statistic=squared,
+        degrees=values.size,
+        largest_shift=clip**2,
+        lowest=0.0,
+        highest=highest,
+        z_score=0.0 if within else math.inf,
+        verdict="as contracted" if within else "too much noise",
+    )
 
 
 def _squared_length(values: NDArray[np.float64]) -> float:
