@@ -269,6 +269,17 @@ def test_the_tree_in_the_documentation_is_the_one_on_disk() -> None:
     assert rooms - hidden - set(paths) == set(), "rooms without a line"
 
 
+def test_the_documentation_says_how_long_the_sources_are() -> None:
+    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
+    said = re.search(r"([\d,]+) now, of\s+which ([\d,]+) are the suites of `testing`", page)
+    assert said is not None
+    lines = {file: len((SOURCES / file).read_text("utf-8").splitlines()) for file in FILES}
+    suites = sum(count for file, count in lines.items() if file.parts[0] == "testing")
+    for number, counted in ((said[1], sum(lines.values())), (said[2], suites)):
+        most = 500 if counted > 10_000 else 100
+        assert abs(int(number.replace(",", "")) - counted) <= most, f"says {number}: {counted} now"
+
+
 def test_a_class_and_a_file_have_a_name_of_their_own() -> None:
     """``grep "class X"`` finds one place."""
     homes: dict[str, list[str]] = {}
