@@ -106,9 +106,18 @@ types: $(VENV)/.installed ## check types, strictly
 docs: $(VENV)/.installed ## build the documentation into build/site; a broken link is an error
 	$(BIN)/mkdocs build --strict --quiet
 
+# What `noisemarket flower app` copies, one file of which is no Python.
+MARKET_APP := noisemarket/flower/deploy/market_app
+
 dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel in a fresh environment
 	rm -rf dist
 	$(BIN)/python -m build --no-isolation --outdir dist
+	@held=$$($(BIN)/python -m zipfile --list dist/*.whl); \
+	for name in app.toml __init__.py client_app.py server_app.py; do \
+		case "$$held" in *"$(MARKET_APP)/$$name "*) ;; *) \
+			echo "The wheel lacks $(MARKET_APP)/$$name: have pyproject.toml put it in." >&2; exit 1 ;; \
+		esac; \
+	done
 	@set -e; fresh=$$(mktemp -d); trap 'rm -rf "$$fresh"' EXIT; \
 	$(BIN)/python -m venv "$$fresh/venv"; \
 	"$$fresh/venv/bin/python" -m pip --disable-pip-version-check --quiet install dist/*.whl --constraint constraints.txt; \

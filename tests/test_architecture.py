@@ -316,7 +316,7 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("report/figures.py", "import matplotlib\nopen('x')"),
         ("runfolder.py", "from noisemarket import __version__"),
         ("cli/__init__.py", "from noisemarket import Scenario"),
-        ("flower/api.py", "from flwr.app import Message\nfrom flwr.clientapp.mod import a_mod"),
+        ("flower/wire.py", "from flwr.app import Message\nfrom flwr.clientapp.mod import a_mod"),
         ("flower/x.py", "from flwr.serverapp import Grid\nimport flwr.serverapp.strategy"),
     ],
 )

@@ -1,9 +1,11 @@
 """``noisemarket flower`` and ``run --engine``: what is refused, and the app that is written."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands import assert_sentence, call
 from typer.testing import CliRunner
 
 from noisemarket.cli.app import app
@@ -70,3 +72,32 @@ def test_the_app_is_written_once(tmp_path: Path) -> None:
     names = {str(path.relative_to(place)) for path in place.rglob("*.*")}
     assert names >= {"pyproject.toml", "market_app/client_app.py", "market_app/server_app.py"}
     assert "exists already" in refused("flower", "app", str(place))
+
+
+@pytest.fixture(params=["missing", "old"])
+def no_flower(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In every process from here on Flower is not there, or is one without ``flwr.app``."""
+    package = tmp_path / "path" / "flwr"
+    package.mkdir(parents=True)
+    missing = "raise ModuleNotFoundError(\"No module named 'flwr'\", name='flwr')\n"
+    (package / "__init__.py").write_text(missing if request.param == "missing" else "")
+    path = [str(package.parent), *filter(None, [os.environ.get("PYTHONPATH")])]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+
+@pytest.mark.process
+@pytest.mark.usefixtures("no_flower")
+def test_without_flower_what_needs_it_names_the_extra_and_the_rest_works(tmp_path: Path) -> None:
+    (tmp_path / "node.toml").write_text("")
+    node = ["--node-config", "node.toml"]
+    for words in (["up"], ["node", *node], ["health", *node]):
+        done = call("flower", *words, cwd=tmp_path)
+        assert done.returncode == 2
+        assert_sentence(done.stderr)
+        assert "pip install 'noisemarket[flower]'" in done.stderr
+    assert call("flower", "app", "app", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "app" / "pyproject.toml").exists()
+    done = call("flower", "health", "127.0.0.1:1", cwd=tmp_path)
+    assert (done.returncode, done.stderr[:27]) == (1, "127.0.0.1:1 does not answer")

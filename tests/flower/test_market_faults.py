@@ -21,6 +21,7 @@ from tests.flower.market_common import (
 )
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import exclusive, load_arrays, save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market, market_over_flower
 from noisemarket.flower.host_files import CURATOR
@@ -30,7 +31,7 @@ from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import LeftOut
-from noisemarket.scenario import dump_scenario, load_scenario
+from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 RUBBISH = [
     RecordDict(),
@@ -162,10 +163,8 @@ def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
     assert set(lives.values()) == {300.0}
 
 
-def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
-    """The curator's players would not be where the owners left them."""
-    folder = tmp_path / "run"
-    grid = grid_of(scenario := make_scenario(folder), folder)
+def cut_off_after_one_message(grid: ProcessGrid, scenario: Scenario, folder: Path) -> None:
+    """A market that ends when each owner has answered once in the game."""
     push, letters = grid.push_messages, list[str]()
 
     def cut_off(messages: Any) -> Any:
@@ -179,10 +178,48 @@ def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(NoisemarketError, match="cut off"):
         hold(grid, scenario, folder)
     grid.push_messages = push  # type: ignore[method-assign]
+
+
+def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
+    """The curator's players would not be where the owners left them."""
+    folder = tmp_path / "run"
+    grid = grid_of(scenario := make_scenario(folder), folder)
+    cut_off_after_one_message(grid, scenario, folder)
     other = load_scenario(folder / "scenario.toml", settings=["quality_value=0.21"])
     with pytest.raises(BadInput, match="are of another game"):
         hold(grid, other, folder)
     assert len(hold(grid, scenario, folder).results) == 2
+
+
+def test_replies_of_another_version_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else players would go on from signatures without proposals, which were called offers."""
+    folder = tmp_path / "run"
+    grid = grid_of(scenario := make_scenario(folder), folder)
+    cut_off_after_one_message(grid, scenario, folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
+        with pytest.raises(BadInput, match="are of another game"):
+            hold(grid, scenario, folder)
+    replies = folder / "curator" / "replies.npz"
+    kept = load_arrays(replies)
+    save_arrays(replies, **{name.replace("proposals", "offers"): kept[name] for name in kept})
+    with pytest.raises(BadInput, match="are not whole"):
+        hold(grid, scenario, folder)
+
+
+def test_a_folder_in_use_is_left_alone(tmp_path: Path) -> None:
+    """Nothing in it is read or written before it is held, whatever else is wrong."""
+    folder = tmp_path / "run"
+    scenario, curator = make_scenario(folder), folder / "curator"
+    curator.mkdir(mode=0o700)
+    files = curator / "left-out.json", curator / EVENTS
+    for file in files:
+        file.write_text("of the other run")
+    with exclusive(curator, "folder"), pytest.raises(BadInput, match="is in use"):
+        hold_market(ProcessGrid({}), scenario, folder, houses=folder / "missing.toml")
+    assert [file.read_text() for file in files] == ["of the other run"] * 2
 
 
 def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> None:
@@ -316,21 +353,24 @@ def test_a_path_in_the_settings_is_refused_because_owners_see_them(
         market_over_flower(None, config)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(("curator", "owner"), [(1, wire.PROTOCOL), (wire.PROTOCOL, 1)])
 def test_a_curator_of_another_version_is_told_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    curator: int, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Protocol 1 had ``offers`` where there are ``proposals`` now."""
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
     grid = grid_of(scenario, folder)
     marked = wire.with_protocol
 
-    def newer(content: RecordDict) -> RecordDict:
-        marked(content)["config"]["protocol"] = 2
+    def of_another(content: RecordDict) -> RecordDict:
+        marked(content)["config"]["protocol"] = curator
         return content
 
-    monkeypatch.setattr(wire, "with_protocol", newer)
+    monkeypatch.setattr(wire, "with_protocol", of_another)
+    monkeypatch.setattr(wire, "PROTOCOL", owner)
     with pytest.raises(NoisemarketError, match="No owner has taken part"):
         hold(grid, scenario, folder)
     said = json.loads((folder / "curator" / "left-out.json").read_text())
-    words = "the curator speaks protocol 2, this owner 1: install its noisemarket"
+    words = f"the curator speaks protocol {curator}, this owner {owner}: install its noisemarket"
     assert said == dict.fromkeys(NAMES, f"quotes: {words}")

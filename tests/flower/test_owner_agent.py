@@ -15,6 +15,7 @@ from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.market_common import grid_of, make_scenario
 
 from noisemarket.errors import BadInput
+from noisemarket.files import load_arrays, save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
@@ -311,6 +312,16 @@ def test_a_message_that_comes_again_gets_the_reply_that_it_got(offered: Offered)
         assert np.array_equal(first.proposals, second.proposals)
         assert np.array_equal(first.signed, second.signed)
     assert place.read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["proposals", "state.proposals"])
+def test_a_game_of_another_version_is_declined_in_words(offered: Offered, name: str) -> None:
+    place = next(iter(offered.folder.glob("owners/owner-0/jobs/*/play.npz")))
+    kept = load_arrays(place)
+    kept[name.replace("proposals", "offers")] = kept.pop(name)
+    save_arrays(place, private=True, **kept)
+    words = "what was kept of this job is of another version"
+    assert offered.offer(offered.contract).error.reason == words
 
 
 def test_another_message_in_its_place_is_refused(offered: Offered) -> None:

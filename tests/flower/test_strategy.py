@@ -43,13 +43,14 @@ def model(value: float = 0.0, size: int = 400) -> ArrayRecord:
 SIZE = parameters(model())
 
 
-def app_of(step: Step | None = None) -> ClientApp:
-    """An owner that moves every weight; with ``step``, one that has no mod and sends that."""
+def app_of(step: Step | None = None, name: str = "arrays") -> ClientApp:
+    """An owner that moves every weight; with ``step``, one that has no mod and sends that. The
+    record with the model has this name."""
     app = ClientApp()
 
-    @app.train(mods=[contract_mod()] if step is None else [])
+    @app.train(mods=[contract_mod(name)] if step is None else [])
     def train(message: Message, context: Context) -> Message:
-        start = {name: array.numpy() for name, array in message.content["arrays"].items()}
+        start = {key: array.numpy() for key, array in message.content[name].items()}
         number = int(message.content["config"]["server-round"])
         if step is None:
             moved: Any = {n: v + v.dtype.type(1) for n, v in start.items()}
@@ -59,7 +60,7 @@ def app_of(step: Step | None = None) -> ClientApp:
             return Message(moved, reply_to=message)
         arrays = ArrayRecord({n: Array(v) for n, v in moved.items()})
         weight = MetricRecord({"num-examples": 1 if step is None else 10**9})
-        return Message(RecordDict({"arrays": arrays, "metrics": weight}), reply_to=message)
+        return Message(RecordDict({name: arrays, "metrics": weight}), reply_to=message)
 
     return app
 
@@ -128,6 +129,15 @@ def test_honest_owners_move_the_model_and_are_paid(tmp_path: Path) -> None:
     for name in NAMES:
         journal = read_journal(OwnerFolder(name, tmp_path / name).journal(JOB))
         assert [charge.round for charge in journal.charges] == [1, 2, 3]
+
+
+def test_the_record_with_the_model_may_have_another_name(tmp_path: Path) -> None:
+    grid = prepare(tmp_path)
+    for node in grid.nodes.values():
+        node.app = app_of(name="model")
+    _, told = carry_out(tmp_path, grid, arrays="model")
+    assert told == dict.fromkeys(NAMES, GOOD)
+    assert all("arrays" not in one.content for one in [*grid.sent, *grid.heard])
 
 
 def test_the_account_of_owner_and_ledger_is_one(tmp_path: Path) -> None:

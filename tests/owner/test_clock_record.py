@@ -128,3 +128,13 @@ def test_an_invitation_that_is_none_is_declined(change: dict[str, object]) -> No
     with pytest.raises(Declined, match="cannot be read"):
         ClockInvitation.from_json(json.dumps(values | change))
     assert ClockInvitation.from_json(CLOCKS.to_json()) == CLOCKS
+
+
+def test_a_clock_of_another_version_is_declined_in_words(tmp_path: Path) -> None:
+    ClockRecord(CLOCKS, stayed=30).save(tmp_path / CLOCK)
+    kept = json.loads((tmp_path / CLOCK).read_text())
+    assert kept == {"invitation": CLOCKS.to_json(), "stayed": 30, "left": None}
+    del kept["left"]
+    (tmp_path / CLOCK).write_text(json.dumps(kept))
+    with pytest.raises(Declined, match="of another version"):
+        ClockRecord.read(tmp_path / CLOCK)

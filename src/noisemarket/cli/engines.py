@@ -48,6 +48,9 @@ def embedded(
 
 def flower(market: PreparedMarket, folder: Path, settings: RunSettings) -> MarketRun:
     """All owners over Flower on this machine: each a SuperNode, or simulated."""
+    from noisemarket.flower import need_flower
+
+    need_flower()
     from noisemarket.flower.deploy.single_machine import run_on_flower
 
     return run_on_flower(

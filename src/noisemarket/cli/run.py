@@ -108,6 +108,9 @@ def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOpt
     scenario = options.load()
     market = prepare(scenario)  # before anything is written
     if options.engine == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower()
         from noisemarket.flower.deploy.single_machine import runtime_of
         from noisemarket.flower.remote_owners import RemoteOwners
 

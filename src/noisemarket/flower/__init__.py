@@ -11,5 +11,15 @@ from importlib.util import find_spec
 
 from noisemarket.errors import MissingExtra
 
-if find_spec("flwr") is None:
-    raise MissingExtra("The Flower engine", "flower")
+
+def need_flower() -> None:
+    """Name the extra where Flower is not installed, or is one without the modules used here.
+
+    For commands, before they import what imports Flower. An app of Flower's has it.
+    """
+    try:
+        found = [find_spec(f"flwr.{name}") for name in ("app", "clientapp", "serverapp")]
+    except ModuleNotFoundError:
+        found = [None]
+    if None in found:
+        raise MissingExtra("The Flower engine", "flower")

@@ -60,13 +60,14 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 reply = call_next(message, context)
                 if reply.has_error():
                     raise Declined("training failed")
-                trained = reply.content.get(arrays)
-                if not isinstance(trained, ArrayRecord):
+                sent = reply.content.get(arrays)
+                if not isinstance(sent, ArrayRecord):
                     remedy = "is not an ArrayRecord: name the one with the model."
                     raise BadInput("reply", arrays, remedy)
-                model = _in_own_kinds(start, numbers(trained))
+                trained = numbers(sent)
+                model = _in_own_kinds(start, trained)
                 before = model.vector(start)
-                update = model.vector(numbers(trained)) - before
+                update = model.vector(trained) - before
                 own = round_noise(noise, terms.index, task.round_number)
                 return model.arrays(before + protection.protect(update, terms.sigma, own))
 

@@ -101,11 +101,11 @@ def hold_market(
     folder.prepare()
     try:
         market = prepare(scenario, secrets=False)
-        owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
     except NoisemarketError as problem:
         with EventFile(folder.curator / EVENTS) as file:
             file.write(note(FAILED, problem=str(problem)))
         raise
+    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
     run = run_market(market, path, owners=owners, curator=curator or folder.curator)
     before = time.thread_time()
     for event in run:

@@ -73,9 +73,10 @@ class RemoteGame:
             index: curator_against(index, self._rules, environment, config)
             for index in asking.taking_part()
         }
-        game = json.dumps([self._rules.to_dict(), asking.line.names], sort_keys=True)
+        game = [wire.PROTOCOL, self._rules.to_dict(), asking.line.names]
         payoffs = environment.curator_side().payoffs()
-        self._kept = _Replies(folder / REPLIES, digest(game.encode(), payoffs.tobytes()).hex())
+        name = digest(json.dumps(game, sort_keys=True).encode(), payoffs.tobytes()).hex()
+        self._kept = _Replies(folder / REPLIES, name)
         for index, player in self._players.items():
             self._replay(index, player)
 
@@ -88,7 +89,7 @@ class RemoteGame:
         if self._behind():
             self._asking.line.meet(self._asking.line.bounds.wait)
         while behind := self._behind():
-            _check(stop)
+            _refuse_if_stopped(stop)
             for index in self._exchange(behind, invitations):
                 del players[index]
             _check_taking_part(self._asking)
@@ -150,10 +151,15 @@ class _Replies:
         try:
             self._replies = load_arrays(path)
             same = str(self._replies.pop("game")) == game
-        except (OSError, ValueError, KeyError) as problem:
+            moves = [self.of(int(name.partition(".")[2])) for name in self._replies]
+            whole = all(len(proposals) == len(signed) for proposals, signed in moves)
+        except (OSError, ValueError, KeyError, TypeError) as problem:
             raise BadInput("replies", str(path), f"cannot be read ({problem}).") from None
         if not same:
-            raise BadInput("replies", str(path), "are of another game: restore its scenario.")
+            remedy = "are of another game: restore its scenario, and its version of noisemarket."
+            raise BadInput("replies", str(path), remedy)
+        if not whole:
+            raise BadInput("replies", str(path), "are not whole: put the file back.")
 
     def of(self, index: int) -> tuple[Any, Any]:
         """What an owner proposed in all interactions, and where both signed."""
@@ -196,7 +202,7 @@ class RemoteClock:
         if not auction.over:
             asking.line.meet(asking.line.bounds.wait)
         while not auction.over:
-            _check(stop)
+            _refuse_if_stopped(stop)
             left = self._ask(invitation)
             _check_taking_part(asking)
             self._lots.append(left)
@@ -248,7 +254,7 @@ def _name_of(environment: Environment, demand: Demand, names: list[str]) -> str:
     return digest(text.encode(), *(one.tobytes() for one in arrays)).hex()
 
 
-def _check(stop: Stop) -> None:
+def _refuse_if_stopped(stop: Stop) -> None:
     if stop():
         raise Interrupted("stopped while negotiating; nothing was signed yet.")
 

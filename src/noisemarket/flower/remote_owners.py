@@ -62,13 +62,12 @@ class RemoteOwners(Owners):
         bounds: Bounds,
         houses: Path | None = None,
     ) -> None:
-        self._scenario, self._bounds = scenario, bounds
+        self._grid, self._scenario, self._bounds, self._houses = grid, scenario, bounds, houses
         self._environment = scenario.environment(secrets=False)
         self._folder = folder.curator
         self._names = [str(name) for name in self._environment.population.names]
-        listed = read_houses(houses, self._names) if houses else None
-        self._line = Line(grid, self._names, bounds, listed)
-        self._asking = Asking(self._line, self._folder)
+        self._line: Line
+        self._asking: Asking  # both from ``negotiate`` on: before, another run may hold the folder
         self._engine: FlowerEngine | None = None
         self._job = ""
 
@@ -107,7 +106,11 @@ class RemoteOwners(Owners):
         self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
     ) -> Negotiation:
         scenario, environment, folder = self._scenario, self._environment, self._folder
-        mechanism, self._job = self.check(scenario), manifest.job
+        mechanism = self.check(scenario)
+        self._job = manifest.job
+        listed = read_houses(self._houses, self._names) if self._houses else None
+        self._line = Line(self._grid, self._names, self._bounds, listed)
+        self._asking = Asking(self._line, folder)
         terms = job_terms(scenario, manifest)
         if isinstance(mechanism, Clock):
             demand = run_options(scenario).demand

@@ -40,7 +40,7 @@ PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.s
 REFERENCE = "query.reference"
 WEIGHTS = "weights"
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Which messages these are. It grows when an owner or a curator of before could not read them."""
 
 Said = Message | Part

@@ -38,6 +38,7 @@ from noisemarket.owner.record import (
     GameRecord,
     Invitation,
     negotiated,
+    of_this_version,
 )
 from noisemarket.owner.terms import (
     Assignment,
@@ -178,7 +179,8 @@ class OwnerAgent:
         seed = int(self._private().get("seed", secrets.randbits(64)))
         player = owner_player(invitation.table, self._side(invitation), seed, invitation.key)
         if record.state:
-            player.restore(record.state)
+            with of_this_version():
+                player.restore(record.state)
         return player
 
     def _private(self) -> dict[str, Any]:

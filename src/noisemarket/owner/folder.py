@@ -174,7 +174,11 @@ class OwnerFolder:
 
     def keep_contract(self, signed: SignedContract) -> None:
         """Keep a contract with both signatures."""
-        document = {**vars(signed), "contract": signed.contract.to_dict()}
+        document = {
+            "contract": signed.contract.to_dict(),
+            "owner_signature": signed.owner_signature,
+            "curator_signature": signed.curator_signature,
+        }
         write_json(self.job(signed.contract.job) / CONTRACT, document, private=True)
 
     def receipts(self, job: str) -> list[Receipt]:

@@ -6,8 +6,9 @@ at all. Once it has left it does not come back, and a price that rises is not of
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self, cast
@@ -29,6 +30,15 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
     "table": GameRules.from_dict,
     "levels": lambda values: Levels(**values),
 }
+
+
+@contextlib.contextmanager
+def of_this_version() -> Iterator[None]:
+    """Declines what another version has kept, should it lack something or have another form."""
+    try:
+        yield
+    except (KeyError, ValueError, TypeError, Declined):
+        raise Declined("what was kept of this job is of another version") from None
 
 
 @dataclass(frozen=True)
@@ -125,7 +135,7 @@ class GameRecord:
     @classmethod
     def read(cls, path: Path) -> GameRecord:
         """What was kept."""
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
+        with of_this_version(), path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             return cls(
                 Invitation.from_json(str(kept["invitation"])),
                 {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)},
@@ -182,8 +192,10 @@ class ClockRecord:
     @classmethod
     def read(cls, path: Path) -> ClockRecord:
         """What was kept."""
-        kept = json.loads(path.read_text(encoding="utf-8"))
-        return cls(**{**kept, "invitation": ClockInvitation.from_json(kept["invitation"])})
+        with of_this_version():
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            invitation = ClockInvitation.from_json(kept["invitation"])
+            return cls(invitation, kept["stayed"], kept["left"])
 
     def answered(self, payment: int) -> bool | None:
         """What this price was answered before; None if it is the owner's next."""
@@ -212,7 +224,8 @@ class ClockRecord:
 
     def save(self, path: Path) -> None:
         """On disk when this returns, whole or not at all."""
-        write_json(path, {**vars(self), "invitation": self.invitation.to_json()}, private=True)
+        kept = {"invitation": self.invitation.to_json(), "stayed": self.stayed, "left": self.left}
+        write_json(path, kept, private=True)
 
 
 def negotiated(path: Path) -> GameRecord | ClockRecord:

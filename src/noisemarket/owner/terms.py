@@ -104,10 +104,21 @@ class OwnerTerms:
     @classmethod
     def of(cls, contract: Contract, assignment: Assignment) -> OwnerTerms:
         """What a contract has the owner do."""
-        own = {*vars(assignment), "settings", "noise"}
-        shared = {f.name: getattr(contract, f.name) for f in fields(cls) if f.name not in own}
-        noise = "simulated" if contract.simulated else "secure"
-        return cls(**vars(assignment), **shared, settings=settings_of(contract), noise=noise)
+        return cls(
+            job=contract.job,
+            owner=contract.owner,
+            index=assignment.index,
+            sigma=contract.sigma,
+            protection=contract.protection,
+            settings=settings_of(contract),
+            model=assignment.model,
+            neighbours=contract.neighbours,
+            delta=contract.delta,
+            rho_cap=contract.rho_cap,
+            noise="simulated" if contract.simulated else "secure",
+            seed=assignment.seed,
+            rounds=contract.rounds,
+        )
 
     def build_protection(self) -> Protection:
         """The protection that the owner trains under."""

@@ -27,12 +27,6 @@ from cryptography.x509.oid import NameOID
 from noisemarket.files import private_folder, write_atomic
 
 _DAYS = 30
-_USES = ("digital_signature", "key_cert_sign", "crl_sign")
-_OTHER_USES = (
-    *("content_commitment", "key_encipherment", "data_encipherment", "key_agreement"),
-    *("encipher_only", "decipher_only"),
-)
-"""What the key of an authority is for, and what it is not."""
 
 
 @dataclass(frozen=True)
@@ -79,8 +73,18 @@ def make_certificates(
             )
         )
         if issues:
-            usage = dict.fromkeys(_OTHER_USES, False) | dict.fromkeys(_USES, True)
-            builder = builder.add_extension(x509.KeyUsage(**usage), critical=True)
+            usage = x509.KeyUsage(
+                digital_signature=True,
+                content_commitment=False,
+                key_encipherment=False,
+                data_encipherment=False,
+                key_agreement=False,
+                key_cert_sign=True,
+                crl_sign=True,
+                encipher_only=False,
+                decipher_only=False,
+            )
+            builder = builder.add_extension(usage, critical=True)
         else:
             names = x509.SubjectAlternativeName([_host(host) for host in hosts])
             builder = builder.add_extension(names, critical=False)

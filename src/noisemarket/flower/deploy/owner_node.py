@@ -21,11 +21,11 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.files import unusable
+from noisemarket.flower import need_flower
 from noisemarket.flower.deploy.deployment import POLL
-from noisemarket.flower.deploy.processes import heard
+from noisemarket.flower.deploy.processes import start_heard
 from noisemarket.flower.deploy.superlink import flower_command
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
-from noisemarket.flower.house import owners_of
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 
@@ -38,6 +38,9 @@ _PAUSE = 5.0
 
 def check_node(path: Path) -> dict[str, Mapping[str, Any]]:
     """The owners of a node by its config file, if each of them could take part in a job."""
+    need_flower()
+    from noisemarket.flower.house import owners_of
+
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -113,7 +116,7 @@ class OwnerNode:
     def _once(self, *, quiet: bool) -> tuple[int, bool]:
         """One life of the SuperNode: its exit code, and whether it was turned away."""
         held, turned_away = list[str](), False
-        self._process = heard(self._command, self._environment)
+        self._process = start_heard(self._command, self._environment)
         with self._process as process:
             assert process.stdout is not None
             if self._stopped:

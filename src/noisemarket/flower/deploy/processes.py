@@ -161,7 +161,7 @@ def _remove_if_left(folder: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def heard(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
+def start_heard(command: Sequence[str], environment: Mapping[str, str]) -> subprocess.Popen[str]:
     """Start a process whose output this one reads, line by line."""
     return subprocess.Popen(
         command,

@@ -27,7 +27,13 @@ import tomli_w
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import Closing, private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import Certificates, make_certificates
-from noisemarket.flower.deploy.processes import HOST, Processes, fleet_apart, free_ports, heard
+from noisemarket.flower.deploy.processes import (
+    HOST,
+    Processes,
+    fleet_apart,
+    free_ports,
+    start_heard,
+)
 from noisemarket.flower.host_files import CURATOR
 
 SUPERLINK, FLEET = "superlink", "fleet api"
@@ -188,7 +194,7 @@ class SuperLink(Closing):
         command += ["--run-config", str(config)] if settings else []
         command += self.run_options
         run_id, said = 0, list[str]()
-        with heard(command, self.processes.environment(self._home("flwr"))) as process:
+        with start_heard(command, self.processes.environment(self._home("flwr"))) as process:
             assert process.stdout is not None
             try:
                 for line in process.stdout:
