@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,10 @@ from typing import Any
 import pytest
 from tests.commands import PATIENCE, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
+
+from noisemarket.cli.app import CompareOptions
+from noisemarket.cli.compare import _command
+from noisemarket.comparison.campaign import Plan
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MECHANISMS = "clock,greedy,equilibrium"
@@ -114,3 +119,22 @@ def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) 
     for words in ("Mechanisms on the same owners and data, means of 3 seeds", "no limit",
                   "With a budget of 20, accuracy of the clock auction", "report.html"):  # fmt: skip
         assert words in again.stdout
+
+
+def test_the_command_is_told_as_a_shell_takes_it() -> None:
+    options = CompareOptions(scenario="my file.toml", settings=["owners=4"], seed=3)
+    plan = Plan(("clock", "mine $(x)"), (20.0, None), (3, 4))
+    assert shlex.split(_command(options, plan)) == [
+        "noisemarket", "compare", "my file.toml", "--set", "owners=4", "--seed", "3",
+        "--mechanisms", "clock,mine $(x)", "--seeds", "2", "--budgets", "20,none",
+    ]  # fmt: skip
+
+
+def test_a_plan_without_its_command_is_resumed(done: Done, tmp_path: Path) -> None:
+    folder = shutil.copytree(done[0], tmp_path / "r")
+    plan = json.loads((folder / "plan.json").read_text())
+    del plan["command"]
+    (folder / "plan.json").write_text(json.dumps(plan))
+    again = call_here("compare", "--resume", "r", "--json", "--workers", "1", cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    assert json.loads(again.stdout)["command"] == ""

@@ -13,7 +13,7 @@ from tests.market.common import here as run_here
 from tests.market.common import write_images
 
 from noisemarket.cli import engines, main
-from noisemarket.errors import Interrupted
+from noisemarket.errors import BadInput, Interrupted
 from noisemarket.registry import Registry
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -150,6 +150,47 @@ def test_a_resumed_run_compares_what_it_began_with(
     assert end.value.code == (130 if compared else 0), capsys.readouterr().err
     assert asked == ["baselines"] * compared
     assert json.loads(Path("r/status.json").read_text())["baselines"] is compared
+
+
+def stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the engine stop before it does anything."""
+
+    def stopped(market: object, folder: Path, settings: object) -> Any:
+        raise Interrupted("stopped.")
+
+    only = Registry("--engine", engines.GROUP, {"embedded": stopped})
+    monkeypatch.setattr(engines, "ENGINES", only)
+
+
+@pytest.mark.parametrize(("noted", "draws"), [(2, 2), (None, 3), (0, 3), (True, 3), ("2", 3)])
+def test_a_status_without_draws_means_the_default_of_the_model(
+    noted: object, draws: int, images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    stops(monkeypatch)
+    given = run_words(images, owners=2, model="features")
+    assert here(monkeypatch, capsys, *given, "--out", "r")[0] == 130
+    status = Path("r/status.json")
+    status.write_text(json.dumps(json.loads(status.read_text()) | {"draws": noted}))
+    assert here(monkeypatch, capsys, "run", "--resume", "r")[0] == 130
+    assert json.loads(status.read_text())["draws"] == draws
+
+
+def test_a_run_that_cannot_be_resumed_is_not_called_running(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def refused(scenario: object) -> Any:
+        raise BadInput("owners", 2, "are too few.")
+
+    monkeypatch.chdir(tmp_path)
+    stops(monkeypatch)
+    assert here(monkeypatch, capsys, *run_words(images, owners=2), "--out", "r")[0] == 130
+    before = Path("r/status.json").read_text()
+    monkeypatch.setattr("noisemarket.cli.run.prepare", refused)
+    assert "are too few" in fails(["run", "--resume", "r"], capsys)
+    assert Path("r/status.json").read_text() == before
 
 
 @pytest.mark.usefixtures("undrawn")

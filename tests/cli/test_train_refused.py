@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
-from tests.cli.small_jobs import train_words
+from tests.cli.small_jobs import fails, train_words
 from tests.commands import (
     assert_sentence,
     call,
@@ -14,6 +15,8 @@ from tests.commands import (
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
+from noisemarket.files import not_written
+from noisemarket.runfolder import RunFolder, read_status
 
 
 @pytest.fixture(scope="module")
@@ -89,6 +92,29 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(
     assert_sentence(problem)
     assert said in problem
     assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "first"),
+    [("train", ["--sigma", "0.1"], "contracts.csv"), ("compare", [], "plan.json"),
+     ("calibrate", [], "calibration.json")],
+)  # fmt: skip
+def test_a_run_whose_first_file_cannot_be_written_is_incomplete(
+    name: str, more: list[str], first: str, images: Path, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    path = RunFolder._path
+
+    def full(folder: RunFolder, file: str) -> Path:
+        if file == first:
+            raise not_written(folder.path / file, OSError(errno.ENOSPC, "No space left on device"))
+        return path(folder, file)
+
+    monkeypatch.setattr(RunFolder, "_path", full)
+    monkeypatch.chdir(tmp_path)
+    said = fails([name, *train_words(images)[1:], *more, "--out", "r"], capsys, code=1)
+    assert f"{first} cannot be written" in said
+    assert read_status(Path("r"))["state"] == "incomplete"
 
 
 @pytest.mark.parametrize("name", ["nothing", "empty"])

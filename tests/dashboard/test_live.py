@@ -180,6 +180,25 @@ def test_what_many_ask_for_is_computed_once() -> None:
     assert kept.get("a", 2, make) == 5  # no room was left for it
 
 
+def test_two_states_of_one_key_are_never_computed_at_once() -> None:
+    """Not even where other keys take all the room meanwhile."""
+    kept: Kept[int] = Kept(1)
+    alone = threading.Lock()
+
+    def make(stamp: int) -> int:
+        assert alone.acquire(blocking=False)
+        time.sleep(0.02)
+        alone.release()
+        return stamp
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = []
+        for stamp in range(8):
+            answers.append(pool.submit(kept.get, "a", stamp, lambda stamp=stamp: make(stamp)))
+            pool.submit(kept.get, "b", stamp, lambda: 0)
+        assert [one.result() for one in answers] == list(range(8))
+
+
 def test_an_error_is_not_kept() -> None:
     kept: Kept[int] = Kept(2)
 

@@ -206,7 +206,8 @@ def test_a_token_is_needed(store: RunStore) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/")
     assert "HttpOnly" in answer.headers["set-cookie"]
     assert "SameSite=Lax" in answer.headers["set-cookie"]
-    assert client.get("/api/runs").status_code == 200  # by the cookie
+    for path in ("/api/runs", "/", "/?token="):
+        assert client.get(path).status_code == 200, "by the cookie"
     forged = {"origin": "http://evil.example", "content-type": "application/json"}
     assert client.post("/api/runs", content=b"{}", headers=forged).status_code == 403
 

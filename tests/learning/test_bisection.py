@@ -51,7 +51,7 @@ def play(*phases: Sides, every: int = 1_000, compiled: bool = True, until: int =
 class TestTheCurator:
     LIMITS = np.array([0, 10, 12, 14])
 
-    def test_opens_with_all_that_an_proposal_is_worth_and_pays_nothing_for_nothing(self) -> None:
+    def test_opens_with_all_that_a_proposal_is_worth_and_pays_nothing_for_nothing(self) -> None:
         beliefs = curator_beliefs(4)
         assert [quote(beliefs, self.LIMITS, proposal) for proposal in range(4)] == [0, 10, 12, 14]
 
@@ -106,10 +106,10 @@ class TestTheCurator:
 class TestTheOwner:
     WANTS = Wants(np.array([0, 3, 6, 9, 33]), np.array([0.0, 0.1, 0.2, 0.3, -np.inf]))
 
-    def test_proposals_what_is_best_and_can_be_paid(self) -> None:
+    def test_proposes_what_is_best_and_can_be_paid(self) -> None:
         assert make_proposal(owner_beliefs(5), self.WANTS) == 3
 
-    def test_drops_an_proposal_whose_quote_is_repeated_and_those_that_cannot_be_paid_then(
+    def test_drops_a_proposal_whose_quote_is_repeated_and_those_that_cannot_be_paid_then(
         self,
     ) -> None:
         beliefs = owner_beliefs(5)
@@ -119,13 +119,13 @@ class TestTheOwner:
         assert beliefs.limits[1:4].tolist() == [5, 5, 5]
         assert make_proposal(beliefs, self.WANTS) == 1  # 2 wants 6: no more than 5 is paid for less
 
-    def test_keeps_an_proposal_while_its_quotes_rise(self) -> None:
+    def test_keeps_a_proposal_while_its_quotes_rise(self) -> None:
         beliefs = owner_beliefs(5)
         for quoted in range(9):
             hear_quote(beliefs, self.WANTS, 3, quoted, False)
             assert make_proposal(beliefs, self.WANTS) == 3
 
-    def test_proposals_nothing_where_nothing_pays(self) -> None:
+    def test_proposes_nothing_where_nothing_pays(self) -> None:
         nothing = Wants(np.zeros(3, np.int64), np.zeros(3))
         assert make_proposal(owner_beliefs(3), nothing) == 0
 
@@ -147,7 +147,7 @@ class TestTheOwner:
         assert ASKS_AFTER in asked
         assert proposals[-1] == 3  # the curator pays more by now
 
-    def test_a_quote_that_the_curator_itself_does_not_sign_is_no_proposal(self) -> None:
+    def test_a_quote_that_the_curator_itself_does_not_sign_is_no_deal(self) -> None:
         free = Wants(np.array([0, 0]), np.array([0.0, 0.4]))
         beliefs = owner_beliefs(2)
         for _ in range(2):

@@ -242,9 +242,10 @@ def test_types_stand_for_at_least_their_share(costs: list[float], count: int) ->
 # --- refusals -----------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("worth", [0.0, -1.0, np.inf, np.nan])
 @pytest.mark.parametrize("field", ["payment_value", "privacy_weight"])
-def test_what_is_worth_nothing_to_owners_is_refused(field: str) -> None:
+def test_what_is_worth_nothing_or_all_to_owners_is_refused(field: str, worth: float) -> None:
     grid = {"savings": [0, 0.5], "values": [0, 1], "payments": [0, 1]}
     with pytest.raises(BadInput) as refused:
-        grid_menu([1.0, 2.0], [0.5, 0.5], **grid, **(ECONOMY | {field: 0.0}))
+        grid_menu([1.0, 2.0], [0.5, 0.5], **grid, **(ECONOMY | {field: worth}))
     assert refused.value.field == field

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from matplotlib.figure import Figure
 
+from noisemarket.errors import NoisemarketError
 from noisemarket.report.style import figure, save
 
 
@@ -37,3 +38,9 @@ def test_a_figure_that_breaks_off_leaves_the_one_before(
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
     save(line(), tmp_path, "drawn")
     assert before == {path: path.read_bytes() for path in tmp_path.iterdir()}
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "figures").write_text("")
+    with pytest.raises(NoisemarketError, match=r"figures cannot be written: File exists\."):
+        save(line(), tmp_path / "figures", "drawn")

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray
+from noisemarket.negotiation import negotiate
 from noisemarket.reproduction.claims import (
     Interval,
     all_of,
@@ -17,7 +21,8 @@ from noisemarket.reproduction.claims import (
     positive,
     sooner,
 )
-from noisemarket.reproduction.study import Adaptation, Trials
+from noisemarket.reproduction.study import Adaptation, Trials, _collect
+from noisemarket.scenario import Scenario
 
 SEEDS, BLOCKS = 20, 200
 
@@ -164,3 +169,13 @@ def test_adaptation() -> None:
         (verdict,) = judge_adaptation([one("dypp", after), one("q_learning", 0.7)])
         assert verdict.seen == seen
         assert f"{SEEDS if after > 0.7 else 0} of {SEEDS} seeds recover" in verdict.numbers
+
+
+@pytest.mark.parametrize("missing", ["trace", "owner_exploitability", "curator_exploitability"])
+def test_a_trial_without_its_figures_is_no_good_trial(missing: str) -> None:
+    scenario = Scenario.from_preset("market", surface="printed", owners=2, iterations=50)
+    whole = negotiate(scenario, mechanism="greedy", threads=1)
+    assert _collect("market", "greedy", [whole]).exploitability.shape == (1,)
+    damaged = replace(whole, agreement=replace(whole.agreement, **{missing: None}))
+    with pytest.raises(NoisemarketError, match="no trace or no exploitability"):
+        _collect("market", "greedy", [whole, damaged])

@@ -67,7 +67,9 @@ class Fit:
     resampled: tuple[LossSurface, ...] = field(default=(), repr=False, compare=False)
 
     def quality_errors(self, sigma: FloatArray, beta: FloatArray) -> FloatArray:
-        """Standard errors of the fitted quality, where there are some: see ``resampled``."""
+        """Standard errors of the fitted quality; NaN where there are none."""
+        if not self.resampled:
+            return np.full(np.broadcast(sigma, beta).shape, np.nan)
         return _half_width(np.array([one.quality(sigma, beta) for one in self.resampled]))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -59,29 +60,33 @@ def run(options: CalibrateOptions) -> None:
     resumed = options.resume is not None
     folder, scenario, plan = _reopen(options) if resumed else _start(options)
     settings = list(plan.grid.settings(scenario.seed))
-    with Points(folder.path / POINTS, plan.fingerprint) as points:
+    with ExitStack() as stack:
+        if not resumed:
+            stack.enter_context(folder)
+        points = stack.enter_context(Points(folder.path / POINTS, plan.fingerprint))
         to_measure = not options.fit_only and any(one not in points for one in settings)
         if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
             raise BadInput("data", where, remedy)
-        with RunFolder.reopen(folder.path) if resumed else folder as folder:
-            folder.write_json(PLAN, plan.document())
-            problems: list[str] = []
-            stopped = False
-            if not options.fit_only:
-                stopped = _measure(folder, scenario, settings, points, options.workers, problems)
-            missing = sum(one not in points for one in settings)
-            wanted = len(plan.grid)
-            result = calibrated(
-                plan.name, plan.command, wanted, missing, points.all(), plan.labels
-            )  # fmt: skip
-            folder.write_json("summary.json", result.summary(scenario))
-            if (text := surface_file(result, scenario)) is not None:
-                folder.write_text(f"{plan.name}.toml", text)
-            figures = draw_calibration(folder, result)
-            state = "incomplete" if missing else "complete"
-            folder.status(state, points=wanted, points_done=wanted - missing)
+        if resumed:  # only now is it known to be of this data and not in use
+            folder = stack.enter_context(RunFolder.reopen(folder.path))
+        folder.write_json(PLAN, plan.document())
+        problems: list[str] = []
+        stopped = False
+        if not options.fit_only:
+            stopped = _measure(folder, scenario, settings, points, options.workers, problems)
+        missing = sum(one not in points for one in settings)
+        wanted = len(plan.grid)
+        result = calibrated(
+            plan.name, plan.command, wanted, missing, points.all(), plan.labels
+        )  # fmt: skip
+        folder.write_json("summary.json", result.summary(scenario))
+        if (text := surface_file(result, scenario)) is not None:
+            folder.write_text(f"{plan.name}.toml", text)
+        figures = draw_calibration(folder, result)
+        state = "incomplete" if missing else "complete"
+        folder.status(state, points=wanted, points_done=wanted - missing)
     if stopped:
         done = f"stopped after {wanted - missing} of {wanted} points"
         raise Interrupted(f"{done}; continue with --resume {folder.path}.")
@@ -107,9 +112,7 @@ def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationP
     nothing = CalibrationPlan("", _usual(scenario), "", data.sha256, data.classes, alike)
     plan = _plan(scenario, options, nothing)
     _try_out(scenario, plan)
-    folder = options.folder(scenario, "calibrate")
-    folder.write_json(PLAN, plan.document())
-    return folder, scenario, plan
+    return options.folder(scenario, "calibrate"), scenario, plan
 
 
 def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:

@@ -50,11 +50,11 @@ def run(options: CompareOptions) -> None:
         scenario = options.load()
         plan = _plan(scenario, options)
         _check(scenario, plan)
-        folder = options.folder(scenario, "compare")
         command = _command(options, plan)
-        folder.write_json(PLAN, {**vars(plan), "command": command})
+        folder = options.folder(scenario, "compare")
     effort = Effort()
     with folder:
+        folder.write_json(PLAN, {**vars(plan), "command": command})
         with stoppable() as stop:
             try:
                 campaign = _trained(folder, scenario, plan, options, stop)
@@ -187,10 +187,11 @@ def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        plan, command = Plan.from_dict(saved), str(saved["command"])
+        plan, command = Plan.from_dict(saved), str(saved.get("command", ""))
     except (ValueError, KeyError, TypeError):
         raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
-    return RunFolder.reopen(path), load_scenario(path / "scenario.toml"), plan, command
+    scenario = load_scenario(path / "scenario.toml")
+    return RunFolder.reopen(path), scenario, plan, command
 
 
 def _trained(
@@ -261,10 +262,10 @@ def _spent(effort: Effort, campaign: Campaign, *, resumed: bool) -> dict[str, ob
 def _command(options: CompareOptions, plan: Plan) -> str:
     """The command that makes such a comparison, with what it left to the defaults."""
     budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
-    return (
-        f"{options.command_line('compare')} --mechanisms {','.join(plan.mechanisms)} "
-        f"--seeds {len(plan.seeds)} --budgets {budgets}"
-    )
+    return options.command_line(
+        "compare", "--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds)),
+        "--budgets", budgets,
+    )  # fmt: skip
 
 
 def _write_csv(folder: RunFolder, rows: list[Row]) -> None:

@@ -238,13 +238,14 @@ class Request:
                 raise BadInput("--resume", self.resume, f"is not {kind}: it has no {name}.")
         return path
 
-    def command_line(self, name: str) -> str:
-        """The command that names this scenario, for who repeats a run."""
+    def command_line(self, name: str, *more: str) -> str:
+        """The command that names this scenario, with more words, for who repeats a run."""
         words = ["noisemarket", name, *([self.scenario] if self.scenario else [])]
         words += ["--preset", self.preset] if self.preset else []
         for setting in self.settings or ():
             words += ["--set", setting]
-        return shlex.join(words + (["--seed", str(self.seed)] if self.seed is not None else []))
+        words += ["--seed", str(self.seed)] if self.seed is not None else []
+        return shlex.join([*words, *more])
 
 
 @dataclass(frozen=True)

@@ -88,11 +88,12 @@ def run(options: MarketOptions) -> None:
         write_policies(folder, outcome.negotiation.agreement)
         figures = draw_market(folder, outcome, compared, others)
         folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
-    said = [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
+    said = []
     if not others and options.baselines is None and not harmless(scenario):
-        said.insert(0, _NOT_COMPARED)
+        said.append(_NOT_COMPARED)
     elif others and not scenario.training.data:
-        said.insert(0, _PUBLIC)
+        said.append(_PUBLIC)
+    said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += [
         *paths(folder, figures),
         f"Ledger head: {outcome.head}",
@@ -134,8 +135,8 @@ def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOp
     if options.engine not in (None, before) and (path / JOB).exists():
         remedy = f"the job started with {before}: continue with that."
         raise BadInput("--engine", options.engine, remedy)
-    chosen = _chosen(options, scenario, noted)
-    return RunFolder.reopen(path, **_facts(chosen)), prepare(scenario), chosen
+    chosen, market = _chosen(options, scenario, noted), prepare(scenario)
+    return RunFolder.reopen(path, **_facts(chosen)), market, chosen
 
 
 def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]) -> MarketOptions:
@@ -143,11 +144,13 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
 
     Baselines are trained by default only where they tell nothing.
     """
-    baselines = options.baselines
+    baselines, draws = options.baselines, noted.get("draws")
+    if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
+        draws = DRAWS[scenario.training.model]
     return replace(
         options,
         engine=options.engine or noted.get("engine", EMBEDDED),
-        draws=options.draws or noted.get("draws", DRAWS[scenario.training.model]),
+        draws=options.draws or draws,
         baselines=noted.get("baselines", harmless(scenario)) if baselines is None else baselines,
     )
 
@@ -211,7 +214,8 @@ def _baselines(
 
     A linear model trains in one process and all of them at once; a network one after another.
     """
-    draws, workers = int(chosen.draws or 1), chosen.workers
+    draws, workers = chosen.draws, chosen.workers
+    assert draws is not None
     scenario, path = outcome.negotiation.scenario, folder.path / "baselines"
     rounds, tasks, lines = scenario.training.rounds, list[Draw](), dict[str, tuple[str, TaskID]]()
     for one in others:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import ExitStack
 
 from noisemarket.cli.app import TrainOptions
 from noisemarket.cli.common import ROUND_DROPPED, paths, progress, show, stoppable
@@ -40,31 +41,35 @@ def run(options: TrainOptions) -> None:
             noise = read_contracts(str(contracts), environment)
         job_order = order(scenario, environment, noise)
         folder = options.folder(scenario, "train", contracts)
-        rows = zip(environment.population.names, noise.tolist(), strict=True)
-        folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
-    # checked before anything is written: they must not be in use, nor belong to another job
-    checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
-    state = job_order.resumed(checkpoint)
-    with JournalledAccountant(folder.path / JOURNAL, job_order.budgets) as accountant:
+    with ExitStack() as stack:
+        if options.resume is None:
+            stack.enter_context(folder)
+            rows = zip(environment.population.names, noise.tolist(), strict=True)
+            folder.write_text("contracts.csv", csv_text(["owner", "sigma"], rows))
+        checkpoint = Checkpoint(folder.path / CHECKPOINT, job_order.fingerprint)
+        state = job_order.resumed(checkpoint)
+        journal = JournalledAccountant(folder.path / JOURNAL, job_order.budgets)
+        accountant = stack.enter_context(journal)
         check_charges(accountant, state)
-        with folder if options.resume is None else RunFolder.reopen(folder.path) as folder:
-            done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
-            summary, rounds = done.summary(), len(done.rounds)
-            folder.write_json("summary.json", summary)
-            statements = [
-                {"index": index, **one.to_dict(), "text": one.text()}
-                for index, one in enumerate(done.statements)
-            ]
-            folder.write_json("statements.json", statements)
-            save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
-            data = job_order.job.data
-            figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
-            folder.status(
-                "complete" if done.complete else "incomplete",
-                rounds=job_order.plan.rounds,
-                rounds_done=rounds,
-                secure_noise=job_order.job.noise == "secure",
-            )
+        if options.resume is not None:  # only now is it known to be of this job and not in use
+            folder = stack.enter_context(RunFolder.reopen(folder.path))
+        done = _train(folder, job_order, accountant, checkpoint, state, options.workers)
+        summary, rounds = done.summary(), len(done.rounds)
+        folder.write_json("summary.json", summary)
+        statements = [
+            {"index": index, **one.to_dict(), "text": one.text()}
+            for index, one in enumerate(done.statements)
+        ]
+        folder.write_json("statements.json", statements)
+        save_arrays(folder.path / "model.npz", weights=done.weights, averaged=done.averaged)
+        data = job_order.job.data
+        figures = draw_training(folder, done.rounds, job_order.job.partition, data.train_labels)
+        folder.status(
+            "complete" if done.complete else "incomplete",
+            rounds=job_order.plan.rounds,
+            rounds_done=rounds,
+            secure_noise=job_order.job.noise == "secure",
+        )
     if not done.complete:
         raise Interrupted(
             f"stopped after {rounds} of {job_order.plan.rounds} rounds; continue with "

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Hashable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Generic, TypeVar
 
 Answer = TypeVar("Answer")
 
 
 class Kept(Generic[Answer]):
-    """The last answers. Who asks for one that is being computed waits for it.
+    """The last answers. Who asks for one that is being computed waits for it, and the answers of
+    one key are computed one after the other.
 
     Args:
         most: how many are kept; those that were asked for last stay.
@@ -31,13 +32,16 @@ class Kept(Generic[Answer]):
         """
         mine: Future[Answer] = Future()
         with self._lock:
-            known = self._answers.pop(key, None)
-            known = known if known and known[0] == stamp else (stamp, mine)
+            before = self._answers.pop(key, None)
+            known = before if before and before[0] == stamp else (stamp, mine)
             self._answers[key] = known
-            if len(self._answers) > self._most:
-                del self._answers[next(iter(self._answers))]
+            done = [one for one, (_, made) in self._answers.items() if made.done()]
+            for one in done[: max(0, len(self._answers) - self._most)]:
+                del self._answers[one]
         if known[1] is mine:
             try:
+                if before:
+                    wait([before[1]])
                 mine.set_result(make())
             except BaseException as problem:
                 with self._lock:

@@ -122,8 +122,8 @@ def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
     savings = np.round(environment.levels.savings, 4).tolist()
     payments = np.round(environment.levels.payments, 4).tolist()
     owner_side = {"state": "payment that was last quoted", "states": payments,
-                  "action": "saving of the owner", "actions": savings}  # fmt: skip
-    curator_side = {"state": "saving of the owner", "states": savings,
+                  "action": "saving that the owner proposes", "actions": savings}  # fmt: skip
+    curator_side = {"state": "saving that was proposed", "states": savings,
                     "action": "payment that the curator quotes", "actions": payments}  # fmt: skip
     chances = [np.round(table.astype(float), 3).tolist() for table in tables]
     return {

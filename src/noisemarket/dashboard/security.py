@@ -74,7 +74,7 @@ class AccessControl:
         """What is answered before the application is asked: a sign-in, or a refusal."""
         at_root = request.scope["path"] == "/"
         given = request.query_params.get("token") if at_root else None
-        if given is not None and self._token is not None and request.method == "GET":
+        if given and self._token is not None and request.method == "GET":
             if self._is_token(given):
                 return self._signed_in(request)
             problem = 401, "This token is wrong: see what the command printed."

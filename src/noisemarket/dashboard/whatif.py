@@ -135,6 +135,6 @@ def _frontier(environment: Environment, demand: Demand, most: float) -> Iterator
     for budget in np.linspace(0.0, most, _POINTS).round(2).tolist():
         limited = replace(demand, target=None, budget=budget)
         auction = ClockAuction.of(environment, limited)
-        clock_course(auction, environment)
+        clock_course(auction, environment)  # plays the auction; the course is not needed here
         best = best_portfolio(environment, limited, _QUICK).contracts
         yield {"clock": figures(auction.contracts()), "best": figures(best)}

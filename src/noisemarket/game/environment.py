@@ -143,17 +143,22 @@ def _after(
             raise BadInput("changes", name, f"{change.who} can only change: {', '.join(allowed)}.")
         if value < 0:
             raise BadInput(f"changes: {name}", value, "give a number of at least 0.")
-    for number, (name, value) in enumerate((*change.scale, *change.set)):
-        old = getattr(now, name)
-        new: Any = old * value if number < len(change.scale) else value
-        if change.who == "owners":
-            new = np.where(hit, new, old)
-        if name == "beta" and np.min(new) <= 0:
-            raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
-        if name == "quality_weight" and new > 1:
-            raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
-        now = replace(now, **{name: new})
+    for name, factor in change.scale:
+        now = _with(now, name, getattr(now, name) * factor, hit)
+    for name, value in change.set:
+        now = _with(now, name, value, hit)
     return now
+
+
+def _with(now: Phase, name: str, new: Any, hit: BoolArray) -> Phase:
+    """With a preference changed: the curator's, or that of the owners that are hit."""
+    if name in OWNER_PREFERENCES:
+        new = np.where(hit, new, getattr(now, name))
+    if name == "beta" and np.min(new) <= 0:
+        raise BadInput("changes: beta", float(np.min(new)), "beta must stay above 0.")
+    if name == "quality_weight" and new > 1:
+        raise BadInput("changes: quality_weight", new, "the weight must stay within [0, 1].")
+    return replace(now, **{name: new})
 
 
 def _hit(change: Change, population: Population, seed: np.random.SeedSequence) -> BoolArray:

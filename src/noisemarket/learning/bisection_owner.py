@@ -30,7 +30,7 @@ ASKS_AFTER = PATIENCE + 6
 """Interactions until the owner asks for more. The curator's patience is another: if both tried
 something in the same interaction every time, neither would ever learn from it."""
 
-STEADY, BEST, OFFER, QUOTE = range(4)
+STEADY, BEST, PROPOSAL, QUOTE = range(4)
 """What ``OwnerBeliefs.notes`` holds: interactions since the owner last asked for more; its best
 proposal, -1 if it must be found anew; the last proposal, -1 if it was signed, and its quote."""
 
@@ -92,10 +92,9 @@ def best_proposal(limits: IntArray, wants: Wants, dropped: bool) -> int:
             largest = wants.gains[proposal]
     best, highest = 0, TOLERANCE * largest  # closer gains are equal: the smaller saving
     for proposal in range(1, len(limits)):
-        if (wants.reserves[proposal] > limits[proposal]) == dropped and wants.gains[
-            proposal
-        ] > highest:
-            best, highest = proposal, wants.gains[proposal] + TOLERANCE * largest
+        gain = wants.gains[proposal]
+        if (wants.reserves[proposal] > limits[proposal]) == dropped and gain > highest:
+            best, highest = proposal, gain + TOLERANCE * largest
     return best
 
 
@@ -109,10 +108,10 @@ def hear_quote(
         for any_proposal in range(len(limits)):
             limits[any_proposal] = UNKNOWN
         notes[BEST] = -1
-    again = notes[OFFER] == proposal and notes[QUOTE] == quoted
-    notes[OFFER], notes[QUOTE] = proposal, quoted
+    again = notes[PROPOSAL] == proposal and notes[QUOTE] == quoted
+    notes[PROPOSAL], notes[QUOTE] = proposal, quoted
     if signed:
-        notes[OFFER] = -1
+        notes[PROPOSAL] = -1
     elif again:
         # Where the owner would have signed, it was the curator who did not.
         most = quoted if quoted < wants.reserves[proposal] else quoted - 1

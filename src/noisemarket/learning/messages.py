@@ -221,7 +221,7 @@ class Stakes:
 class _Learner(_Player):
     """What both players that follow a learning rule have."""
 
-    _proposal = 0  # the last
+    _proposal = 0  # the last proposal
 
     def __init__(
         self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_proposal: bool, window: int
@@ -237,7 +237,7 @@ class _Learner(_Player):
 class LearningOwner(_Learner, OwnerPlayer):
     """An owner's player that follows a learning rule."""
 
-    _quote = 0  # the last
+    _quote = 0  # the last quote
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
         proposal = self._rule.act(self._quote, self._stream.next()[0])

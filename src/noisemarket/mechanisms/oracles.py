@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import CheapestDeals, equilibrium, first_best
@@ -17,11 +17,13 @@ class Oracle(Direct):
 
     knows = "everything"
 
-    solve: Callable[[Games], Outcomes]
-    """The answer to each of these games."""
+    @abstractmethod
+    def solve(self, games: Games) -> Outcomes:
+        """The answer to each of these games."""
 
-    choose: Callable[[CheapestDeals], Outcomes]
-    """The same for signed games, whose answers lie among the cheapest deals."""
+    @abstractmethod
+    def choose(self, deals: CheapestDeals) -> Outcomes:
+        """The same for signed games, whose answers lie among the cheapest deals."""
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         def solve(some: slice) -> Outcomes:
@@ -44,12 +46,18 @@ class Oracle(Direct):
 class FirstBest(Oracle):
     """The contracts that a curator who knows everything would choose."""
 
-    solve = staticmethod(first_best)
-    choose = staticmethod(CheapestDeals.best_for_curator)
+    def solve(self, games: Games) -> Outcomes:
+        return first_best(games)
+
+    def choose(self, deals: CheapestDeals) -> Outcomes:
+        return deals.best_for_curator()
 
 
 class Equilibrium(Oracle):
     """The equilibrium of the protocol: what perfectly rational sides would sign."""
 
-    solve = staticmethod(equilibrium)
-    choose = staticmethod(CheapestDeals.best_for_owner)
+    def solve(self, games: Games) -> Outcomes:
+        return equilibrium(games)
+
+    def choose(self, deals: CheapestDeals) -> Outcomes:
+        return deals.best_for_owner()

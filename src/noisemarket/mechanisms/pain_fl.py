@@ -9,6 +9,7 @@ the levels of the game, exactly, for a value of any shape.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -85,18 +86,21 @@ def types_from_sample(costs: FloatArray, count: int) -> tuple[FloatArray, FloatA
 class MenuProblem:
     """What a best menu is sought for.
 
+    Only what money and privacy are worth to an owner is checked. The caller guarantees the rest:
+    all numbers are finite, arrays that belong together have one length, and no grid is 0 alone.
+
     Args:
         types: the owners' reservation costs, rising.
-        probabilities: how likely each of them is.
+        probabilities: how likely each of them is; positive.
         savings: evenly spaced from 0.
         values: the curator's value at each saving, of any shape.
         payments: evenly spaced from 0.
         payment_value: what a unit of money is worth to an owner.
         privacy_weight: what a unit of privacy loss is worth to an owner.
-        price_weight: what a unit of money is worth to the curator.
+        price_weight: what a unit of money is worth to the curator; at least 0.
 
     Raises:
-        BadInput: money or privacy is worth nothing to an owner.
+        BadInput: money or privacy is worth nothing, or infinitely much, to an owner.
     """
 
     types: FloatArray
@@ -110,8 +114,9 @@ class MenuProblem:
 
     def __post_init__(self) -> None:
         for name in ("payment_value", "privacy_weight"):
-            if not getattr(self, name) > 0:
-                raise BadInput(name, getattr(self, name), "give a finite number above 0.")
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise BadInput(name, value, "give a finite number above 0.")
 
     def solve(self) -> Menu:
         """The best of all menus whose items lie on the grid of savings and payments.

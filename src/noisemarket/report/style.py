@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.table import Table
 
-from noisemarket.files import write_atomic
+from noisemarket.files import not_written, write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -110,7 +110,10 @@ def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
     """
     import matplotlib as mpl
 
-    folder.mkdir(exist_ok=True)
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as problem:
+        raise not_written(folder, problem) from None
     out = []
     plain: Any = {"figure.autolayout": False, "figure.constrained_layout.use": False}
     with mpl.rc_context({"svg.hashsalt": "noisemarket", "svg.fonttype": "none", **plain}):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.mechanisms.convergence import TAIL, settled_at
 from noisemarket.negotiation import Negotiation, negotiate
@@ -18,6 +20,8 @@ CHANGES = {"halve": 0.5, "double": 2.0}
 """What happens to all privacy costs half-way through the trials of adaptation, on ``market``."""
 
 ADAPTING = ("dypp", "q_learning")
+
+Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,7 @@ class Study:
 
 
 def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
-    traces = [one for result in results if (one := result.agreement.trace) is not None]
+    traces = [_learned(result.agreement.trace) for result in results]
 
     def series(name: str) -> FloatArray:
         return np.array([getattr(trace, name) for trace in traces])
@@ -164,4 +168,10 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
 
 def _exploitability(result: Negotiation) -> float:
     sides = result.agreement.owner_exploitability, result.agreement.curator_exploitability
-    return float(sum(side.mean() for side in sides if side is not None))
+    return float(sum(_learned(side).mean() for side in sides))
+
+
+def _learned(value: Value | None) -> Value:
+    if value is None:
+        raise NoisemarketError("a trial has no trace or no exploitability: nothing was learned.")
+    return value

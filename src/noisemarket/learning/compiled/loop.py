@@ -105,11 +105,8 @@ def _usual_deal(seen: Any, agreed: Any, shape: tuple[int, int], window: int) -> 
 def _build(stamp: int) -> Any:
     @cached(nogil=True, error_model="numpy")
     def play_all(games: GameArrays, settings: LoopSettings, output: Batch, scratch: Scratch) -> int:
-        family, sees_proposal, exploration = (
-            settings.family,
-            settings.sees_proposal,
-            settings.exploration,
-        )
+        family, sees_proposal = settings.family, settings.sees_proposal
+        exploration = settings.exploration
         discount, learning_rate = settings.discount, settings.learning_rate
         lose_ratio, window = settings.lose_ratio, settings.window
         starts, counts, payoffs, seen = games.starts, output.counts, output.payoffs, scratch.seen
