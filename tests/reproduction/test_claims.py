@@ -171,6 +171,7 @@ def test_adaptation() -> None:
         assert f"{SEEDS if after > 0.7 else 0} of {SEEDS} seeds recover" in verdict.numbers
 
 
+@pytest.mark.compiled
 @pytest.mark.parametrize("missing", ["trace", "owner_exploitability", "curator_exploitability"])
 def test_a_trial_without_its_figures_is_no_good_trial(missing: str) -> None:
     scenario = Scenario.from_preset("market", surface="printed", owners=2, iterations=50)
