@@ -70,7 +70,7 @@ def page() -> str:
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
         "Everything below is made by `python benchmarks/report.py` from stored results. Each part "
         "names the command that measured it, the date and, where it was recorded, the machine; "
-        "seconds are processor seconds unless said otherwise, so that what else the machine did "
+        "seconds are processor seconds unless said otherwise, so that other load "
         "does not count. ± is half of the 95 % interval over the seeds. [What holds of "
         "DyPP](dypp.md) draws the conclusions.",
         *accuracy_part(),

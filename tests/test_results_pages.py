@@ -181,7 +181,7 @@ def test_a_resumed_campaign_gives_seconds_of_training_alone(
     resumed = made_by({**said, "training_cpu_seconds": 798.0})
     assert resumed.endswith("(m; trainings took 798 processor seconds).")
     whole = made_by({**said, "training_cpu_seconds": 798.0, "seconds": 500.0, "cpu_seconds": 9.0})
-    assert "trainings took 798 processor seconds, 500 s by the clock in one go" in whole
+    assert "trainings took 798 processor seconds, 500 s wall clock in one go" in whole
 
 
 def test_cheats_have_a_part(report: ModuleType, results: Path) -> None:

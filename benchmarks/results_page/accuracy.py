@@ -94,7 +94,7 @@ def measured_by(name: str) -> str:
     made = document_of(name)["provenance"]
     on = f" on {made['date']}" if made.get("date") else ""
     where = made.get("machine", "machine not recorded")
-    took = f"; {made['seconds']:,.0f} s by the clock" if made.get("seconds") else ""
+    took = f"; {made['seconds']:,.0f} s wall clock" if made.get("seconds") else ""
     return f"Measured by `{made['command']}`{on} ({where}{took})."
 
 

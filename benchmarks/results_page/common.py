@@ -39,9 +39,7 @@ def made_by(found: Document) -> str:
     trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
     took = f"; {spent:,.0f} processor seconds" if spent else ""
     if trained:
-        clock = (
-            f", {found['seconds']:,.0f} s by the clock in one go" if found.get("seconds") else ""
-        )
+        clock = f", {found['seconds']:,.0f} s wall clock in one go" if found.get("seconds") else ""
         took = f"; trainings took {trained:,.0f} processor seconds{clock}"
     return f"Measured by `{command}` on {found['date']} ({found['machine']}{took})."
 

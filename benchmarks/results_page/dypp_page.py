@@ -135,8 +135,8 @@ def no_floor_section(found: Stored) -> list[str]:
         )
     return [
         "### Without a floor",
-        "If owners may sell all their noise, the order changes, because sellers give up what no "
-        f"epsilon bounds any more. For a budget of {budget:g}: {listed(shown)}. Nothing in the "
+        "If owners may sell all their noise, the order changes, because some sellers are left "
+        f"without a bound on epsilon. For a budget of {budget:g}: {listed(shown)}. Nothing in the "
         "paper's linear privacy loss says that the last noise is worth most. Set "
         "[`population.floor`, or count epsilon](mechanisms.md#what-privacy-costs-an-owner), if "
         "owners are to keep some; [results](results.md#if-owners-sell-all-their-noise) has the "

@@ -67,7 +67,7 @@ def money_tables(found: Stored) -> list[str]:
         f"{len(found.tested)} pairs, 5 %).{_same(found)}",
         table(MONEY, money),
         "Who gains, over no trade. Welfare: both sides in money, each by what money is worth to "
-        "it. Messages: questions that an owner answers on average (- where nobody asks). Lying: "
+        "it. Messages: questions that an owner answers on average (- where none). Lying: "
         "the most that an owner gains by it, first seed; - where a budget cuts deals that were "
         "made owner by owner ([without a budget](#what-lying-brings)).",
         table(GAINS, [gains_line(one) for one in found.means]),
@@ -85,8 +85,8 @@ def _same(found: Stored) -> str:
     if not found.same:
         return ""
     return (
-        f" Pairs that signed the same contracts in every seed ({len(found.same)}) are no "
-        "comparison, and do not count (=)."
+        f" Pairs that signed the same contracts in every seed ({len(found.same)}) are "
+        "not compared (=)."
     )
 
 
@@ -169,9 +169,9 @@ def no_floor_part() -> list[str]:
     return [
         title,
         FIGURE.format("results-no-floor"),
-        "Nobody need keep any noise here. What buys owner by owner may then buy all the noise of a "
-        "few owners, who are left without any bound on epsilon, and the model rests on their bare "
-        f"data; sellers to the clock auction keep 0.1. Same setting otherwise, "
+        "No owner has to keep noise here. Mechanisms that buy owner by owner may then buy all the "
+        "noise of a few, who are left without any bound on epsilon, and the model rests on their "
+        f"data without noise; sellers to the clock auction keep 0.1. Same setting otherwise, "
         f"{found.nothing.seeds} seeds.",
         table(heads, lines),
         made_by(found.document),

@@ -23,9 +23,9 @@ def gain_part() -> list[str]:
         f"{lower['paid']:.0f}: {lower['gain'] / by_default['gain']:.1f} times what DyPP by default "
         f"brings for {by_default['paid']:.0f}. DyPP at its best brings more: the clock is then "
         f"{_ahead(lower, alike)} if DyPP's owners keep noise {floor} too, and "
-        f"{_ahead(lower, best)} if they may sell all of it. The clock of the default, whose "
-        f"sellers keep 0.1, is {_ahead(clock, by_default)} of DyPP by default and "
-        f"{_ahead(clock, best)} of DyPP at its best, for {clock['paid']:.0f}. p is of a paired "
+        f"{_ahead(lower, best)} if they may sell all of it. The default clock, whose "
+        f"sellers keep 0.1, is, for {clock['paid']:.0f}, {_ahead(clock, by_default)} against DyPP "
+        f"by default and {_ahead(clock, best)} against DyPP at its best. p is of a paired "
         f"t-test, not corrected. Same owners, data and noise, features, {lower['seeds']} seeds."
     )
     lines = [

@@ -82,8 +82,8 @@ def best_part() -> list[str]:
         lines.append([row["variant"], *cells])
     papers, q = BEST["dypp"], BEST["q_learning"]
     words = (
-        f"DyPP comes to {100 * most['dypp']:.0f} % of the equilibrium's gain by contract, "
-        f"Q-learning to {100 * most['q_learning']:.0f} % (**bold**). Columns are learning rates; "
+        f"DyPP reaches {100 * most['dypp']:.0f} % of the equilibrium's gain by contract, "
+        f"Q-learning {100 * most['q_learning']:.0f} % (**bold**). Columns are learning rates; "
         f"optimism is 1 and exploration 0.1 unless stated. At its best elsewhere on this page "
         f"means learning rate {papers['learning_rate']:g} with optimism "
         f"{papers['owner_optimism']:g} for DyPP and {q['learning_rate']:g} with optimism 1 for "
@@ -124,7 +124,7 @@ def adaptation_part() -> list[str]:
         title,
         "![Curator's gain before and after all costs change](../images/dypp-adaptation.png)",
         f"DyPP recovers in {count} of {of} runs. All privacy costs change half-way; the curator's "
-        "gain as played, as a share of the equilibrium's of the time; recovered: back at 95 % of "
+        "gain as played, as a share of the equilibrium's at that time; recovered: back at 95 % of "
         "what it was. Printed surface, 100 owners.",
         table(heads, lines),
         "The two changes of `examples/changing.toml` (half of the owners come to value privacy "
@@ -257,8 +257,8 @@ def lying_part() -> list[str]:
         title,
         f"{who}What the best lie brings an owner over its honest answer, in its payoff, without a "
         f"budget: mean over owners and {found['seeds']} seeds, and the most of any owner of any "
-        "seed; beside it what honest owners are left on average. Exact over all that an owner "
-        "could say; of learners, the best answer to the curator's final policy, per interaction; "
+        "seed; beside it an honest owner's mean surplus. Exact over all that an owner could "
+        "say; for learners, the best response to the curator's final policy, per interaction; "
         f"- where nobody is asked.{rest}",
         table(heads, lines),
         made_by(found),
@@ -277,7 +277,7 @@ def fashion_part() -> list[str]:
     by_sigma = [[f"{one['sigma']:g}", pm(one["accuracies"], 2)] for one in found["by_sigma"]]
     return [
         title,
-        f"The same market on harder pictures, {found['seeds']} seeds; every owner keeps noise 0.1. "
+        f"The same market on harder images, {found['seeds']} seeds; every owner keeps noise 0.1. "
         "All mechanisms decide by surfaces measured on MNIST: bisection and DyPP (at its best) by "
         "that of the CNN.",
         compared_table(found),
@@ -314,7 +314,7 @@ def cheats_part() -> list[str]:
     return [
         title,
         f"Features, {owners} owners, {found['rounds']} rounds, one seed. A tenth of the owners has "
-        "sold down to noise 0.1; half of the cheats are among them, as far as there are so many. "
+        "sold down to noise 0.1; half of the cheats are among them if there are enough. "
         "The curator has records of its own. [What is checked](market.md), [every "
         "cheat](../how-to/cheating-owners.md).",
         f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets, if any, "
@@ -324,7 +324,7 @@ def cheats_part() -> list[str]:
             [[_who(row, owners), _sent(row), *_accuracies(row)] for row in poisoners],
         ),
         "Free riders train nothing and send the right noise. How many are found, and how many "
-        "are paid all the same:",
+        "are paid anyway:",
         table(
             ["free riders", "", *defences],
             [line for row in riders for line in rider_lines(row, owners)],

@@ -27,9 +27,9 @@ _INTRO = """\
 `{command}` makes this page; its numbers are the same on any machine ({owners} owners,
 {iterations:,} iterations, {seeds} seeds; ours, since the paper does not say: learning rate 0.1,
 costs uniform on [0.5, 4], beta 1 and markup 0.2 for all). ± is the 95 % confidence interval over
-seeds; "yes" and "no" are said at 99.8 %, since a page makes some 25 comparisons. "Settled" is the
+seeds; "yes" and "no" hold at 99.8 %, since a page makes some 25 comparisons. "Settled" is the
 iteration from which mean saving and mean payment stay where they end: within 2 % of their range, or
-within their noise where that is more. A run that drifts on settles the later the longer it is, so
+within their noise where that is more. A run that keeps drifting settles later the longer it is, so
 speeds are compared at three lengths.
 
 The paper's game is played twice on its printed loss surface: as printed (`paper`), and as its
