@@ -161,9 +161,9 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
     assert not deployment.run(APP, setting.settings(), show=kill_superlink).completed
     assert len(setting.rounds()) == 2
     assert not any(isinstance(one, Settled) for one in setting.seen())
-    wait(lambda: not setting.running("flwr-serverapp"))  # it notices that its SuperLink is gone
     deployment.start_superlink()
     deployment.wait_online(2)
+    wait(lambda: not setting.running("flwr-serverapp"))  # the new SuperLink knows nothing of it
     said = []
 
     def kill_node(line: str) -> None:
