@@ -106,8 +106,8 @@ def test_a_node_without_a_name_takes_nobodys_place(tmp_path: Path) -> None:
 
 def test_one_curators_key_for_all_its_jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CURATOR, str(tmp_path))
-    folder, desk = tmp_path / "run", tmp_path / "desk"
-    key = KeyPair.create(desk).public_hex
+    folder, own_folder = tmp_path / "run", tmp_path / "own"
+    key = KeyPair.create(own_folder).public_hex
     scenario = make_scenario(folder, rounds=1)
     grid = grid_of(scenario, folder)
     for node in grid.nodes.values():
@@ -116,7 +116,7 @@ def test_one_curators_key_for_all_its_jobs(tmp_path: Path, monkeypatch: pytest.M
     config = {"scenario": "run/scenario.toml", "folder": "run", **BOUNDS}
     with pytest.raises(NoisemarketError, match="No owner"):
         market_over_flower(grid, config | {"folder": "other"}, lambda line: None)
-    outcome = market_over_flower(grid, config | {"curator-folder": "desk"}, lambda line: None)
+    outcome = market_over_flower(grid, config | {"curator-folder": "own"}, lambda line: None)
     assert outcome.left_out == {}
     assert not (folder / "curator" / "signing-key.pem").exists()
     with open_ledger(folder / "ledger.sqlite", create=False) as ledger:
@@ -165,12 +165,12 @@ def test_an_exchange_may_take_as_long_as_its_timeout(tmp_path: Path) -> None:
 
 def cut_off_after_one_message(grid: ProcessGrid, scenario: Scenario, folder: Path) -> None:
     """A market that ends when each owner has answered once in the game."""
-    push, letters = grid.push_messages, list[str]()
+    push, kinds = grid.push_messages, list[str]()
 
     def cut_off(messages: Any) -> Any:
         made = list(messages)
-        letters.extend(one.metadata.message_type for one in made)
-        if letters.count("query.quotes") > len(NAMES):
+        kinds.extend(one.metadata.message_type for one in made)
+        if kinds.count("query.quotes") > len(NAMES):
             raise NoisemarketError("cut off")
         return push(made)
 
@@ -180,7 +180,7 @@ def cut_off_after_one_message(grid: ProcessGrid, scenario: Scenario, folder: Pat
     grid.push_messages = push  # type: ignore[method-assign]
 
 
-def test_letters_of_other_payoffs_are_refused(tmp_path: Path) -> None:
+def test_messages_of_other_payoffs_are_refused(tmp_path: Path) -> None:
     """The curator's players would not be where the owners left them."""
     folder = tmp_path / "run"
     grid = grid_of(scenario := make_scenario(folder), folder)
