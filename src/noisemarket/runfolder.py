@@ -208,7 +208,14 @@ def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     if path.is_symlink() or not (path / STATUS).is_file():
         raise BadInput("--out", str(path), "exists and is not a run folder: name another.")
     if not overwrite:
-        raise BadInput("--out", str(path), "exists already: add --overwrite or rename.")
+        remedy = "exists already: add --overwrite or rename."
+        with contextlib.suppress(BadInput):  # a status that cannot be read
+            if read_status(path).get("state") != "complete":
+                remedy = (
+                    "exists already and is not complete: continue it with --resume (run, train, "
+                    "compare, calibrate), add --overwrite or rename."
+                )
+        raise BadInput("--out", str(path), remedy)
     if any(path.resolve() in Path(file).resolve().parents for file in inputs):
         raise BadInput("--out", str(path), "holds an input of this run: rename.")
     return True

@@ -29,6 +29,14 @@ def test_the_first_help_has_an_example(tmp_path: Path) -> None:
     assert "Example: noisemarket run" in said("--help", cwd=tmp_path)
 
 
+def test_a_mistyped_command_gets_one_hint_and_a_missing_one_the_help(tmp_path: Path) -> None:
+    mistyped = call_here("negotiat", cwd=tmp_path)
+    assert (mistyped.returncode, mistyped.stderr.count("Did you mean 'negotiate'?")) == (2, 1)
+    missing = call_here("ledger", cwd=tmp_path)
+    assert (missing.returncode, missing.stderr) == (2, "")
+    assert "statement" in missing.stdout
+
+
 def test_every_mechanism_is_listed(tmp_path: Path) -> None:
     listed = {name.partition(" ")[0] for name in MECHANISMS.split(", ")}
     assert listed == {name for name in KNOWN if type(KNOWN[name]).__module__.startswith("noise")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import warnings
 
@@ -23,7 +24,10 @@ def main(arguments: list[str] | None = None) -> None:
         code = app(args=arguments, standalone_mode=False)
         sys.stdout.flush()
     except usage_error as problem:
-        code = _failed(2, getattr(problem, "format_message", problem.__str__)())
+        said = getattr(problem, "format_message", problem.__str__)()
+        # Typer and click may both add a hint; and where help was shown there is nothing to add.
+        said = re.sub(r"( Did you mean [^?]*\?)\1", r"\1", said)
+        code = _failed(2, said) if said else 2
     except (typer.Abort, KeyboardInterrupt):
         code = _failed(130, "Interrupted.")
     except typer.Exit as done:

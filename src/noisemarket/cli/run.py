@@ -147,9 +147,15 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     baselines, draws = options.baselines, noted.get("draws")
     if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
         draws = DRAWS[scenario.training.model]
+    engine = options.engine or noted.get("engine", EMBEDDED)
+    if engine == EMBEDDED and (options.runtime is not None or not options.tls):
+        field, value = (
+            ("--no-tls", "given") if options.runtime is None else ("--runtime", options.runtime)
+        )
+        raise BadInput(field, value, "is for --engine flower: add that, or leave it out.")
     return replace(
         options,
-        engine=options.engine or noted.get("engine", EMBEDDED),
+        engine=engine,
         draws=options.draws or draws,
         baselines=noted.get("baselines", harmless(scenario)) if baselines is None else baselines,
     )
