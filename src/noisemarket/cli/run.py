@@ -148,11 +148,12 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
         draws = DRAWS[scenario.training.model]
     engine = options.engine or noted.get("engine", EMBEDDED)
-    if engine == EMBEDDED and (options.runtime is not None or not options.tls):
-        field, value = (
-            ("--no-tls", "given") if options.runtime is None else ("--runtime", options.runtime)
-        )
-        raise BadInput(field, value, "is for --engine flower: add that, or leave it out.")
+    if engine == EMBEDDED:
+        remedy = "is for --engine flower: add that, or leave it out."
+        if options.runtime is not None:
+            raise BadInput("--runtime", options.runtime, remedy)
+        if not options.tls:
+            raise BadInput("--no-tls", "given", remedy)
     return replace(
         options,
         engine=engine,
