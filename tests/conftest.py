@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from tests.ledger.postgres import Server
 
 pytest_plugins = ["tests.quick"]
+pytest.register_assert_rewrite("tests.conformance")
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "noisemarket"
-COMPILED = ("game", "learning")
+COMPILED = ("game", "pricing")
 """The folders with functions that Numba compiles, and with all that these call."""
 
 KEPT_CACHES = 8

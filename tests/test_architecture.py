@@ -45,10 +45,9 @@ ROOMS_BELOW["flower"] = {*ROOMS_BELOW}
 ROOMS_BELOW["study"] = {*ROOMS_BELOW} - {"flower"}
 ROOMS_BELOW["show"] = {*ROOMS_BELOW} - {"flower"}
 ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
-ROOMS_BELOW["testing"] = {*ROOMS_BELOW}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
-"""Each room and the rooms it may import besides itself; the last four see all that stand above
+"""Each room and the rooms it may import besides itself; the last three see all that stand above
 them in this table. A new room needs a line here."""
 
 PURE_ROOMS = {"game", "pricing"}
