@@ -8,9 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerBroken
 from noisemarket.ledger import queries
-from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.verification import verify
 from noisemarket.plain import finite, infinite
 from noisemarket.privacy.zcdp import gaussian_epsilon
