@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from noisemarket.errors import BadInput, LedgerError
+from noisemarket.formats import infinite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -23,7 +24,6 @@ from noisemarket.ledger.entries import (
     Entry,
 )
 from noisemarket.ledger.store import Ledger
-from noisemarket.plain import infinite
 
 _SOME = 500  # contracts at a time
 _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
