@@ -1,6 +1,6 @@
 """A scenario over a grid in this process: the same record, the uploads and all messages.
 
-The only golden test that needs names from inside the package: they are imported here.
+What it needs from inside the package comes through ``grid_of`` and ``hold`` of the tests of Flower.
 """
 
 from __future__ import annotations
