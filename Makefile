@@ -126,7 +126,7 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 	./venv/bin/noisemarket run --set owners=5 --set rounds=2 --draws 1 --out run
 
 browser: $(VENV)/.installed ## find Chromium for the tests of the dashboard, or install Debian's (as root)
-	$(BIN)/python -m tests.dashboard.browser
+	$(BIN)/python -m tests.show.dashboard.browser
 
 hooks: $(VENV)/.installed ## run the linter and the type checker at every commit
 	$(BIN)/pre-commit install

@@ -19,8 +19,8 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from noisemarket.comparison.results import Row
-from noisemarket.report.campaign_figures import round_means
+from noisemarket.show.campaign_figures import round_means
+from noisemarket.study.comparison.results import Row
 
 FOLDERS = {True: Path("runs/campaign"), False: Path("runs/campaign-no-floor")}
 RESULTS = Path(__file__).parent / "results"

@@ -36,12 +36,12 @@ from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.market_folder import JobManifest
 from noisemarket.market.noise_watch import NoiseWatch
 from noisemarket.market.offers import job_terms
+from noisemarket.market.orders import Order, order
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.market.verdicts import verdicts
 from noisemarket.owner.terms import Deal, contract_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order, order
-from noisemarket.training.serial_engine import SerialEngine
 
 KINDS = [kind for kind in CHEATS if kind not in ("zeros", "nan", "huge", "short")]
 SIGMAS = 0.1, 0.3, 0.6

@@ -34,8 +34,9 @@ from noisemarket.flower.deploy.single_machine import RUNTIMES, run_on_flower
 from noisemarket.flower.remote_negotiation import interactions
 from noisemarket.flower.remote_owners import TRAFFIC
 from noisemarket.machine import Effort
-from noisemarket.market import prepare, run_market
 from noisemarket.market.events import RoundTrained
+from noisemarket.market.job import run_market
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
 from process_tree import ProcessTree
 

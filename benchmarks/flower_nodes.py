@@ -35,9 +35,9 @@ from noisemarket.flower.deploy.single_machine import at_once, deal_out
 from noisemarket.flower.deploy.warm_apps import OWNER
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import machine_in_words
-from noisemarket.market import prepare
 from noisemarket.market.event_file import EVENTS
 from noisemarket.market.market_folder import SCENARIO, MarketFolder
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
 from process_tree import ProcessTree
 

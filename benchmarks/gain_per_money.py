@@ -21,13 +21,13 @@ from typing import Any
 import numpy as np
 
 from best_settings import learning
-from noisemarket.comparison.campaign import Campaign, Plan
-from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Row, means
-from noisemarket.comparison.significance import half_width, paired_p
-from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.machine import Effort
 from noisemarket.scenario import Scenario
+from noisemarket.study.comparison.campaign import Campaign, Plan
+from noisemarket.study.comparison.decisions import NO_TRADE
+from noisemarket.study.comparison.results import Row, means
+from noisemarket.study.comparison.significance import half_width, paired_p
+from noisemarket.study.comparison.trainings import line_of, read_trained
 
 CLOCK, PAPERS = "clock", "dypp"
 BUDGET = 120.0

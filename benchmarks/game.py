@@ -26,9 +26,9 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.protocol import Outcomes
-from noisemarket.learning.batch import Batch, PlayConfig, play_batch
 from noisemarket.machine import machine_in_words
-from noisemarket.negotiation import run_options
+from noisemarket.market.negotiation import run_options
+from noisemarket.pricing.batch import Batch, PlayConfig, play_batch
 from noisemarket.scenario import Scenario
 from process_tree import negotiated
 
@@ -222,7 +222,7 @@ def million() -> dict[str, object]:
 
 def plot(rows: list[dict[str, object]], file: str) -> None:
     """CPU seconds over pair-iterations, on two logarithmic axes: a straight line is linear cost."""
-    from noisemarket.report.style import figure, label
+    from noisemarket.show.style import figure, label
 
     canvas, axes = figure(1, size=(5.6, 4.0))
     axis = axes[0][0]

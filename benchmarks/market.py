@@ -27,15 +27,16 @@ from rich.table import Table
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import settlement, store
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.job import run_market
+from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.offers import Curator
+from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.owners import LocalOwners
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
-from noisemarket.training.local_engine import LocalEngine
 
 TRAINING, ACCOUNT, NEGOTIATION = "training and testing", "privacy account, checkpoints", "game"
 KEYS, SIGNING, CHECKS, LEDGER, REST = (

@@ -17,9 +17,9 @@ from typing import Any
 
 import noisemarket as nm
 from noisemarket.machine import Effort
-from noisemarket.mechanisms.joint import JointValue
-from noisemarket.mechanisms.portfolio import best_portfolio
-from noisemarket.negotiation import run_options
+from noisemarket.market.negotiation import run_options
+from noisemarket.pricing.joint import JointValue
+from noisemarket.pricing.portfolio import best_portfolio
 
 RESULTS = Path(__file__).parent / "results"
 
@@ -34,8 +34,8 @@ HABITS = {"exact": {}, "errors 0.05": {"temperature": 0.05}, "errors 0.2": {"tem
 
 _CHILD = """
 import json, resource, sys, time
-from noisemarket.mechanisms import find_mechanism
-from noisemarket.negotiation import run_options
+from noisemarket.pricing import find_mechanism
+from noisemarket.market.negotiation import run_options
 from noisemarket.scenario import Scenario
 name, owners = sys.argv[1], int(sys.argv[2])
 def peak():

@@ -26,9 +26,21 @@ import numpy as np
 
 import noisemarket as nm
 from best_settings import COMPARED, learning
-from noisemarket.comparison.campaign import Campaign, Plan
-from noisemarket.comparison.results import Row
-from noisemarket.comparison.trainings import (
+from noisemarket.federated.data_files import load_data
+from noisemarket.machine import Effort
+from noisemarket.market.negotiation import run_options
+from noisemarket.market.serial_engine import SerialEngine
+from noisemarket.market.session import carry_out
+from noisemarket.market.summary import deployed
+from noisemarket.market.tuning import plan_of
+from noisemarket.market.worker_processes import in_processes
+from noisemarket.pricing import MECHANISMS
+from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.study.comparison.campaign import Campaign, Plan
+from noisemarket.study.comparison.results import Row
+from noisemarket.study.comparison.trainings import (
     NoiseOfAll,
     Orders,
     Trained,
@@ -36,18 +48,6 @@ from noisemarket.comparison.trainings import (
     line_of,
     read_trained,
 )
-from noisemarket.federated.data_files import load_data
-from noisemarket.machine import Effort
-from noisemarket.market.summary import deployed
-from noisemarket.mechanisms import MECHANISMS
-from noisemarket.mechanisms.lying import mean_and_most, most_gained_by_lying
-from noisemarket.negotiation import run_options
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.training import carry_out
-from noisemarket.training.serial_engine import SerialEngine
-from noisemarket.training.tuning import plan_of
-from noisemarket.training.worker_processes import in_processes
 
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"

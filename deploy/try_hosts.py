@@ -35,7 +35,7 @@ from noisemarket.flower.deploy.certificates import make_certificates, make_node_
 from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import Effort
-from noisemarket.market import prepare
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
 
 HERE = Path(__file__).resolve().parent

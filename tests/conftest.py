@@ -29,11 +29,11 @@ IN_CI = bool(os.environ.get("CI"))
 LONGEST = (
     "flower/test_processes.py",
     "flower/test_simulated_market.py",
-    "dashboard/test_browser.py",
+    "show/dashboard/test_browser.py",
     "flower/test_simulation.py",
     "flower/test_deployed_engine.py",
     "flower/test_new_processes.py",
-    "dashboard/test_server.py",
+    "show/dashboard/test_server.py",
     "flower/test_deployment.py",
     "market/test_crashes.py",
     "test_examples.py",

@@ -1,76 +1,28 @@
 """What makes a test quick, and what ``pytest --quick`` (``make quick``) leaves out.
 
 A test is quick unless a marker says what it needs: ``process``, ``training``, ``compiled`` or
-``slow`` (see pyproject.toml). A whole file or folder gets its marker from ``NEEDS``. Under
+``slow`` (see pyproject.toml). A file marks all its tests by ``pytestmark``. Under
 ``--quick`` a test that needs a process or compiled code and does not say so fails.
 """
 
 from __future__ import annotations
 
 import multiprocessing.process
+import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 TESTS = Path(__file__).resolve().parent
-NEEDS = {
-    "audit/test_audit.py": "training",
-    "calibration/test_calibrate.py": "training",
-    "calibration/test_fit.py": "slow",
-    "cli/test_cli.py": "process",
-    "cli/test_compare.py": "process",
-    "cli/test_engines.py": "training",
-    "cli/test_owner_files.py": "training",
-    "cli/test_run.py": "process",
-    "cli/test_run_here.py": "training",
-    "cli/test_train.py": "process",
-    "comparison/test_campaign.py": "training",
-    "federated/test_clipping.py": "training",
-    "federated/test_engine.py": "process",
-    "federated/test_engine_conformance.py": "process",
-    "federated/test_model.py": "training",
-    "federated/test_protection_conformance.py": "training",
-    "federated/test_shard_training.py": "training",
-    "dashboard/test_browser.py": "process",
-    "dashboard/test_live.py": "slow",
-    "dashboard/test_runs.py": "process",
-    "dashboard/test_schema.py": "process",
-    "dashboard/test_server.py": "process",
-    "flower": "process",
-    "game/test_equilibrium.py": "compiled",
-    "game/test_exploitability.py": "compiled",
-    "game/test_population.py": "slow",
-    "learning/test_bisection.py": "compiled",
-    "learning/test_bisection_players.py": "compiled",
-    "learning/test_draws.py": "slow",
-    "learning/test_known_games.py": "compiled",
-    "learning/test_laws.py": "compiled",
-    "learning/test_rules.py": "compiled",
-    "ledger/test_faults.py": "slow",
-    "ledger/test_store.py": "slow",
-    "market": "training",
-    "mechanisms/test_bisection_reach.py": "compiled",
-    "mechanisms/test_clock.py": "slow",
-    "mechanisms/test_continuous_menu.py": "slow",
-    "mechanisms/test_lying.py": "slow",
-    "mechanisms/test_learned.py": "compiled",
-    "mechanisms/test_market_order.py": "compiled",
-    "mechanisms/test_mechanism_conformance.py": "compiled",
-    "mechanisms/test_portfolio.py": "slow",
-    "mechanisms/test_sealed_bids.py": "slow",
-    "test_examples.py": "process",
-    "test_negotiation.py": "compiled",
-    "test_public_examples.py": "compiled",
-    "test_without_torch.py": "process",
-    "training": "training",
-}
-"""The marker of a whole folder or file, by its path below tests/."""
+WHOLE_FILE = re.compile(
+    r"^pytestmark = \[?\s*pytest\.mark\.(process|training|compiled|slow)\b", re.MULTILINE
+)
+"""The line by which a test file marks all its tests."""
 
 NEEDS_BY_FIXTURE = {"server": "process"}
 MARKERS = ("process", "training", "compiled", "slow")
@@ -97,8 +49,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Do not even import what is left out as a whole."""
-    if config.getoption("--quick") and collection_path.is_relative_to(TESTS):
-        return True if collection_path.relative_to(TESTS).as_posix() in NEEDS else None
+    if config.getoption("--quick") and collection_path.suffix == ".py":
+        return bool(WHOLE_FILE.search(collection_path.read_text(encoding="utf-8"))) or None
     return None
 
 
@@ -112,15 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not _is_left_out(item)]
 
 
-@cache
-def _markers_of(file: Path) -> list[str]:
-    below = file.relative_to(TESTS)
-    names = [path.as_posix() for path in (below, *below.parents)]
-    return [NEEDS[name] for name in names if name in NEEDS]
-
-
 def _markers(item: pytest.Item) -> Iterator[str]:
-    yield from _markers_of(item.path)
     for fixture in getattr(item, "fixturenames", ()):
         if fixture in NEEDS_BY_FIXTURE:
             yield NEEDS_BY_FIXTURE[fixture]

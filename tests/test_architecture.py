@@ -1,6 +1,6 @@
 """The rules of the house, read off the syntax tree of every source file.
 
-Who may import whom, what the pure rooms (game, learning) may touch, how long a file may be, and
+Who may import whom, what the pure rooms (game, pricing) may touch, how long a file may be, and
 that each says what it is for. ``complaints`` judges one file given as text, so the tests below can
 also feed it bad ones and see it object.
 """
@@ -34,40 +34,27 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "registry": {"errors"},
     "game": {"errors"},
     "runfolder": {"errors", "files"},
-    "learning": {"errors", "game", "registry"},
-    "mechanisms": {"csv_text", "errors", "federated", "game", "learning", "registry"},
     "privacy": {"errors", "files", "plain"},
     "federated": {"cores", "errors", "files", "plain", "privacy", "registry"},
-    "scenario": {"errors", "federated", "game", "learning", "registry"},
-    "negotiation": {"cores", "errors", "game", "learning", "mechanisms", "scenario"},
+    "pricing": {"csv_text", "errors", "federated", "game", "registry"},
+    "ledger": {"errors", "files", "plain", "registry"},
 }
-ROOMS_BELOW["ledger"] = {"errors", "files", "plain", "registry"}
+ROOMS_BELOW["scenario"] = {"errors", "federated", "game", "pricing", "registry"}
 ROOMS_BELOW["owner"] = {
-    *("errors", "federated", "files", "game", "learning", "ledger", "plain", "privacy")
-}
-ROOMS_BELOW["training"] = {*ROOMS_BELOW}
-ROOMS_BELOW["calibration"] = {*ROOMS_BELOW}
-ROOMS_BELOW["audit"] = {
-    *("cores", "errors", "federated", "plain", "privacy", "runfolder", "scenario", "training")
+    *("errors", "federated", "files", "game", "ledger", "plain", "pricing", "privacy")
 }
 ROOMS_BELOW["market"] = {*ROOMS_BELOW}
-ROOMS_BELOW["comparison"] = {*ROOMS_BELOW}
-ROOMS_BELOW["report"] = {*ROOMS_BELOW}
-ROOMS_BELOW["reproduction"] = {*ROOMS_BELOW}
-ROOMS_BELOW["flower"] = {*ROOMS_BELOW} - {
-    *("audit", "calibration", "comparison", "report", "reproduction")
-}
-ROOMS_BELOW["dashboard"] = {*ROOMS_BELOW} - {
-    *("audit", "calibration", "comparison", "flower", "reproduction")
-}
+ROOMS_BELOW["flower"] = {*ROOMS_BELOW}
+ROOMS_BELOW["study"] = {*ROOMS_BELOW} - {"flower"}
+ROOMS_BELOW["show"] = {*ROOMS_BELOW} - {"flower"}
+ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW}
 ROOMS_BELOW["testing"] = {*ROOMS_BELOW}
-ROOMS_BELOW[PUBLIC_NAMES] = {*ROOMS_BELOW} - {"testing"}
 ROOMS_BELOW["cli"] = {*ROOMS_BELOW}
 ROOMS_BELOW["__main__"] = {*ROOMS_BELOW}
 """Each room and the rooms it may import besides itself; the last four see all that stand above
 them in this table. A new room needs a line here."""
 
-PURE_ROOMS = {"game", "learning"}
+PURE_ROOMS = {"game", "pricing"}
 PURE_LIBRARIES = {"numpy", "scipy", "numba", "llvmlite", "quantecon"}
 IMPURE_MODULES = {
     *("os", "pathlib", "io", "shutil", "tempfile", "glob", "fileinput", "sqlite3", "pickle"),
@@ -77,7 +64,7 @@ IMPURE_MODULES = {
 }
 """Standard modules for files, the clock, hidden randomness and the outside world."""
 
-STAMPS_ITS_CACHE = PurePosixPath("learning/compiled")
+STAMPS_ITS_CACHE = PurePosixPath("pricing/compiled")
 """May use pathlib, with hashlib, to name the cache of compiled code after its sources."""
 
 NUMPY_FILE_CALLS = {
@@ -91,7 +78,7 @@ FLOWER_IN_PUBLIC = {
 }
 """What may be imported of Flower, here and in the examples: the rest changes without notice."""
 
-MOST_LINES = 400
+MOST_LINES = 600
 
 
 def complaints(file: PurePosixPath, source: str) -> list[str]:
@@ -186,7 +173,7 @@ def called(func: ast.expr) -> str:
 
 def test_there_are_sources_to_judge() -> None:
     rooms = {file.parts[0].removesuffix(".py") for file in FILES}
-    assert {"errors", "game", "learning"} <= rooms
+    assert {"errors", "game", "pricing"} <= rooms
 
 
 def test_house_rules() -> None:
@@ -269,17 +256,6 @@ def test_the_tree_in_the_documentation_is_the_one_on_disk() -> None:
     assert rooms - hidden - set(paths) == set(), "rooms without a line"
 
 
-def test_the_documentation_says_how_long_the_sources_are() -> None:
-    page = (ROOT / "docs" / "explanation" / "architecture.md").read_text(encoding="utf-8")
-    said = re.search(r"([\d,]+) now, of\s+which ([\d,]+) are the suites of `testing`", page)
-    assert said is not None
-    lines = {file: len((SOURCES / file).read_text("utf-8").splitlines()) for file in FILES}
-    suites = sum(count for file, count in lines.items() if file.parts[0] == "testing")
-    for number, counted in ((said[1], sum(lines.values())), (said[2], suites)):
-        most = 500 if counted > 10_000 else 100
-        assert abs(int(number.replace(",", "")) - counted) <= most, f"says {number}: {counted} now"
-
-
 def test_a_class_and_a_file_have_a_name_of_their_own() -> None:
     """``grep "class X"`` finds one place."""
     homes: dict[str, list[str]] = {}
@@ -309,11 +285,11 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("game/levels.py", "from . import surface"),
         ("game/levels.py", "from noisemarket import errors"),
         ("game/levels.py", "import math, functools\nimport scipy.optimize\nfrom numba import njit"),
-        ("learning/phc.py", "from ..game.levels import Levels"),
-        ("learning/compiled/cache.py", "import hashlib\nfrom pathlib import Path"),
-        ("mechanisms/dypp.py", "from noisemarket.learning import rules"),
-        ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.learning import rules"),
-        ("report/figures.py", "import matplotlib\nopen('x')"),
+        ("pricing/phc.py", "from ..game.levels import Levels"),
+        ("pricing/compiled/cache.py", "import hashlib\nfrom pathlib import Path"),
+        ("pricing/dypp.py", "from noisemarket.pricing import rules"),
+        ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.pricing import rules"),
+        ("show/figures.py", "import matplotlib\nopen('x')"),
         ("runfolder.py", "from noisemarket import __version__"),
         ("cli/__init__.py", "from noisemarket import Scenario"),
         ("flower/wire.py", "from flwr.app import Message\nfrom flwr.clientapp.mod import a_mod"),
@@ -328,16 +304,16 @@ def test_good_code_passes(file: str, code: str) -> None:
     ("file", "code", "complaint"),
     [
         ("errors.py", "from noisemarket.game import levels", "errors may not import game"),
-        ("game/levels.py", "import noisemarket.learning.rules", "game may not import learning"),
-        ("game/levels.py", "from noisemarket import learning", "game may not import learning"),
+        ("game/levels.py", "import noisemarket.pricing.rules", "game may not import pricing"),
+        ("game/levels.py", "from noisemarket import pricing", "game may not import pricing"),
         ("game/levels.py", "from noisemarket import Scenario", "game may not import __init__"),
-        ("game/levels.py", "from ..learning import rules", "game may not import learning"),
-        ("game/levels.py", "from .. import learning", "game may not import learning"),
-        ("learning/compiled/a.py", "from ...mechanisms import b", "may not import mechanisms"),
-        ("learning/phc.py", "from noisemarket.scenario import x", "may not import scenario"),
-        ("mechanisms/dypp.py", "from noisemarket.scenario import x, y", "may not import scenario"),
-        ("scenario.py", "import noisemarket.mechanisms", "scenario may not import mechanisms"),
-        ("report/x.py", "def f():\n    import noisemarket.cli", "report may not import cli"),
+        ("game/levels.py", "from ..pricing import rules", "game may not import pricing"),
+        ("game/levels.py", "from .. import pricing", "game may not import pricing"),
+        ("pricing/compiled/a.py", "from ...scenario import b", "may not import scenario"),
+        ("pricing/phc.py", "from noisemarket.scenario import x", "may not import scenario"),
+        ("pricing/dypp.py", "from noisemarket.scenario import x, y", "may not import scenario"),
+        ("scenario.py", "import noisemarket.market", "scenario may not import market"),
+        ("show/x.py", "def f():\n    import noisemarket.cli", "show may not import cli"),
         ("__init__.py", "from noisemarket.cli import main", "__init__ may not import cli"),
         ("game/x.py", "if TYPE_CHECKING:\n    import noisemarket.cli", "may not import cli"),
         ("game/x.py", "importlib.import_module('noisemarket.cli')", "may not import cli"),
@@ -348,13 +324,13 @@ def test_good_code_passes(file: str, code: str) -> None:
         ("game/x.py", "import os", "pure and may not import os"),
         ("game/x.py", "from pathlib import Path", "pure and may not import pathlib"),
         ("game/x.py", "def f():\n    from os import path", "pure and may not import os"),
-        ("learning/x.py", "from pathlib import Path", "pure and may not import pathlib"),
-        ("learning/x.py", "import time", "pure and may not import time"),
-        ("learning/compiled/x.py", "import os", "pure and may not import os"),
-        ("learning/compiled/x.py", "import datetime", "pure and may not import datetime"),
-        ("learning/x.py", "import random", "pure and may not import random"),
-        ("learning/x.py", "open('x')", "pure and may not call open"),
-        ("learning/compiled/x.py", "Path('x').write_text('')", "may not call ?.write_text"),
+        ("pricing/x.py", "from pathlib import Path", "pure and may not import pathlib"),
+        ("pricing/x.py", "import time", "pure and may not import time"),
+        ("pricing/compiled/x.py", "import os", "pure and may not import os"),
+        ("pricing/compiled/x.py", "import datetime", "pure and may not import datetime"),
+        ("pricing/x.py", "import random", "pure and may not import random"),
+        ("pricing/x.py", "open('x')", "pure and may not call open"),
+        ("pricing/compiled/x.py", "Path('x').write_text('')", "may not call ?.write_text"),
         ("game/x.py", "np.savetxt('x', [])", "pure and may not call np.savetxt"),
         ("flower/x.py", "import flwr", "flwr is not public in Flower"),
         ("flower/x.py", "from flwr.common import log", "flwr.common is not public in Flower"),

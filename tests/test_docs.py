@@ -20,13 +20,13 @@ import typer
 from rich.console import Console
 
 from noisemarket.cli.app import app
-from noisemarket.learning.batch import COMPILED, PlayConfig, play_batch
-from noisemarket.learning.rule import Rule, Settings
-from noisemarket.learning.rules import RULES
-from noisemarket.mechanisms import MECHANISMS
-from noisemarket.negotiation import negotiate
-from noisemarket.report.negotiation_report import summary_table
+from noisemarket.market.negotiation import negotiate
+from noisemarket.pricing import MECHANISMS
+from noisemarket.pricing.batch import COMPILED, PlayConfig, play_batch
+from noisemarket.pricing.rule import Rule, Settings
+from noisemarket.pricing.rules import RULES
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.negotiation_report import summary_table
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"

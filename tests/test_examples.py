@@ -13,6 +13,8 @@ from tests.commands import call_here, one_core
 
 from noisemarket.federated.data_files import load_data
 
+pytestmark = pytest.mark.process
+
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
 

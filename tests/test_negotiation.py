@@ -11,14 +11,16 @@ import pytest
 import noisemarket
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.mechanisms.learned import Learned
-from noisemarket.mechanisms.mechanism import Agreement
-from noisemarket.mechanisms.pain_fl import Menu, MenuProblem
-from noisemarket.mechanisms.tally import Tally, tally
-from noisemarket.negotiation import negotiate, run_options
+from noisemarket.market.negotiation import negotiate, run_options
+from noisemarket.pricing import MECHANISMS, find_mechanism
+from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.mechanism import Agreement
+from noisemarket.pricing.pain_fl import Menu, MenuProblem
+from noisemarket.pricing.tally import Tally, tally
 from noisemarket.scenario import Scenario
 from noisemarket.testing.mechanism_suite import negotiated
+
+pytestmark = pytest.mark.compiled
 
 REQUIRED = {
     "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",

@@ -19,7 +19,7 @@ import numpy as np
 from noisemarket import Rule
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.weighting import Weighting
-from noisemarket.mechanisms.mechanism import Direct, same_for_all
+from noisemarket.pricing.mechanism import Direct, same_for_all
 
 
 class Half(Direct):
@@ -69,7 +69,7 @@ class FirstOwner(Weighting):
 """
 
 ENTRY_POINTS = """
-[noisemarket.mechanisms]
+[noisemarket.pricing]
 half = own_parts:Half
 dypp = own_parts:Half
 text = own_parts:__name__

@@ -15,10 +15,16 @@ import pytest
 
 import noisemarket as nm
 
+pytestmark = pytest.mark.compiled
+
 MODULES = {
     *("noisemarket.errors", "noisemarket.federated.data", "noisemarket.federated.data_files"),
-    *("noisemarket.federated.weighting", "noisemarket.mechanisms.tables"),
-    *("noisemarket.learning.rule", "noisemarket.mechanisms.mechanism", "noisemarket.negotiation"),
+    *("noisemarket.federated.weighting", "noisemarket.pricing.tables"),
+    *(
+        "noisemarket.pricing.rule",
+        "noisemarket.pricing.mechanism",
+        "noisemarket.market.negotiation",
+    ),
     *("noisemarket.privacy.accountant", "noisemarket.privacy.zcdp"),
     *("noisemarket.scenario.load", "noisemarket.scenario.schema"),
 }

@@ -9,10 +9,10 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.rounds import aggregate
+from noisemarket.market.local_engine import LocalEngine
 from noisemarket.privacy.noise import KeyedNoise
 from noisemarket.scenario import Scenario
-from noisemarket.training import protection_of
-from noisemarket.training.local_engine import LocalEngine
+from noisemarket.scenario.account import protection_of
 from peers import linear
 from peers.task import Rounds, Task, load, say, shares
 
@@ -38,7 +38,7 @@ def main() -> None:
         assert data.features is not None
         maker: ModelMaker = LinearMaker(10, data.features.dimension)
     else:
-        from noisemarket.training.orders import network_of
+        from noisemarket.market.orders import network_of
 
         maker = network_of(scenario.training, classes=10, side=28)
     kind = task.options.get("noise", "secure")

@@ -11,7 +11,7 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
 from noisemarket.federated.rounds import aggregate
-from noisemarket.training.local_engine import LocalEngine
+from noisemarket.market.local_engine import LocalEngine
 from peers import common
 
 
@@ -20,7 +20,7 @@ def _protection(name: str) -> Protection:
     if name == "paper":
         return Paper(common.BATCH, common.RATE, 1)
     from noisemarket.scenario import Scenario
-    from noisemarket.training import protection_of
+    from noisemarket.scenario.account import protection_of
 
     scenario = Scenario.from_preset("market")
     privacy = scenario.privacy.model_copy(update={"protection": name})
@@ -31,8 +31,8 @@ def _network(name: str) -> ModelMaker:
     """The paper preset's, or as the ``market`` preset has it."""
     if name == "paper":
         return TorchMaker(CNN)
+    from noisemarket.market.orders import network_of
     from noisemarket.scenario import Scenario
-    from noisemarket.training.orders import network_of
 
     return network_of(Scenario.from_preset("market").training, classes=10, side=28)
 

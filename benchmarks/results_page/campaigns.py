@@ -6,11 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.results import Mean, Row, means, paired_differences, same_contracts
-from noisemarket.comparison.significance import Difference, Pair, pair_of
-from noisemarket.report.campaign_figures import RoundMeans
-from noisemarket.report.campaign_report import head_of_mechanism, knows, middle_budget
+from noisemarket.show.campaign_figures import RoundMeans
+from noisemarket.show.campaign_report import head_of_mechanism, knows, middle_budget
+from noisemarket.study.comparison.decisions import NO_TRADE
+from noisemarket.study.comparison.results import (
+    Mean,
+    Row,
+    means,
+    paired_differences,
+    same_contracts,
+)
+from noisemarket.study.comparison.significance import Difference, Pair, pair_of
 from results_page.common import Document, stored
 
 FLOORED, NO_FLOOR, CNN = "campaign-features", "campaign-no-floor", "frontier-cnn"

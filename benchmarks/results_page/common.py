@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.comparison.significance import half_width
+from noisemarket.study.comparison.significance import half_width
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"

@@ -6,7 +6,7 @@ import textwrap
 
 from rich.console import Console
 
-from noisemarket.report.market_report import alternatives_table
+from noisemarket.show.market_report import alternatives_table
 from results_page.common import Document, stored
 
 WIDTH = 120

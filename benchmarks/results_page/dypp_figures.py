@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from noisemarket.comparison.significance import half_width
-from noisemarket.report.style import colour_of, figure, label, name_of, save
+from noisemarket.show.style import colour_of, figure, label, name_of, save
+from noisemarket.study.comparison.significance import half_width
 from results_page.common import Document
 
 

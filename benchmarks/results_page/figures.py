@@ -13,11 +13,11 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from noisemarket.comparison.significance import half_width
-from noisemarket.report.campaign_figures import draw_frontier, draw_growth, draw_rounds
-from noisemarket.report.cost_figure import draw_costs
-from noisemarket.report.style import figure, label, save
 from noisemarket.scenario.surface_file import find_surface
+from noisemarket.show.campaign_figures import draw_frontier, draw_growth, draw_rounds
+from noisemarket.show.cost_figure import draw_costs
+from noisemarket.show.style import figure, label, save
+from noisemarket.study.comparison.significance import half_width
 from results_page import common
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
 from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from noisemarket.comparison.results import Mean
-from noisemarket.report.campaign_report import budget_in_words, head_of_mechanism
-from noisemarket.report.style import name_of
+from noisemarket.show.campaign_report import budget_in_words, head_of_mechanism
+from noisemarket.show.style import name_of
+from noisemarket.study.comparison.results import Mean
 from results_page.campaigns import (
     CNN,
     FLOORED,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.comparison.significance import paired_p
+from noisemarket.study.comparison.significance import paired_p
 from results_page.common import Document, made_by, not_measured, stored, table
 
 

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 from best_settings import BEST
-from noisemarket.comparison.decisions import NO_TRADE
-from noisemarket.comparison.growth import Timing
-from noisemarket.comparison.significance import half_width
-from noisemarket.report.campaign_report import head_of_mechanism, listed
-from noisemarket.report.style import name_of
+from noisemarket.show.campaign_report import head_of_mechanism, listed
+from noisemarket.show.style import name_of
+from noisemarket.study.comparison.decisions import NO_TRADE
+from noisemarket.study.comparison.growth import Timing
+from noisemarket.study.comparison.significance import half_width
 from results_page.common import Document, made_by, not_measured, pm, stored, table
 
 

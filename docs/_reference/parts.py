@@ -9,8 +9,8 @@ from _reference import code, page, table
 from noisemarket.cli.engines import ENGINES
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.weighting import WEIGHTINGS
-from noisemarket.learning.rules import RULES
-from noisemarket.mechanisms import MECHANISMS
+from noisemarket.pricing import MECHANISMS
+from noisemarket.pricing.rules import RULES
 
 INTRO = """\
 What can be chosen by name. [Extend noisemarket](../how-to/extend.md) says how to add a part of

@@ -12,8 +12,8 @@ from _reference import code, page, table
 from noisemarket.federated.partition import MINIMUM
 from noisemarket.game.distributions import DISTRIBUTIONS
 from noisemarket.game.levels import MOST_CELLS
-from noisemarket.learning.batch import MOST_POINTS
 from noisemarket.ledger.money import MICRO, MOST
+from noisemarket.pricing.batch import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME

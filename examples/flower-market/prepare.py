@@ -16,7 +16,7 @@ from noisemarket.flower.deploy.deployment import NodeSetup
 from noisemarket.flower.deploy.processes import fleet_apart
 from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.market import prepare
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import dump_scenario, load_scenario
 
 COMMANDS = """\

@@ -20,15 +20,17 @@ if TYPE_CHECKING:
     from noisemarket.federated.engine import Engine
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
     from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
-    from noisemarket.learning.rule import Rule
     from noisemarket.ledger.backend import LedgerBackend
-    from noisemarket.market import MarketOutcome, MarketRun, events, run_market
-    from noisemarket.mechanisms import MECHANISMS
-    from noisemarket.mechanisms.mechanism import Mechanism
-    from noisemarket.mechanisms.tables import AgreedContract
-    from noisemarket.negotiation import Negotiation, negotiate
+    from noisemarket.market import events
+    from noisemarket.market.job import run_market
+    from noisemarket.market.negotiation import Negotiation, negotiate
+    from noisemarket.market.outcome import MarketOutcome, MarketRun
+    from noisemarket.market.session import Training, train
+    from noisemarket.pricing import MECHANISMS
+    from noisemarket.pricing.mechanism import Mechanism
+    from noisemarket.pricing.rule import Rule
+    from noisemarket.pricing.tables import AgreedContract
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
-    from noisemarket.training import Training, train
 
 __version__ = "0.1.0"
 
@@ -39,15 +41,17 @@ _PUBLIC = {
     "noisemarket.federated.engine": ("Engine",),
     "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
     "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
-    "noisemarket.learning.rule": ("Rule",),
+    "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.ledger.backend": ("LedgerBackend",),
-    "noisemarket.market": ("MarketOutcome", "MarketRun", "events", "run_market"),
-    "noisemarket.mechanisms": ("MECHANISMS",),
-    "noisemarket.mechanisms.mechanism": ("Mechanism",),
-    "noisemarket.mechanisms.tables": ("AgreedContract",),
-    "noisemarket.negotiation": ("Negotiation", "negotiate"),
+    "noisemarket.market": ("events",),
+    "noisemarket.market.job": ("run_market",),
+    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun"),
+    "noisemarket.pricing": ("MECHANISMS",),
+    "noisemarket.pricing.mechanism": ("Mechanism",),
+    "noisemarket.pricing.tables": ("AgreedContract",),
+    "noisemarket.market.negotiation": ("Negotiation", "negotiate"),
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
-    "noisemarket.training": ("Training", "train"),
+    "noisemarket.market.session": ("Training", "train"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -95,4 +99,6 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name == "events":  # a module, of which the types of a run's events are
+        return import_module("noisemarket.market.events")
     return getattr(import_module(_HOMES[name]), name)

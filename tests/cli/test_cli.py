@@ -25,6 +25,8 @@ from tests.commands import (
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
 
+pytestmark = pytest.mark.process
+
 SMALL = ["--mechanism", "dypp", "--set", "owners=6", "--set", "iterations=400"]
 REQUIRED = {
     "preset", "mechanism", "owners", "iterations", "seed", "mean_saving", "mean_payment",

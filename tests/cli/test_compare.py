@@ -18,7 +18,9 @@ from tests.market.common import write_images
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.compare import _command
-from noisemarket.comparison.campaign import Plan
+from noisemarket.study.comparison.campaign import Plan
+
+pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 MECHANISMS = "clock,greedy,equilibrium"

@@ -13,10 +13,12 @@ from noisemarket.cli import engines, main
 from noisemarket.cli.app import app
 from noisemarket.errors import BadInput
 
+pytestmark = pytest.mark.training
+
 PACKAGE = """
 from tests.market.common import here
 
-from noisemarket.training.serial_engine import SerialEngine
+from noisemarket.market.serial_engine import SerialEngine
 
 class Mine(SerialEngine):
     made = []

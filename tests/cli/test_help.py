@@ -6,7 +6,7 @@ import pytest
 from tests.commands import call_here
 
 from noisemarket.cli.options import MECHANISMS
-from noisemarket.mechanisms import MECHANISMS as KNOWN
+from noisemarket.pricing import MECHANISMS as KNOWN
 from noisemarket.scenario import Scenario
 
 TAKE_A_SCENARIO = ("run", "negotiate", "compare", "train", "calibrate", "audit", "scenario")

@@ -13,6 +13,8 @@ from tests.market.common import words, write_images
 from noisemarket.cli import engines
 from noisemarket.csv_text import text_of
 
+pytestmark = pytest.mark.training
+
 NAMES = ["=1+1", "a, b", "plain"]
 
 
@@ -66,8 +68,8 @@ def test_no_owner_is_a_formula(place: Path, done: Done) -> None:
 
 
 def test_a_file_of_contracts_is_read_again(place: Path, done: Done) -> None:
+    from noisemarket.market.sigmas import read_contracts
     from noisemarket.scenario import load_scenario
-    from noisemarket.training import read_contracts
 
     made = load_scenario(place / "r" / "scenario.toml").environment()
     with (place / "r" / "contracts.csv").open(newline="") as lines:

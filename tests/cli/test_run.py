@@ -32,6 +32,8 @@ from noisemarket.ledger.verification import verify
 from noisemarket.privacy.journal import read_journal
 from noisemarket.runfolder import RunFolder
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 OWNERS, ROUNDS = 3, PLAYED
 COST, MARKUP, WEIGHT = 2.3987123, 0.1763452, 0.6172839

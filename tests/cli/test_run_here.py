@@ -16,6 +16,8 @@ from noisemarket.cli import engines, main
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.registry import Registry
 
+pytestmark = pytest.mark.training
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SURFACES = ROOT / "src" / "noisemarket" / "scenario" / "surfaces"
 

@@ -30,6 +30,8 @@ from tests.tiny_images import write_images
 from noisemarket.cli import main
 from noisemarket.privacy.journal import JournalledAccountant
 
+pytestmark = pytest.mark.process
+
 ROUNDS = TRAINED
 WHOLE = ("averaging=0.5", "shard_steps=200")
 """Of the run that is killed: its rounds take a quarter of a second, so there is time to."""

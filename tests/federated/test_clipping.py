@@ -16,6 +16,8 @@ from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.flat_model import FlatModel
 from noisemarket.federated.models.torch_clipping import by_layers, by_vmap
 
+pytestmark = pytest.mark.training
+
 COUNT = 6
 
 

@@ -32,7 +32,9 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper, Protection, Sharded
 from noisemarket.federated.rounds import screen
-from noisemarket.training.local_engine import LocalEngine
+from noisemarket.market.local_engine import LocalEngine
+
+pytestmark = pytest.mark.process
 
 SIZES = (5, 120, 30, 45)  # uneven
 LINEAR = LinearMaker(4, 36)
@@ -249,7 +251,7 @@ import os, sys, time
 import numpy as np
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Job
-from noisemarket.training.local_engine import LocalEngine
+from noisemarket.market.local_engine import LocalEngine
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded

@@ -8,14 +8,16 @@ import pytest
 
 from noisemarket.federated.engine import Engine
 from noisemarket.market.faults import FaultyEngine
+from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.orders import Order
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.testing.engine_suite import (
     PROTECTIONS,
     EngineConformance,
     Open,
 )
-from noisemarket.training import Order
-from noisemarket.training.local_engine import LocalEngine
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.process
 
 LINEAR = [("linear", protection) for protection in PROTECTIONS]
 FEW_WITH_TORCH = [*LINEAR, ("cnn", "sharded")]

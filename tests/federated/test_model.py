@@ -13,6 +13,8 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.flat_model import FlatModel
 
+pytestmark = pytest.mark.training
+
 
 @pytest.fixture(autouse=True, scope="module")
 def _one_thread():  # type: ignore[no-untyped-def]

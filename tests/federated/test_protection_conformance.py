@@ -21,6 +21,8 @@ from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.testing.protection_suite import ProtectionConformance
 
+pytestmark = pytest.mark.training
+
 
 class TestPaper(ProtectionConformance):
     protection = Paper(batch=16, rate=0.05)

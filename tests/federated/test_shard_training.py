@@ -17,6 +17,8 @@ from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
 from noisemarket.federated.protections import Sharded, UploadTask
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 
+pytestmark = pytest.mark.training
+
 SIDE = 18
 Shards = list[tuple[torch.Tensor, torch.Tensor]]
 

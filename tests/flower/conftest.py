@@ -30,9 +30,9 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Paper
 from noisemarket.federated.rounds import TrainingPlan
+from noisemarket.market.orders import Order
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.training import Order
 
 # Messages can be made in Flower's own processes only, which know in which run they are. The one
 # private name of Flower that is used anywhere, to make messages in a test.
@@ -149,7 +149,7 @@ def embedded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small market in one process: what every engine must come to."""
     from tests.flower.market_common import make_scenario
 
-    from noisemarket.market import run_market
+    from noisemarket.market.job import run_market
 
     folder = tmp_path_factory.mktemp("embedded") / "run"
     run_market(make_scenario(folder), folder, workers=1).finish()

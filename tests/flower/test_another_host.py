@@ -19,7 +19,9 @@ from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import run_market
+from noisemarket.market.job import run_market
+
+pytestmark = pytest.mark.process
 
 BOUNDS = Bounds(30.0, wait=0.2)
 

@@ -12,8 +12,10 @@ from tests.flower.overheard import Overheard
 from tests.flower.test_clock_market import COSTS, MARKUPS, clock_scenario
 
 from noisemarket.flower import wire
-from noisemarket.market import run_market
+from noisemarket.market.job import run_market
 from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.process
 
 
 def bisection_scenario(folder: Path) -> Scenario:

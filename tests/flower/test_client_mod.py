@@ -19,6 +19,8 @@ from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.journal import read_journal
 
+pytestmark = pytest.mark.process
+
 SHAPES = {"first": (50, 60), "bias": (60,), "second": (60, 3)}
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES.values())
 CLIP = 2.0

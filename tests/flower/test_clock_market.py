@@ -24,10 +24,12 @@ from tests.market.test_private import holds
 
 from noisemarket.errors import BadInput
 from noisemarket.flower import wire
-from noisemarket.market import run_market
+from noisemarket.market.job import run_market
 from noisemarket.owner.folder import CLOCK
 from noisemarket.owner.record import ClockRecord
 from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.process
 
 COSTS = {"0": 0.4123457, "1": 0.6180341, "2": 2.9876543}
 MARKUPS = {"0": 0.1357911, "1": 0.0777123, "2": 0.2468351}

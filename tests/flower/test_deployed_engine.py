@@ -22,13 +22,16 @@ from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line
+from noisemarket.market.orders import Order
 from noisemarket.testing.engine_suite import EngineConformance, Open
-from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
 HOUSES = {"north": NAMES[:2], "south": NAMES[2:]}
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,10 @@ from noisemarket.flower.deploy.superlink import RunEnd
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 HOLDER = """

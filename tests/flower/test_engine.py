@@ -20,9 +20,11 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.models.cnn import CNN, cnn_of
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.training import Order
+
+pytestmark = pytest.mark.process
 
 Owners = dict[str, dict[str, Any]]
 

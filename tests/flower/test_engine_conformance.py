@@ -10,8 +10,10 @@ from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.market.orders import Order
 from noisemarket.testing.engine_suite import EngineConformance, Open
-from noisemarket.training import Order
+
+pytestmark = pytest.mark.process
 
 NAMES = ["anna", "bob", "carla", "dora"]
 

@@ -21,6 +21,8 @@ from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.line import Bounds
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).resolve().parents[2]
 
 

@@ -23,9 +23,12 @@ from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.flower.house import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
-from noisemarket.market import MarketOutcome, prepare
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.preparation import prepare
 from noisemarket.owner.folder import Declined
 from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.process
 
 LISTED = "houses.toml"
 

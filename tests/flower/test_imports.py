@@ -17,6 +17,8 @@ import pytest
 from tests.flower.job_ends import own
 from tests.flower.market_common import NAMES, grid_of, hold, make_scenario
 
+pytestmark = pytest.mark.process
+
 OWNER = 100
 
 REPLAY = """

@@ -15,6 +15,8 @@ from tests.flower.market_common import NAMES, grid_of, make_scenario
 from noisemarket.errors import BadInput
 from noisemarket.flower.line import Bounds, Line, WorkersDied
 
+pytestmark = pytest.mark.process
+
 FIRST = 100
 """Flower's number of the first owner's node in these grids."""
 

@@ -27,6 +27,8 @@ from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, RoundTrained, Settled
 from noisemarket.privacy.journal import read_journal
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("named", [True, False])
 def test_the_same_contracts_and_model_as_the_embedded_market(

@@ -33,6 +33,8 @@ from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import LeftOut
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
+pytestmark = pytest.mark.process
+
 RUBBISH = [
     RecordDict(),
     RecordDict({"config": ConfigRecord({"first": 0, "signature": "0" * 128, "key": "x"})}),

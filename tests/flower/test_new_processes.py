@@ -13,14 +13,18 @@ from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.deploy import deployment
 from noisemarket.flower.deploy.single_machine import run_on_flower
 from noisemarket.flower.line import Bounds
-from noisemarket.market import prepare, run_market
 from noisemarket.market.events import Settled
+from noisemarket.market.job import run_market
+from noisemarket.market.preparation import prepare
 from noisemarket.market.summary import summary
 
 NAMES = ["0", "1"]
 SETTINGS: dict[str, Any] = {"owners": 2, "rounds": 4, "interactions_per_message": 200}
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 class Stopped(Exception):

@@ -15,6 +15,8 @@ from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import Declined, owner_folder
 from noisemarket.owner.own_standing import directions_in, keep_shown
 
+pytestmark = pytest.mark.process
+
 
 def test_owners_get_the_directions_at_the_end_and_compute_their_own_standing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

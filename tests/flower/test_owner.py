@@ -17,11 +17,13 @@ from torch import nn
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
+from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.orders import Order
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.journal import read_journal
-from noisemarket.training import Order
-from noisemarket.training.local_engine import LocalEngine
+
+pytestmark = pytest.mark.process
 
 Config = dict[str, Any]
 

@@ -19,7 +19,6 @@ from noisemarket.files import load_arrays, save_arrays
 from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
-from noisemarket.learning.messages import QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
@@ -28,8 +27,11 @@ from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.record import Invitation
 from noisemarket.owner.terms import Assignment
+from noisemarket.pricing.messages import QuoteBatch
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.process
 
 
 class Cut(Exception):

@@ -16,6 +16,8 @@ from noisemarket.errors import BadInput
 from noisemarket.flower.deploy import owner_node
 from noisemarket.flower.deploy.owner_node import OwnerNode, check_node, is_healthy
 
+pytestmark = pytest.mark.process
+
 TURNED_AWAY = """
 echo started >> "$0.lives"
 echo "Starting Flower SuperNode"

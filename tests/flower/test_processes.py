@@ -30,9 +30,10 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.flower.deploy.deployment import SUPERLINK, Deployment, NodeSetup
 from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.flower.deploy.single_machine import deal_out
-from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
+from noisemarket.market.job import run_market
+from noisemarket.market.preparation import prepare
 
 APP = Path(__file__).resolve().parents[2] / "examples" / "flower-market"
 SHORT_HEARTBEATS = Path(__file__).with_name("short_heartbeats")
@@ -41,7 +42,10 @@ NODES = [ALONE, HOUSE]
 ROUNDS = 4
 SETTINGS: dict[str, Any] = {"owners": 3, "rounds": ROUNDS, "interactions_per_message": 200}
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,11 @@ from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import prepare, run_market
+from noisemarket.market.job import run_market
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, load_scenario
+
+pytestmark = pytest.mark.process
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "flower.md"
 COSTS = ((0.6, 0.1), (1.4, 0.0), (3.0, 0.3))

@@ -25,6 +25,8 @@ from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import Deal
 from noisemarket.privacy.journal import read_journal
 
+pytestmark = pytest.mark.process
+
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "flower-own-model"
 ROUNDS, CLIP = 8, 1.0
 

@@ -17,14 +17,18 @@ from noisemarket.flower.deploy.deployment import Simulation
 from noisemarket.flower.deploy.guard import MARK, marked_processes
 from noisemarket.flower.deploy.single_machine import run_on_flower, runtime_of
 from noisemarket.flower.host_files import CURATOR
-from noisemarket.market import prepare, run_market
 from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
 from noisemarket.market.events import RoundTrained, Settled
+from noisemarket.market.job import run_market
+from noisemarket.market.preparation import prepare
 
 WORKER = "ray::ClientAppActor"
 ROUNDS = 8
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 def test_a_job_whose_worker_is_killed_goes_on_and_ends_as_in_one_process(tmp_path: Path) -> None:

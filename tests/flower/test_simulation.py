@@ -15,12 +15,15 @@ from tests.flower.training import deal, engine_over
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.deploy.deployment import NodeSetup, Simulation
 from noisemarket.flower.deploy.guard import marked_processes
+from noisemarket.market.orders import Order
 from noisemarket.testing.engine_suite import AcrossProcesses, Open
-from noisemarket.training import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
 
-pytestmark = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc"),
+]
 
 
 @pytest.fixture(scope="module")

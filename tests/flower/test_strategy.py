@@ -30,6 +30,8 @@ from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import Assignment, Deal
 from noisemarket.privacy.journal import read_journal
 
+pytestmark = pytest.mark.process
+
 JOB, CLIP, SIGMA, ROUNDS, PRICE = "job-1", 2.0, 0.5, 3, 1_000_000
 NAMES = ["anna", "bob", "carla"]
 Step = Callable[[dict[str, np.ndarray], int], Any]

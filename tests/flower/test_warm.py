@@ -18,7 +18,10 @@ import pytest
 from noisemarket.flower.deploy.processes import ShortFolder, free_ports
 from noisemarket.flower.deploy.warm_apps import WarmApps
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
+pytestmark = [
+    pytest.mark.process,
+    pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux"),
+]
 
 APP, SUPEREXEC = "flwr-clientapp", "flower-superexec"
 

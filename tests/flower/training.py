@@ -17,11 +17,11 @@ from noisemarket.files import save_arrays
 from noisemarket.flower.deploy.deployment import NodeSetup
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line, Traffic
+from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.training import Order
 
 
 @dataclass(frozen=True)

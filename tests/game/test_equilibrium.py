@@ -22,6 +22,8 @@ from noisemarket.game.protocol import Games, Outcomes, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import SURFACES
 
+pytestmark = pytest.mark.compiled
+
 LEVELS = Levels()
 seeds = st.integers(0, 2**32 - 1)
 

@@ -12,7 +12,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.environment import Environment
 from noisemarket.game.sides import OwnerSide
-from noisemarket.negotiation import negotiate
+from noisemarket.market.negotiation import negotiate
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
 

@@ -25,6 +25,8 @@ from noisemarket.game.environment import Change, Phase, phases
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.population import FIELDS, Population
 
+pytestmark = pytest.mark.slow
+
 EXAMPLES: dict[str, tuple[Distribution, float, float, float]] = {
     # Distribution, lowest and highest value, mean.
     "constant": (Constant(2.5), 2.5, 2.5, 2.5),

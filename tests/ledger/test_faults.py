@@ -25,6 +25,8 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 
+pytestmark = pytest.mark.slow
+
 FULL = """
 import resource, sys
 from noisemarket.ledger.ledger_errors import LedgerError

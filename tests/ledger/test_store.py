@@ -16,6 +16,8 @@ from noisemarket.ledger.ledger_errors import LedgerLost
 from noisemarket.ledger.sql_backend import SqlBackend
 from noisemarket.ledger.store import BACKENDS, open_ledger
 
+pytestmark = pytest.mark.slow
+
 
 class TestSQLite(SqlConformance):
     @pytest.fixture

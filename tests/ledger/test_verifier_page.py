@@ -14,7 +14,7 @@ from tests.ledger.tampering import read, rewrite, write
 
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
-from noisemarket.report.ledger_report import write_chain
+from noisemarket.show.ledger_report import write_chain
 
 PAGE = ROOT / "docs" / "how-to" / "ledger.md"
 CURATOR = key("curator")

@@ -11,11 +11,13 @@ from tests import tiny_images
 
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket, run_market
 from noisemarket.market.events import Event
+from noisemarket.market.job import run_market
+from noisemarket.market.outcome import MarketOutcome, MarketRun
+from noisemarket.market.preparation import PreparedMarket
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.journal import read_journal
 from noisemarket.scenario import Scenario
-from noisemarket.training.serial_engine import SerialEngine
 
 OWNERS, ROUNDS = 4, 3
 

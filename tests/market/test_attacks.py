@@ -17,12 +17,15 @@ from noisemarket.federated.engine import Job
 from noisemarket.ledger.queries import Account, account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
 from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.job import run_market
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.noise import SimulatedNoise, add_noise
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.training
 
 BAD = "2"  # the owner at fault
 

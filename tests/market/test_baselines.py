@@ -11,8 +11,10 @@ from tests.market.common import here, scenario, words
 
 from noisemarket.cli import engines, main
 from noisemarket.market.baselines import NO_DP, BaselineWork, Draw, harmless
+from noisemarket.market.orders import order
 from noisemarket.scenario import Scenario
-from noisemarket.training import order
+
+pytestmark = pytest.mark.training
 
 
 def test_only_public_data_and_simulated_noise_are_compared_unasked(images: Path) -> None:

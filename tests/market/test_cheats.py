@@ -17,13 +17,15 @@ from tests.privacy.whole_standing import standing_of
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.ledger.queries import Account
-from noisemarket.market import prepare
 from noisemarket.market.events import Accused
 from noisemarket.market.faults import CHEATS
 from noisemarket.market.noise_watch import SAME_NOISE
+from noisemarket.market.preparation import prepare
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.scenario.schema import FaultSection
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.training
 
 NOT_GAUSSIAN = "the noise is not Gaussian"
 

@@ -28,10 +28,12 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
-from noisemarket.market import prepare
 from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.preparation import prepare
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.journal import read_journal
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.training
 
 KEY = bytes(range(32))
 

@@ -18,7 +18,10 @@ from tests.market.disk import FEW
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX")
+pytestmark = [
+    pytest.mark.training,
+    pytest.mark.skipif(sys.platform == "win32", reason="limits of POSIX"),
+]
 
 
 def attempts(kind: str, images: Path, folder: Path) -> list[dict[str, Any]]:

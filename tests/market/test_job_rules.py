@@ -24,14 +24,16 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import run_market
 from noisemarket.market.events import (
     RoundTrained,
     Settled,
 )
+from noisemarket.market.job import run_market
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.owner.folder import owner_folder
 from noisemarket.scenario import Scenario
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.training
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")

@@ -16,6 +16,8 @@ from noisemarket.market.events import RoundTrained
 from noisemarket.market.noise_watch import gone_on_from
 from noisemarket.scenario import Scenario
 
+pytestmark = pytest.mark.training
+
 SHAPES = {"seen": ((2,), np.int64), "sums": ((2, 3), np.float32)}
 
 

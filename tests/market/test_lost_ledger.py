@@ -25,6 +25,8 @@ from noisemarket.market.events import RoundTrained, Signed
 from noisemarket.market.receipt_book import RECEIPTS
 from noisemarket.scenario import Scenario
 
+pytestmark = pytest.mark.training
+
 NOTE = Path("curator") / "head.json"
 LOST = "was lost or put back, and going on would pay again; put a backup"
 

@@ -33,7 +33,6 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import MarketOutcome, run_market
 from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
@@ -44,11 +43,15 @@ from noisemarket.market.events import (
     Signed,
     Verified,
 )
+from noisemarket.market.job import run_market
+from noisemarket.market.negotiation import negotiate
+from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.summary import summary
-from noisemarket.negotiation import negotiate
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
+
+pytestmark = pytest.mark.training
 
 Done = tuple[Path, list[object], MarketOutcome]
 SECURE = {"noise": "secure", "false_alarm": 1e-9}

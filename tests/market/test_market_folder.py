@@ -9,7 +9,10 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.market.market_folder import NOISE_KEY, MarketFolder
 
-pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX")
+pytestmark = [
+    pytest.mark.training,
+    pytest.mark.skipif(sys.platform == "win32", reason="modes of POSIX"),
+]
 
 
 @pytest.fixture

@@ -20,9 +20,11 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.begun_rounds import begun_rounds
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.owner.own_standing import directions_in, own_standing, sent_in
 from noisemarket.scenario import Scenario
-from noisemarket.training.serial_engine import SerialEngine
+
+pytestmark = pytest.mark.training
 
 FREE_RIDER = "1"
 

@@ -22,6 +22,8 @@ from noisemarket.market.offers import Curator
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.scenario import Scenario
 
+pytestmark = pytest.mark.training
+
 COSTS = {"a": 1.7654321, "b": 2.7351462, "c": 3.8162735}
 MARKUPS = {"a": 0.1357911, "b": 0.2468351, "c": 0.3792846}
 WEIGHTS = {"quality_weight": 0.6182934, "quality_value": 0.2083716, "payment_cost": 0.1294857}

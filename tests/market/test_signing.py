@@ -24,18 +24,20 @@ from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market import prepare
 from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Signed,
 )
 from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.negotiation import negotiate
 from noisemarket.market.offers import Curator
-from noisemarket.negotiation import negotiate
+from noisemarket.market.preparation import prepare
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyBudget
+
+pytestmark = pytest.mark.training
 
 
 @dataclass(frozen=True)

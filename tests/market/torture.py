@@ -52,7 +52,7 @@ from noisemarket.ledger.sql_backend import LEDGER_FILE
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import market_folder as folders
-from noisemarket.market import run_market
+from noisemarket.market.job import run_market
 from noisemarket.privacy.journal import read_journal
 
 MAIN, GROUP, FORKED, POSTGRES, SUPERNODE = "main", "group", "forked", "postgres", "supernode"

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.owner.test_clock_record import CLOCKS, OWN, agent
 
-from noisemarket.learning.messages import CuratorPlayer
-from noisemarket.learning.players import GameRules
-from noisemarket.mechanisms.by_message import bisection_rules, curator_against, game_rules
-from noisemarket.negotiation import negotiate, run_options
+from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.record import Invitation
+from noisemarket.pricing.by_message import bisection_rules, curator_against, game_rules
+from noisemarket.pricing.messages import CuratorPlayer
+from noisemarket.pricing.players import GameRules
 from noisemarket.scenario import Scenario
 
 

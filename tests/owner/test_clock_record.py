@@ -13,11 +13,11 @@ from noisemarket.errors import BadInput
 from noisemarket.files import private_folder
 from noisemarket.game.levels import Levels
 from noisemarket.game.sides import OwnerSide
-from noisemarket.mechanisms.clock import Clock
-from noisemarket.negotiation import run_options
+from noisemarket.market.negotiation import run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import CLOCK, Declined, OwnerFolder
 from noisemarket.owner.record import ClockInvitation, ClockRecord
+from noisemarket.pricing.clock import Clock
 from noisemarket.scenario import Scenario
 
 LEVELS, WORK = Levels(), {"simulated": False}

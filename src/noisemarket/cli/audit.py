@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from noisemarket.audit import (
+from noisemarket.cli.app import AuditOptions
+from noisemarket.cli.common import paths, progress, show
+from noisemarket.errors import BadInput
+from noisemarket.federated.features import Edges
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.protections import Protection
+from noisemarket.market.orders import network_of
+from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
+from noisemarket.show.audit_report import audit_table, controls_table, draw_audit
+from noisemarket.study.audit import (
     AuditResult,
     AuditSettings,
     Buggy,
@@ -14,19 +25,8 @@ from noisemarket.audit import (
     controls,
     prepare_audit,
 )
-from noisemarket.audit.attack import LEAST_SIGMA, uploads
-from noisemarket.audit.trials import Watch
-from noisemarket.cli.app import AuditOptions
-from noisemarket.cli.common import paths, progress, show
-from noisemarket.errors import BadInput
-from noisemarket.federated.features import Edges
-from noisemarket.federated.models.linear import LinearMaker
-from noisemarket.federated.protections import Protection
-from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
-from noisemarket.report.audit_report import audit_table, controls_table, draw_audit
-from noisemarket.scenario import Scenario
-from noisemarket.training import protection_of
-from noisemarket.training.orders import network_of
+from noisemarket.study.audit.attack import LEAST_SIGMA, uploads
+from noisemarket.study.audit.trials import Watch
 
 _SIDE, _CLASSES = 28, 10
 TRIALS, CONTROL_TRIALS = 1000, 400

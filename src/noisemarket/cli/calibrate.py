@@ -9,8 +9,16 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from noisemarket.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
-from noisemarket.calibration.measure import (
+from noisemarket.cli.app import CalibrateOptions
+from noisemarket.cli.common import paths, progress, show, stoppable
+from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.market.sigmas import one_sigma
+from noisemarket.runfolder import RunFolder
+from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.calibration_report import calibration_table, draw_calibration
+from noisemarket.study.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
+from noisemarket.study.calibration.measure import (
     data_of,
     fingerprint,
     forget,
@@ -19,16 +27,8 @@ from noisemarket.calibration.measure import (
     simulated,
     some_of,
 )
-from noisemarket.calibration.points import POINTS, Points
-from noisemarket.calibration.result import calibrated, surface_file
-from noisemarket.cli.app import CalibrateOptions
-from noisemarket.cli.common import paths, progress, show, stoppable
-from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
-from noisemarket.federated.rounds import RoundResult
-from noisemarket.report.calibration_report import calibration_table, draw_calibration
-from noisemarket.runfolder import RunFolder
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.training import one_sigma
+from noisemarket.study.calibration.points import POINTS, Points
+from noisemarket.study.calibration.result import calibrated, surface_file
 
 PLAN, CHECKPOINTS = "calibration.json", "checkpoints"
 

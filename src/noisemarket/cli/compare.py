@@ -12,23 +12,29 @@ from typing import Any
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import Stop, paths, progress, show, stoppable
 from noisemarket.cli.options import at_least_one
-from noisemarket.comparison.campaign import Campaign, Plan
-from noisemarket.comparison.decisions import as_compared
-from noisemarket.comparison.growth import Timing, timings
-from noisemarket.comparison.results import AVERAGED, Row, means, paired_differences, same_contracts
-from noisemarket.comparison.trainings import line_of, read_trained
 from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.machine import Effort
+from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.preparation import check_weighting, prepare
-from noisemarket.mechanisms import MECHANISMS, find_mechanism
-from noisemarket.negotiation import Negotiation, run_options
-from noisemarket.report.campaign_figures import draw_campaign
-from noisemarket.report.campaign_report import campaign_page, campaign_table, findings
-from noisemarket.report.comparison_report import comparison_rows, comparison_table, write_comparison
-from noisemarket.report.style import name_of
+from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.runfolder import STATUS, RunFolder
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.campaign_figures import draw_campaign
+from noisemarket.show.campaign_report import campaign_page, campaign_table, findings
+from noisemarket.show.comparison_report import comparison_rows, comparison_table, write_comparison
+from noisemarket.show.style import name_of
+from noisemarket.study.comparison.campaign import Campaign, Plan
+from noisemarket.study.comparison.decisions import as_compared
+from noisemarket.study.comparison.growth import Timing, timings
+from noisemarket.study.comparison.results import (
+    AVERAGED,
+    Row,
+    means,
+    paired_differences,
+    same_contracts,
+)
+from noisemarket.study.comparison.trainings import line_of, read_trained
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""

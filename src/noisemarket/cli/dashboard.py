@@ -24,9 +24,9 @@ def run(options: DashboardOptions) -> None:
     try:
         import uvicorn
 
-        from noisemarket.dashboard.run_store import RunStore
-        from noisemarket.dashboard.security import is_loopback, new_token
-        from noisemarket.dashboard.web_app import web_app
+        from noisemarket.show.dashboard.run_store import RunStore
+        from noisemarket.show.dashboard.security import is_loopback, new_token
+        from noisemarket.show.dashboard.web_app import web_app
     except ModuleNotFoundError as missing:
         if (missing.name or "").partition(".")[0] in ("fastapi", "uvicorn", "starlette"):
             raise MissingExtra("noisemarket dashboard", "dashboard") from None

@@ -12,8 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from noisemarket.federated.engine import Engine
-from noisemarket.market import MarketRun, PreparedMarket, run_market
-from noisemarket.mechanisms.mechanism import Progress
+from noisemarket.market.job import run_market
+from noisemarket.market.outcome import MarketRun
+from noisemarket.market.preparation import PreparedMarket
+from noisemarket.pricing.mechanism import Progress
 from noisemarket.registry import Registry
 
 EMBEDDED, FLOWER = "embedded", "flower"

@@ -30,7 +30,7 @@ def ls(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import print_jobs
+    from noisemarket.show.ledger_report import print_jobs
 
     with reading(where) as ledger:
         jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
@@ -56,7 +56,7 @@ def show(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import contract_in_full, print_contract
+    from noisemarket.show.ledger_report import contract_in_full, print_contract
 
     with reading(where) as ledger:
         found = queries.account(ledger, queries.find_contract(ledger, contract))
@@ -139,7 +139,7 @@ def export(
 ) -> None:
     """Write the contracts to a CSV file, or all entries to a JSON file."""
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import write_chain, write_contracts
+    from noisemarket.show.ledger_report import write_chain, write_contracts
 
     if csv is None and json_file is None:
         raise BadInput("export", "nothing", "name a file: --csv FILE or --json FILE.")
@@ -159,7 +159,7 @@ def statement(
     from noisemarket.cli.common import console
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.report.ledger_report import contract_statement, print_statement
+    from noisemarket.show.ledger_report import contract_statement, print_statement
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]

@@ -10,16 +10,16 @@ from noisemarket.cli.common import paths, progress, show, stoppable, writable_fi
 from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
-from noisemarket.mechanisms import find_mechanism
-from noisemarket.mechanisms.mechanism import Agreement, Mechanism
-from noisemarket.mechanisms.mechanism import Progress as Done
-from noisemarket.mechanisms.progress_lines import writing
-from noisemarket.mechanisms.tables import contracts_csv
-from noisemarket.negotiation import Negotiation, run_options
-from noisemarket.report.negotiation_report import summary_table, write_run
-from noisemarket.report.style import name_of
+from noisemarket.market.negotiation import Negotiation, run_options
+from noisemarket.market.progress_lines import writing
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.mechanism import Agreement, Mechanism
+from noisemarket.pricing.mechanism import Progress as Done
+from noisemarket.pricing.tables import contracts_csv
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
+from noisemarket.show.negotiation_report import summary_table, write_run
+from noisemarket.show.style import name_of
 
 PARTIAL = "contracts.partial.csv"
 EVENTS = "events.jsonl"

@@ -180,7 +180,7 @@ class Request:
     @staticmethod
     def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
         """Refuse an option that means nothing to a mechanism without this ability."""
-        from noisemarket.mechanisms import MECHANISMS, find_mechanism
+        from noisemarket.pricing import MECHANISMS, find_mechanism
 
         if not getattr(find_mechanism(scenario.mechanism), ability):
             able = ", ".join(name for name in MECHANISMS if getattr(MECHANISMS[name], ability))

@@ -18,7 +18,6 @@ from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
-from noisemarket.market import MarketOutcome, PreparedMarket, prepare
 from noisemarket.market.alternatives import Alternative, alternatives
 from noisemarket.market.baselines import (
     BASELINES,
@@ -32,19 +31,21 @@ from noisemarket.market.baselines import (
 )
 from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.summary import Compared, owners_csv, summary
-from noisemarket.mechanisms.mechanism import Progress
-from noisemarket.report.market_report import (
+from noisemarket.market.worker_processes import in_processes, one_by_one
+from noisemarket.pricing.mechanism import Progress
+from noisemarket.runfolder import STATUS, RunFolder, read_status
+from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.market_report import (
     alternatives_table,
     draw_market,
     head_of,
     market_table,
     sellers_table,
 )
-from noisemarket.report.negotiation_report import write_policies
-from noisemarket.runfolder import STATUS, RunFolder, read_status
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.training.worker_processes import in_processes, one_by_one
+from noisemarket.show.negotiation_report import write_policies
 
 FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
 """The paper's setting where it is larger than the default: its network, and more iterations."""

@@ -11,11 +11,13 @@ from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
+from noisemarket.market.orders import Order, order
+from noisemarket.market.session import Training, carry_out
+from noisemarket.market.sigmas import one_sigma, read_contracts
 from noisemarket.privacy.journal import JournalledAccountant
-from noisemarket.report.training_report import draw_training, training_table
 from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
-from noisemarket.training import Order, Training, carry_out, one_sigma, order, read_contracts
+from noisemarket.show.training_report import draw_training, training_table
 
 METRICS, CHECKPOINT, JOURNAL = "metrics.jsonl", "checkpoint.npz", "privacy.journal"
 

@@ -19,7 +19,6 @@ from noisemarket.flower.host_files import NODES, curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
-from noisemarket.market import MarketOutcome, prepare, run_market
 from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
 from noisemarket.market.events import (
     Accused,
@@ -32,7 +31,10 @@ from noisemarket.market.events import (
     RoundTrained,
     Settled,
 )
+from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:

@@ -22,20 +22,20 @@ from noisemarket.files import digest, load_arrays, save_arrays, write_json
 from noisemarket.flower import wire
 from noisemarket.flower.line import Asking
 from noisemarket.game.environment import Environment
-from noisemarket.learning.messages import CuratorPlayer, ProposalBatch
-from noisemarket.learning.players import BISECTION
 from noisemarket.ledger.canonical import canonical
-from noisemarket.mechanisms.by_message import (
+from noisemarket.market.negotiation import run_options
+from noisemarket.owner.record import ClockInvitation, Invitation
+from noisemarket.owner.terms import JobTerms
+from noisemarket.pricing.by_message import (
     agreement_of,
     bisection_rules,
     curator_against,
     game_rules,
 )
-from noisemarket.mechanisms.clock import ClockAuction
-from noisemarket.mechanisms.mechanism import Agreement, Demand, Progress, Stop, Watch, same_for_all
-from noisemarket.negotiation import run_options
-from noisemarket.owner.record import ClockInvitation, Invitation
-from noisemarket.owner.terms import JobTerms
+from noisemarket.pricing.clock import ClockAuction
+from noisemarket.pricing.mechanism import Agreement, Demand, Progress, Stop, Watch, same_for_all
+from noisemarket.pricing.messages import CuratorPlayer, ProposalBatch
+from noisemarket.pricing.players import BISECTION
 from noisemarket.scenario import Scenario
 
 REPLIES, LOTS_KEPT = "replies.npz", "clock.json"

@@ -30,19 +30,19 @@ from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
+from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import job_terms
+from noisemarket.market.orders import Order
 from noisemarket.market.owners import Owners
-from noisemarket.mechanisms import find_mechanism
-from noisemarket.mechanisms.bisection_mechanism import Bisection
-from noisemarket.mechanisms.clock import Clock
-from noisemarket.mechanisms.learned import Learned
-from noisemarket.mechanisms.mechanism import Stop, Watch
-from noisemarket.negotiation import Negotiation, run_options
 from noisemarket.owner.terms import Assignment
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.pricing.clock import Clock
+from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.mechanism import Stop, Watch
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.schema import BehaviourSection
-from noisemarket.training import Order
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid

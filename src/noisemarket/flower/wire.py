@@ -27,13 +27,13 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.house import Part
-from noisemarket.learning.messages import ProposalBatch, QuoteBatch
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.record import ClockInvitation, Invitation
 from noisemarket.owner.terms import Assignment
+from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
 
 HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
 PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.settled"

@@ -16,13 +16,13 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, with_noise
 from noisemarket.market.deals import budget_of, within_budget
+from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import Order
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.mechanisms import find_mechanism
-from noisemarket.mechanisms.mechanism import Contracts, same_for_all
-from noisemarket.mechanisms.tally import tally
-from noisemarket.negotiation import run_options
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.mechanism import Contracts, same_for_all
+from noisemarket.pricing.tally import tally
 from noisemarket.privacy.zcdp import gaussian_epsilon
-from noisemarket.training import Order
 
 PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
 """What every market is shown beside: the paper's mechanism, and the best with all costs known."""

@@ -18,11 +18,12 @@ from noisemarket.errors import Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
 from noisemarket.game.levels import FloatArray
+from noisemarket.market.orders import Order
+from noisemarket.market.serial_engine import SerialEngine
+from noisemarket.market.session import carry_out
+from noisemarket.market.tuning import plan_of
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order, carry_out
-from noisemarket.training.serial_engine import SerialEngine
-from noisemarket.training.tuning import plan_of
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
 """All noise (no trade), that of the contracts, and none."""

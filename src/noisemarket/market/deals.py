@@ -8,8 +8,8 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.money import to_micro
-from noisemarket.mechanisms.mechanism import Contracts
 from noisemarket.owner.terms import Deal
+from noisemarket.pricing.mechanism import Contracts
 from noisemarket.scenario import Scenario
 
 

@@ -13,11 +13,10 @@ from typing import Any
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.checkpoint import read_result
 from noisemarket.files import Closing, not_written
-from noisemarket.market import events
+from noisemarket.market import events, progress_lines
 from noisemarket.market.events import Event, RoundTrained
 from noisemarket.market.outcome import MarketOutcome, Steps
-from noisemarket.mechanisms import progress_lines
-from noisemarket.mechanisms.mechanism import Watch
+from noisemarket.pricing.mechanism import Watch
 
 EVENTS = "events.jsonl"
 BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", progress_lines.NEGOTIATING, "ended"

@@ -34,6 +34,7 @@ from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import Event
 from noisemarket.market.faults import with_faults
 from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.market_folder import (
     CHECKPOINT,
     HEAD,
@@ -45,18 +46,17 @@ from noisemarket.market.market_folder import (
     MarketFolder,
 )
 from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
+from noisemarket.market.orders import Order
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
 from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
 from noisemarket.market.verdicts import round_entries, verdicts
-from noisemarket.mechanisms.mechanism import Watch
-from noisemarket.mechanisms.tables import OWNERS_COLUMNS, trace_csv
+from noisemarket.pricing.mechanism import Watch
+from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order
-from noisemarket.training.local_engine import LocalEngine
 
 AT_ONCE = 200
 """Contracts that are signed before they are recorded together."""

@@ -27,7 +27,7 @@ from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
-from noisemarket.training import protection_of
+from noisemarket.scenario.account import protection_of
 
 
 class Curator:

@@ -10,9 +10,9 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.market.deals import Deals
 from noisemarket.market.events import Broken, Event, LeftOut, Paid, Settled
-from noisemarket.negotiation import Negotiation
+from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.orders import Order
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.training import Order
 
 
 @dataclass(frozen=True)

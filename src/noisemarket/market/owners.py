@@ -23,16 +23,16 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
+from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.market.offers import job_terms
-from noisemarket.mechanisms.mechanism import Stop, Watch
-from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.market.orders import Order
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.owner.own_standing import UPLOADS, keep_uploads
 from noisemarket.owner.terms import Deal, JobTerms, contract_of
+from noisemarket.pricing.mechanism import Stop, Watch
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order
 
 EngineMaker = Callable[[Job], Engine]
 """Makes what trains a job: for example a subclass of ``Engine``."""

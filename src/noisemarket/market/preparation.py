@@ -9,12 +9,12 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.market.deals import Deals
-from noisemarket.mechanisms import find_mechanism
-from noisemarket.mechanisms.mechanism import Mechanism
-from noisemarket.negotiation import run_options
+from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import Order, order
 from noisemarket.owner.terms import privacy_cap
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.scenario import Scenario
-from noisemarket.training import Order, order
 
 
 @dataclass(frozen=True)

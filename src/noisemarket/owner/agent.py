@@ -22,8 +22,6 @@ from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import OwnerSide
-from noisemarket.learning.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.learning.players import owner_player
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
@@ -49,6 +47,8 @@ from noisemarket.owner.terms import (
     differing_fields,
     terms_of,
 )
+from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
+from noisemarket.pricing.players import owner_player
 from noisemarket.privacy.journal import read_journal
 from noisemarket.privacy.statement import PrivacyStatement
 

@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.files import digest, save_arrays, write_json
 from noisemarket.game.levels import Levels
-from noisemarket.learning.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.learning.players import GameRules
 from noisemarket.ledger.contract import is_key
 from noisemarket.owner.folder import CLOCK, PLAY, Declined
+from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
+from noisemarket.pricing.players import GameRules
 
 _STATE = "state."
 _MOST_LEVELS = 10_000

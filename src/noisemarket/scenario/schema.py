@@ -15,7 +15,7 @@ from noisemarket.game.environment import Change, Environment, phases
 from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
 from noisemarket.game.population import FIELDS, Population
 from noisemarket.game.sides import Payoff
-from noisemarket.learning.rule import Settings
+from noisemarket.pricing.rule import Settings
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface

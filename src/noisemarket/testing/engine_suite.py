@@ -33,11 +33,11 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.orders import Order
+from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.training import Order
-from noisemarket.training.serial_engine import SerialEngine
 
 SIZES = (5, 60, 30, 45)
 SIGMA = (0.1, 0.2, 0.0, 0.3)

@@ -18,8 +18,8 @@ import pytest
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.sides import SLACK
-from noisemarket.mechanisms.mechanism import Mechanism, Progress
-from noisemarket.negotiation import Negotiation, negotiate
+from noisemarket.market.negotiation import Negotiation, negotiate
+from noisemarket.pricing.mechanism import Mechanism, Progress
 from noisemarket.scenario import Scenario
 
 SCENARIOS: dict[str, tuple[str, dict[str, object]]] = {

@@ -27,16 +27,16 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import SURFACES
-from noisemarket.learning.batch import PlayConfig, play_batch
-from noisemarket.learning.compiled.arguments import Batch
-from noisemarket.learning.messages import CuratorPlayer, OwnerPlayer
-from noisemarket.learning.players import curator_player, owner_player
-from noisemarket.learning.rule import Rule, Settings
-from noisemarket.learning.rules import find_rule
-from noisemarket.mechanisms.by_message import game_rules
-from noisemarket.mechanisms.learned import Learned
-from noisemarket.mechanisms.mechanism import Agreement, RunOptions
-from noisemarket.negotiation import run_options
+from noisemarket.market.negotiation import run_options
+from noisemarket.pricing.batch import PlayConfig, play_batch
+from noisemarket.pricing.by_message import game_rules
+from noisemarket.pricing.compiled.arguments import Batch
+from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.mechanism import Agreement, RunOptions
+from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
+from noisemarket.pricing.players import curator_player, owner_player
+from noisemarket.pricing.rule import Rule, Settings
+from noisemarket.pricing.rules import find_rule
 from noisemarket.scenario import Scenario
 
 AnyRule = str | type[Rule]

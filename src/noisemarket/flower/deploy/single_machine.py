@@ -24,20 +24,20 @@ from noisemarket.flower.deploy.superlink import RunEnd, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.remote_negotiation import tell_progress
 from noisemarket.flower.remote_owners import RemoteOwners
-from noisemarket.learning.players import seeds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import to_micro
-from noisemarket.market import MarketOutcome, MarketRun, PreparedMarket
 from noisemarket.market.deals import Deals
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, Tail, from_line
 from noisemarket.market.events import Event, Negotiated, Opened, Signed
 from noisemarket.market.market_folder import CHECKPOINT, JOURNAL, SCENARIO, MarketFolder
-from noisemarket.market.outcome import Steps, closing_of
-from noisemarket.mechanisms.by_message import agreement_of
-from noisemarket.mechanisms.mechanism import Stop, Watch
-from noisemarket.negotiation import Negotiation
+from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
+from noisemarket.market.preparation import PreparedMarket
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
+from noisemarket.pricing.by_message import agreement_of
+from noisemarket.pricing.mechanism import Stop, Watch
+from noisemarket.pricing.players import seeds
 from noisemarket.privacy.journal import read_journal
 
 DEPLOYMENT, SIMULATION = "deployment", "simulation"

@@ -1,0 +1,221 @@
+"""The negotiation: contracts by a scenario's mechanism, with the exact answers beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from noisemarket.cores import available_cores
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.batch import PlayConfig, trace_spacing
+from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
+from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
+from noisemarket.pricing.mechanism import (
+    Agreement,
+    Contracts,
+    Demand,
+    Mechanism,
+    RunOptions,
+    Stop,
+    Watch,
+)
+from noisemarket.pricing.rule import Rule
+from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
+from noisemarket.pricing.tally import Tally, tally
+from noisemarket.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Negotiation:
+    """What was agreed, and how far it is from the exact equilibrium and the first best.
+
+    Attributes:
+        scenario: the scenario, with the name of the mechanism that ran.
+        environment: the game of the scenario, with its population.
+        agreement: all contracts as level numbers; of a mechanism that learns, also its trace.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=3, model="cnn")
+        >>> result = nm.negotiate(small, mechanism="dypp")
+        >>> [contract.payment for contract in result.contracts if contract.signed]
+        [15.5]
+        >>> round(result.learned.curator_gain, 2), round(result.equilibrium.curator_gain, 2)
+        (0.31, 0.41)
+    """
+
+    scenario: Scenario
+    environment: Environment
+    agreement: Agreement
+    _exact: dict[tuple[str, int], Tally] = field(
+        default_factory=dict, init=False, repr=False, compare=False
+    )
+
+    @cached_property
+    def contracts(self) -> tuple[AgreedContract, ...]:
+        """The contracts of all owners that were finished, in the order of the population."""
+        return tuple(agreed_contracts(*self._finished()))
+
+    def contracts_csv(self) -> str:
+        """The contracts as CSV, one row per owner, with a header."""
+        return contracts_csv(*self._finished())
+
+    def _finished(self) -> tuple[Environment, Contracts, IntArray]:
+        return self.environment, self.agreement.contracts, np.flatnonzero(self.agreement.done)
+
+    @cached_property
+    def learned(self) -> Tally:
+        """What the contracts are worth."""
+        return tally(self.environment, self.agreement.contracts, self.agreement.done)
+
+    @property
+    def equilibrium(self) -> Tally:
+        """The same for the exact equilibrium of the game."""
+        return self.exactly("equilibrium")
+
+    @property
+    def first_best(self) -> Tally:
+        """The same for what a curator who knew everything would sign."""
+        return self.exactly("first_best")
+
+    def exactly(self, name: str, phase: int = -1) -> Tally:
+        """What a mechanism that does not play would reach under the preferences of a phase."""
+        key = (name, phase % len(self.environment.phases))
+        if key not in self._exact:
+            environment = self.environment.only(phase)
+            exact = find_mechanism(name).run(environment, run_options(self.scenario))
+            self._exact[key] = tally(environment, exact.contracts, self.agreement.done)
+        return self._exact[key]
+
+    @cached_property
+    def converged_at(self) -> int | None:
+        """Iteration from which savings and payments stay where they end up, None if never."""
+        trace = self.agreement.trace
+        return None if trace is None else converged_at(trace, self.environment.levels)
+
+    @cached_property
+    def recoveries(self) -> list[Recovery]:
+        """How play recovered from each change of preferences."""
+        trace, phases = self.agreement.trace, self.environment.phases
+        if trace is None or len(phases) == 1:
+            return []
+        exact = [self.exactly("equilibrium", phase) for phase in range(len(phases))]
+        no_trade = np.array([one.mean_curator_payoff - one.curator_gain for one in exact])
+        if self.environment.protocol == "signed":  # rewards are counted over no trade
+            no_trade[:] = 0.0
+        starts = [phase.start for phase in phases]
+        return recoveries(trace, self.environment.levels, starts, exact, no_trade)
+
+    @cached_property
+    def gained_by_lying(self) -> FloatArray | None:
+        """The most that each owner could gain by lying to the mechanism (``mechanisms.lying``)."""
+        mechanism, options = find_mechanism(self.scenario.mechanism), run_options(self.scenario)
+        return most_gained_by_lying(self.environment, mechanism, options, self.agreement)
+
+    def outcome(self) -> dict[str, object]:
+        """What was reached, without the exact answers to compare it with."""
+        owner = mean_and_most(self.agreement.owner_exploitability)[0]
+        curator = mean_and_most(self.agreement.curator_exploitability)[0]
+        return {
+            "preset": self.scenario.preset,
+            "mechanism": self.scenario.mechanism,
+            "owners": len(self.environment),
+            "iterations": self.scenario.learning.iterations,
+            "seed": self.scenario.seed,
+            "complete": self.agreement.complete,
+            "owners_done": int(self.agreement.done.sum()),
+            **self.learned.as_dict(),
+            "converged_at": self.converged_at,
+            "exploitability": None if owner is None or curator is None else owner + curator,
+            "owner_exploitability": owner,
+            "curator_exploitability": curator,
+        }
+
+    def summary(self) -> dict[str, object]:
+        """Everything that ``negotiate --json`` prints."""
+        return self.outcome() | {
+            "equilibrium": self.equilibrium.as_dict(),
+            "first_best": self.first_best.as_dict(),
+            "recoveries": [vars(recovery) for recovery in self.recoveries],
+        }
+
+
+def negotiate(
+    scenario: Scenario | None = None,
+    *,
+    mechanism: str | Mechanism | type[Rule] | None = None,
+    learner: str | None = None,
+    threads: int | None = None,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
+) -> Negotiation:
+    """Agree contracts between all owners of a scenario and the curator.
+
+    Args:
+        scenario: the market; by default the preset ``market``.
+        mechanism: how contracts are agreed, instead of the scenario's: a name in ``MECHANISMS``, or
+            one's own, as an instance of ``Mechanism`` or as a subclass of ``Rule``.
+        learner: the earlier name of ``mechanism``.
+        threads: threads to use; by default all cores. Results do not depend on it.
+        watch: called with every batch of owners that is finished.
+        stop: asked now and then; once it returns True, the run ends and keeps finished owners.
+
+    Returns:
+        The contracts, with the exact equilibrium and the first best to compare them with.
+
+    Raises:
+        BadInput: a value of the scenario or an argument cannot be used.
+
+    Example:
+        >>> import noisemarket as nm
+        >>> small = nm.Scenario.from_preset("market", owners=3, model="cnn")
+        >>> result = nm.negotiate(small, mechanism="pain_fl")
+        >>> [(one.owner, one.saving, one.payment, one.signed) for one in result.contracts]
+        [('0', 0.0, 0.0, False), ('1', 0.0, 0.0, False), ('2', 0.35, 16.0, True)]
+    """
+    if mechanism is not None and learner is not None:
+        raise BadInput("learner", learner, "is the earlier name of mechanism: give only one.")
+    scenario = scenario or Scenario.from_preset("market")
+    given = mechanism or learner or scenario.mechanism
+    chosen = find_mechanism(given)
+    name = given if isinstance(given, str) else chosen.name
+    scenario = scenario.model_copy(update={"mechanism": name})
+    environment = scenario.environment()
+    agreement = chosen.run(environment, run_options(scenario, threads, watch, stop))
+    return Negotiation(scenario, environment, agreement)
+
+
+def run_options(
+    scenario: Scenario,
+    threads: int | None = None,
+    watch: Watch = lambda progress: None,
+    stop: Stop = lambda: False,
+) -> RunOptions:
+    """How to run the mechanism of a scenario."""
+    if threads is not None and threads < 1:
+        raise BadInput("threads", threads, "give at least 1.")
+    learning = scenario.learning
+    play = PlayConfig(
+        settings=learning.settings(),
+        iterations=learning.iterations,
+        seed=scenario.play_seed(),
+        owner_optimism=learning.owner_optimism,
+        curator_optimism=learning.curator_optimism,
+        trace_every=trace_spacing(learning.trace_every, learning.iterations),
+        window=learning.window,
+        interactions_per_message=learning.interactions_per_message,
+    )
+    market = scenario.market
+    demand = Demand(
+        floor=market.floor,
+        budget=None if market.budget == "none" else float(market.budget),
+        target=None if market.target_accuracy == "none" else float(market.target_accuracy),
+        scored=market.clock_prices == "scored",
+    )
+    threads = threads or available_cores()
+    return RunOptions(play, scenario.menu.types, threads, demand, watch, stop)

@@ -1,0 +1,267 @@
+"""A scenario made ready to train: data dealt out, model, protection and budgets."""
+
+from __future__ import annotations
+
+import copy
+import json
+import math
+import pickle
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.data_files import load_data
+from noisemarket.federated.engine import Job
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import ModelMaker
+from noisemarket.federated.partition import Partition, dirichlet_partition
+from noisemarket.federated.protections import Protection
+from noisemarket.federated.reference import Directions, ReferenceRecords, set_aside
+from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
+from noisemarket.federated.weighting import Weighting
+from noisemarket.files import digest
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.market.local_engine import check_sendable
+from noisemarket.market.tuning import kind_of, plan_of
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
+from noisemarket.scenario.training_section import TrainingSection
+
+if TYPE_CHECKING:
+    from torch import nn
+
+AnyModel: TypeAlias = "ModelMaker | nn.Module | Callable[[], nn.Module]"
+"""A model to start from, or what makes one."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """A scenario made ready to train: the job, the plan, each owner's budget and, where there are
+    any, the owners' names and the curator's own records; ``beta`` is the mean non-IID degree."""
+
+    job: Job
+    plan: TrainingPlan
+    budgets: tuple[PrivacyBudget, ...]
+    fingerprint: str
+    names: tuple[str, ...] = ()
+    reference: ReferenceRecords | None = None
+    beta: float = 1.0
+
+    def start(self, job: str = "") -> State:
+        """Where training starts; ``job`` is its name in the market."""
+        return State.first(self.job.first_weights(), job)
+
+    def resumed(self, checkpoint: Checkpoint | None) -> State:
+        """Where training stands by this checkpoint; the start if it has none yet."""
+        first = self.start()
+        return (checkpoint.load(first) if checkpoint else None) or first
+
+    def directions(self) -> Directions | None:
+        """Where the curator's own records would have the model go; None if it has none."""
+        if self.reference is None:
+            return None
+        return Directions(self.job.model, self.job.seed, self.reference)
+
+    def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
+        """What each owner has given up by this account, under its own name."""
+        made = [accountant.statement(budget.owner) for budget in self.budgets]
+        if self.names:
+            made = [replace(one, owner=name) for one, name in zip(made, self.names, strict=True)]
+        return tuple(made)
+
+
+def order(
+    scenario: Scenario,
+    environment: Environment,
+    sigma: FloatArray,
+    *,
+    data: Dataset | None = None,
+    model: AnyModel | None = None,
+    partition: Partition | None = None,
+    protection: Protection | None = None,
+    weighting: Weighting | None = None,
+    like: Order | None = None,
+) -> Order:
+    """Load the data, deal it to the owners, and set up everything that training needs.
+
+    What is given takes the place of what the scenario says. ``like`` is an order of the same
+    scenario under other noise: its data is not loaded and dealt out once more.
+    """
+    training, privacy = scenario.training, scenario.privacy
+    reference = None if like is None else like.reference
+    if data is None:
+        data = load_data(training.data or None) if like is None else like.job.data
+    if model is None and training.model == "features":
+        data = data.with_features()
+    if reference is None and (wanted := scenario.market.reference_records):
+        if partition is not None:
+            remedy = "are taken out before records are dealt out: give 0, or no partition."
+            raise BadInput("market.reference_records", wanted, remedy)
+        rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(8,)))
+        data, reference = set_aside(data, wanted, rng)
+    own = [data.sha256.encode()]  # what the scenario does not say
+    if partition is None:
+        same = like is not None and like.job.data is data
+        partition = like.job.partition if like and same else _dealt(scenario, environment, data)
+    else:
+        own += [np.ascontiguousarray(part, np.int64).tobytes() for part in partition.indices]
+    maker = _maker(model, scenario, data)
+    if protection is None:
+        protection = protection_of(scenario, kind_of(maker))
+    else:
+        check_sendable("protection", protection)
+        own.append(pickle.dumps(protection))
+    first = maker(scenario.seed).first_weights().astype(np.float64)
+    if model is not None:
+        own.append(first.tobytes())
+    job = Job(data, partition, maker, protection, sigma, scenario.seed, privacy.noise)
+    neighbours = Neighbours.named(privacy.neighbours)
+    budgets = tuple(
+        protection.budget(
+            owner,
+            float(sigma[owner]),
+            dimension=first.size,
+            records=int(size),
+            neighbours=neighbours,
+            delta=privacy.delta,
+            rho_cap=_cap(scenario),
+            simulated=privacy.noise == "simulated",
+        )
+        for owner, size in enumerate(partition.sizes)
+    )
+    _check_cap(scenario, budgets)
+    beta = math.fsum(environment.population.beta) / len(environment)
+    plan = plan_of(training, job, beta, weighting)
+    own += [plan.shares.tobytes(), repr((plan.rate, plan.momentum, plan.averaging)).encode()]
+    own.append(repr(sorted(protection.settings().items())).encode())
+    names = tuple(map(str, environment.population.names))
+    mark = fingerprint(scenario, environment, sigma, own)
+    return Order(job, plan, budgets, mark, names, reference, beta)
+
+
+def fingerprint(
+    scenario: Scenario, environment: Environment, sigma: FloatArray, own: Sequence[bytes] = ()
+) -> str:
+    """What tells this job from any other: how it trains, its owners and their contracts.
+
+    Owners and data (in ``own``) count by what they are, not by the files they were read from. What
+    owners keep to themselves is not part of it: who has the checkpoint could guess at it.
+    """
+    population = environment.population
+    unset = None if scenario.privacy.settings else {"settings"}
+    settings = {
+        "seed": scenario.seed,
+        "training": scenario.training.model_dump(mode="json", exclude={"data"}),
+        "privacy": scenario.privacy.model_dump(mode="json", exclude=unset),
+        "names": list(map(str, population.names)),
+    }
+    figures = (population.beta, population.data_size, sigma)
+    parts = [np.ascontiguousarray(values, dtype=float).tobytes() for values in figures]
+    return digest(json.dumps(settings).encode(), *parts, *own).hex()
+
+
+def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Partition:
+    """Index lists as a partition: nobody empty, no record with two owners."""
+    lists = given.indices if isinstance(given, Partition) else given
+    indices = [np.asarray(own) for own in lists]
+    if not indices:
+        raise BadInput("partition", "nothing", "give the indices of at least one owner.")
+    records = len(data.train_labels)
+    for owner, own in enumerate(indices):
+        field = f"partition of owner {owner}"
+        if own.ndim != 1 or own.size == 0 or not np.issubdtype(own.dtype, np.integer):
+            shown = f"{own.dtype} values of shape {own.shape}"
+            raise BadInput(field, shown, "give a list of whole numbers, at least one.")
+        wrong = own[(own < 0) | (own >= records)]
+        if wrong.size:
+            raise BadInput(field, int(wrong[0]), f"give indices from 0 to {records - 1}.")
+    held = np.bincount(np.concatenate(indices), minlength=records)
+    if held.max() > 1:
+        twice = int(held.argmax())
+        raise BadInput("partition", twice, "is held twice: give each record to one owner.")
+    if isinstance(given, Partition):
+        return given
+    counts = [np.bincount(data.train_labels[own], minlength=data.classes) for own in indices]
+    target = np.array([count / count.sum() for count in counts])
+    return Partition(tuple(np.sort(own).astype(np.int64) for own in indices), target)
+
+
+def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
+    population = environment.population
+    rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
+    owners, sizes = len(environment), population.data_size
+    return dirichlet_partition(data.train_labels, owners, population.beta, rng, data_size=sizes)
+
+
+def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker:
+    """The CNN that a scenario asks for, for square images of that side."""
+    from noisemarket.federated.models.cnn import CNN
+    from noisemarket.federated.models.torch_model import TorchMaker
+
+    return TorchMaker(
+        partial(
+            CNN, training.channels, training.hidden, classes, side,
+            downsampling=training.downsampling, normalise=training.normalise,
+        )
+    )  # fmt: skip
+
+
+def _maker(model: AnyModel | None, scenario: Scenario, data: Dataset) -> ModelMaker:
+    if model is None and scenario.training.model == "features":
+        assert data.features is not None
+        return LinearMaker(data.classes, data.features.dimension)
+    if model is None:
+        shape, training = data.image_shape, scenario.training
+        if shape != shape[:1] * 2 or not data.channel:
+            remedy = "the CNN takes square grey pictures: set training.model to features for "
+            remedy += "vectors, or give a model of your own."
+            raise BadInput("data", f"items of {' x '.join(map(str, shape))}", remedy)
+        return network_of(training, data.classes, shape[0])
+    if isinstance(model, ModelMaker):
+        return model
+    from torch import nn
+
+    from noisemarket.federated.models.torch_model import TorchMaker
+
+    build: Any = partial(copy.deepcopy, model) if isinstance(model, nn.Module) else model
+    check_sendable("model", build)
+    module = build() if callable(build) else build
+    if not isinstance(module, nn.Module):
+        remedy = "give a class or function that makes a torch.nn.Module."
+        raise BadInput("model", type(module).__name__, remedy)
+    return TorchMaker(build)
+
+
+def _cap(scenario: Scenario) -> float:
+    """The rho that an owner may spend in the whole job; infinite without a cap."""
+    privacy = scenario.privacy
+    caps = [privacy.rho_cap or math.inf]
+    if privacy.epsilon_cap > 0:
+        caps.append(gaussian_rho_for_epsilon(privacy.epsilon_cap, privacy.delta))
+    return min(caps)
+
+
+def _check_cap(scenario: Scenario, budgets: Sequence[PrivacyBudget]) -> None:
+    """Refuse a cap under which nobody can take part in a single round."""
+    accountant, privacy = Accountant(budgets), scenario.privacy
+    if any(accountant.may_start(budget.owner) for budget in budgets):
+        return
+    least = min(budget.rho_per_round for budget in budgets)
+    kind, value, cost = "rho", privacy.rho_cap, least
+    if budgets[0].rho_cap != value:
+        kind, value, cost = "epsilon", privacy.epsilon_cap, gaussian_epsilon(least, privacy.delta)
+    remedy = f"does not allow one round, which costs {kind} {cost:.4g}: raise it, or the noise."
+    if math.isinf(least):
+        remedy = "cannot be kept: nothing bounds what a round costs; drop it, or choose another "
+        remedy += "protection, or more noise than 0."
+    raise BadInput(f"privacy.{kind}_cap", value, remedy)

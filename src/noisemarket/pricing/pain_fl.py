@@ -1,0 +1,236 @@
+"""A Pain-FL style menu: the curator knows how costs are spread, not who has which.
+
+Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) with probabilities
+``q_m``. Whoever gives up noise ``s`` for a payment ``p`` gets ``payment_value p - privacy_weight
+theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
+menu of (saving, payment) items and lets every owner pick. ``MenuProblem`` finds the best menu on
+the levels of the game, exactly, for a value of any shape.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.sides import SLACK
+from noisemarket.pricing.lying import gained_by_items
+from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
+
+CHUNK = 1 << 14
+"""Owners that ``Menu.choose`` handles at a time: its memory does not grow with the population."""
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """One item for each type, cheapest type first: savings and payments never increase.
+
+    ``curator_gain`` is the curator's expected gain per owner over no trade when each type takes
+    its own item. A type that is not served has the empty item (0, 0).
+    """
+
+    types: FloatArray
+    probabilities: FloatArray
+    savings: FloatArray
+    payments: FloatArray
+    payment_value: float
+    privacy_weight: float
+    curator_gain: float
+
+    def __post_init__(self) -> None:
+        for array in (self.types, self.probabilities, self.savings, self.payments):
+            array.setflags(write=False)
+
+    def choose(self, cost: FloatArray, most: float | FloatArray = np.inf) -> NDArray[np.intp]:
+        """The item that each owner takes, -1 for none; an owner need not be one of the types.
+
+        Everyone takes what it likes best at its own reservation cost; up to a rounding allowance,
+        ties go to the larger saving and a sale at no gain is made. The empty item counts as taking
+        none; of equal items the first is meant. ``most`` is the largest saving that each would
+        sell at all.
+        """
+        distinct, first = np.unique(self.savings, return_index=True)
+        sold = first[distinct > 0][::-1]  # larger savings first: argmax below takes the first
+        loss = self.privacy_weight * np.append(self.savings[sold], 0.0)
+        income = self.payment_value * np.append(self.payments[sold], 0.0)
+        index = np.append(sold, -1)
+        limit = np.broadcast_to(most, cost.shape) + SLACK
+        given = np.append(self.savings[sold], -np.inf)  # to take nothing is open to all
+        chosen = np.empty(cost.size, dtype=np.intp)
+        for start in range(0, cost.size, CHUNK):
+            some = slice(start, start + CHUNK)
+            utility = income - cost[some, None] * loss
+            utility[given > limit[some, None]] = -np.inf
+            good = utility >= utility.max(axis=1, keepdims=True) - SLACK
+            chosen[some] = index[np.argmax(good, axis=1)]
+        return chosen
+
+
+def types_from_sample(costs: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
+    """Types and probabilities from a sample, or an even grid of quantiles, of reservation costs.
+
+    The sample is cut into ``count`` bins of equal weight and each stands for its largest cost, so
+    that an item made for a type is no loss to anyone in the bin. Equal types are merged.
+    """
+    last_of_bin = [-(-m * costs.size // count) - 1 for m in range(1, count + 1)]
+    types, weight = np.unique(np.sort(costs)[last_of_bin], return_counts=True)
+    return types, weight / count
+
+
+@dataclass(frozen=True, eq=False)
+class MenuProblem:
+    """What a best menu is sought for.
+
+    Only what money and privacy are worth to an owner is checked. The caller guarantees the rest:
+    all numbers are finite, arrays that belong together have one length, and no grid is 0 alone.
+
+    Args:
+        types: the owners' reservation costs, rising.
+        probabilities: how likely each of them is; positive.
+        savings: evenly spaced from 0.
+        values: the curator's value at each saving, of any shape.
+        payments: evenly spaced from 0.
+        payment_value: what a unit of money is worth to an owner.
+        privacy_weight: what a unit of privacy loss is worth to an owner.
+        price_weight: what a unit of money is worth to the curator; at least 0.
+
+    Raises:
+        BadInput: money or privacy is worth nothing, or infinitely much, to an owner.
+    """
+
+    types: FloatArray
+    probabilities: FloatArray
+    savings: FloatArray
+    values: FloatArray
+    payments: FloatArray
+    payment_value: float
+    privacy_weight: float
+    price_weight: float
+
+    def __post_init__(self) -> None:
+        for name in ("payment_value", "privacy_weight"):
+            value = getattr(self, name)
+            if not (math.isfinite(value) and value > 0):
+                raise BadInput(name, value, "give a finite number above 0.")
+
+    def solve(self) -> Menu:
+        """The best of all menus whose items lie on the grid of savings and payments.
+
+        Rounding the best continuous menu to the grid would make some types prefer another item;
+        here every type takes its own, as ``Menu.choose`` decides it, and no other set of grid
+        contracts earns more from these types.
+
+        Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k``
+        more steps of payment is taken by the types up to a break-even cost that depends on (i, k)
+        only. So each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and
+        there it is a shift of the table over (saving, payment). Beyond type M stands one that takes
+        nothing.
+        """
+        theta, q = self.types, self.probabilities / self.probabilities.sum()
+        saving_step, payment_step = (
+            float(grid[-1]) / (grid.size - 1) for grid in (self.savings, self.payments)
+        )
+        gains = (self.values - self.values[0])[:, None] - self.price_weight * self.payments
+        gains[0, 1:] = -np.inf  # paying for nothing
+        up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
+        income = self.payment_value * payment_step * more + SLACK
+        takers = np.searchsorted(
+            theta, income / (self.privacy_weight * saving_step * up), side="right"
+        )
+
+        total = np.full(gains.shape, -np.inf)
+        total[0, 0] = 0.0
+        rows, columns = gains.shape
+        next_items = np.empty((theta.size, gains.size), dtype=np.intp)
+        for m in range(theta.size, 0, -1):
+            best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
+            item = source.copy()
+            for i, k in zip(up[takers == m], more[takers == m], strict=True):
+                candidate = total[: rows - i, : columns - k]
+                better = candidate > best[i:, k:]
+                best[i:, k:][better] = candidate[better]
+                source[i:, k:][better] = item[: rows - i, : columns - k][better]
+            next_items[m - 1] = source.reshape(-1)
+            total = q[m - 1] * gains + best
+
+        items = [int(np.argmax(total))]
+        for following in next_items[:-1]:
+            items.append(int(following[items[-1]]))
+        chosen_saving, chosen_payment = np.unravel_index(items, gains.shape)
+        return Menu(
+            theta,
+            q,
+            self.savings[chosen_saving],
+            self.payments[chosen_payment],
+            self.payment_value,
+            self.privacy_weight,
+            curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
+        )
+
+
+class PainFL(Direct):
+    """Gives every owner the same screening menu; each takes the item that is best for it.
+
+    The type of an owner is its reservation cost, privacy cost times (1 + markup). Of the non-IID
+    degrees the menu knows only the spread, so it is computed for the mean quality over owners.
+    """
+
+    knows = "how costs and data are spread among these owners"
+    questions = 1  # which item it takes
+
+    def check(self, environment: Environment, options: RunOptions) -> None:
+        super().check(environment, options)
+        self.problem(environment, options.menu_types)
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        menu = self.problem(environment, options.menu_types).solve()
+        side, levels = environment.owner_side(), environment.levels
+        item = menu.choose(_reservation(environment), levels.sigma_max - side.floors())
+        taken = item >= 0
+        savings = np.rint(menu.savings / levels.savings[1]).astype(np.int64)
+        payments = np.rint(menu.payments / levels.payments[1]).astype(np.int64)
+        for one in np.unique(item[taken]) if not environment.behaviour.exact else ():
+            taken &= (item != one) | side.accepts(int(savings[one]), int(payments[one]))
+        saving = np.where(taken, savings[item], 0)
+        payment = np.where(taken, payments[item], 0)
+        return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """Exact: the menu stands, and to pass for another type is to take its item."""
+        menu = self.problem(environment, options.menu_types).solve()
+        levels = environment.levels
+        savings, payments = menu.savings / levels.savings[1], menu.payments / levels.payments[1]
+        items = {(round(s), round(p)) for s, p in zip(savings, payments, strict=True)}
+        return gained_by_items(environment.owner_side(), agreement.contracts, sorted(items))
+
+    @staticmethod
+    def problem(environment: Environment, types: int) -> MenuProblem:
+        """What the best menu for this population is sought for."""
+        if environment.payoff == "epsilon_loss":
+            remedy = "a menu needs a loss that is linear in the noise: give privacy_loss."
+            raise BadInput("game.payoff", environment.payoff, remedy)
+        now = environment.phases[-1]
+        thetas, shares = types_from_sample(_reservation(environment), types)
+        curator = environment.curator_side()
+        return MenuProblem(
+            thetas,
+            shares,
+            savings=environment.levels.savings,
+            values=now.quality_weight * now.quality_value * curator.qualities().mean(axis=0),
+            payments=environment.levels.payments,
+            payment_value=environment.payment_value,
+            privacy_weight=environment.privacy_weight,
+            price_weight=(1.0 - now.quality_weight) * now.payment_cost,
+        )
+
+
+def _reservation(environment: Environment) -> FloatArray:
+    now = environment.phases[-1]
+    return now.privacy_cost * (1.0 + now.markup)

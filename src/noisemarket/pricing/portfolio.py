@@ -1,0 +1,298 @@
+"""The best portfolio: what a curator of one model would buy if it knew every owner's reserve.
+
+Each seller is paid exactly its reserve, rounded up to the payment grid, and may sell any saving
+down to the floor. It is the bound that ``clock`` is measured by.
+
+Quality depends on the contracts through three sums over owners (``joint.py``), so no owner can be
+judged alone. Three steps:
+
+1. *Greedy*: where the sums are now, what each contract adds to the mean's exactness is linear in
+   them. Take steps up in saving by exactness per money, keep the best beginning of that list, and
+   do it again from there.
+2. *Single changes*: give any one owner any other contract while that helps.
+3. *Exact search*, where few enough combinations can still beat that: all portfolios, owner by
+   owner, dropping those that cannot become the best whatever the rest sell. Then the answer is
+   proven (``Portfolio.exact``); otherwise ``Portfolio.bound`` says what is possible at the most
+   (``portfolio_bound.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.pricing.budget import affordable
+from noisemarket.pricing.clock import floor_level
+from noisemarket.pricing.joint import JointValue
+from noisemarket.pricing.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
+from noisemarket.pricing.portfolio_bound import most_value
+
+MOST_STATES = 200_000
+"""Portfolios under way in the exact search, before it gives up."""
+
+_ROUNDS, _CHANGES = 6, 40
+
+
+class BestPortfolio(Direct):
+    """What a curator of one model would buy if it knew what each owner sells for."""
+
+    knows = "everything"
+    joint = True
+    keeps_target = True
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        return best_portfolio(environment, options.demand).contracts
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        """None: it has full knowledge, so that owners report nothing that could be a lie."""
+        return None
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """Contracts with their value over no trade, and the most that any portfolio could have.
+
+    With a target, ``value`` and ``bound`` are still values, and ``exact`` says that no other
+    portfolio reaches the target for less.
+    """
+
+    contracts: Contracts
+    value: float
+    exact: bool
+    prove: Callable[[], float] = field(repr=False)
+
+    @cached_property
+    def bound(self) -> float:
+        """The most value that any portfolio could have; computed when it is first asked for."""
+        return self.value if self.exact else self.prove()
+
+
+def best_portfolio(
+    environment: Environment, demand: Demand, most_states: int = MOST_STATES
+) -> Portfolio:
+    """The best portfolio under a demand: nobody sells below its floor, but some may keep more.
+
+    A budget that does not pay for the target holds, and the target is missed.
+
+    Raises:
+        BadInput: the target is out of reach, even for all that may be spent.
+    """
+    market = _ForSale(environment, demand)
+    starts = [market.greedy(most) for most in range(1, environment.levels.saving_levels + 1)]
+    best = max(starts, key=market.score_of)
+    found = max(map(market.changed, (best, starts[-1])), key=market.score_of)
+    if market.score_of(found) == -np.inf and demand.budget is not None:
+        return best_portfolio(environment, replace(demand, target=None), most_states)
+    if market.score_of(found) == -np.inf:
+        remedy = f"is out of reach: all that is for sale brings {market.all_of_it()}; give less."
+        raise BadInput("market.target_accuracy", demand.target, remedy)
+    searched = market.search(found, most_states)
+    saving = found if searched is None else searched
+    payment = market.reserves[np.arange(len(saving)), saving]
+    contracts = Contracts(saving, payment, (saving > 0) | (payment > 0))
+    value = market.joint.gain(contracts)
+    return Portfolio(contracts, value, searched is not None, lambda: market.bound(value))
+
+
+class _ForSale:
+    """All that is for sale. A portfolio is an array of saving levels, one for each owner."""
+
+    def __init__(self, environment: Environment, demand: Demand) -> None:
+        self.joint, self._target = JointValue.of(environment), demand.target
+        levels, owners = environment.levels, len(environment)
+        parts = [environment.owner_side(-1, some).reserves() for some in environment.slices()]
+        self.reserves: IntArray = np.concatenate(parts)
+        self.reserves[:, 0] = 0  # who sells nothing is paid nothing
+        self._keys = environment.population.key
+        self._for_sale = self.reserves <= levels.payment_levels
+        self._for_sale[:, floor_level(levels, demand.floor) + 1 :] = False
+        self._unit = float(levels.payments[1])
+        self.room = affordable(demand.budget, self._unit, owners * levels.payment_levels)
+        self._terms = self.joint.terms(levels.sigmas[None, :], self.joint.records[:, None])
+        self._rows = np.arange(owners)
+
+    def all_of_it(self) -> str:
+        """What the largest savings that owners sell at all bring and cost, in words."""
+        most = self._for_sale.shape[1] - 1 - np.argmax(self._for_sale[:, ::-1], axis=1)
+        money = self._unit * float(self.reserves[self._rows, most].sum())
+        return f"{float(self.quality(most)):.2f} % for {money:g}"
+
+    def quality(self, portfolio: IntArray) -> FloatArray:
+        """The quality that a portfolio brings."""
+        return self.joint.quality(self._sums(portfolio))
+
+    def score_of(self, portfolio: IntArray) -> float:
+        """What is made as large as possible; minus infinity for what is not allowed."""
+        paid = np.asarray(self.reserves[self._rows, portfolio].sum())
+        return float(self._score(self.quality(portfolio), paid))
+
+    def _score(self, quality: FloatArray, paid: IntArray) -> FloatArray:
+        money = self.joint.money_price * self._unit * paid
+        if self._target is None:
+            worth = self.joint.quality_price * quality - money
+        else:
+            worth = np.where(quality >= self._target, -self._unit * paid, -np.inf)
+        return np.where(paid <= self.room, worth, -np.inf)
+
+    def _sums(self, portfolio: IntArray) -> FloatArray:
+        return np.asarray(self._terms[self._rows, portfolio].sum(axis=0))
+
+    # Greedy, and single changes
+
+    def greedy(self, most: int) -> IntArray:
+        """The best beginning of a list of steps by exactness per money, found again from there.
+
+        Nobody sells beyond the level ``most``: many who sell little know more than few who sell
+        much, which exactness does not count.
+        """
+        best = now = np.zeros(len(self._rows), dtype=np.int64)
+        sale = np.where(self._for_sale, self.reserves, np.inf)
+        sale[:, most + 1 :] = np.inf
+        for _ in range(_ROUNDS):
+            now = self._beginning(_steps_by_worth(self._exactness(now), sale, self._keys))
+            if self.score_of(now) <= self.score_of(best):
+                break
+            best = now
+        return best
+
+    def _exactness(self, portfolio: IntArray) -> FloatArray:
+        """What each contract adds to W^2 / C, the exactness of the mean, to first order."""
+        weight, noise = self._variance(self._sums(portfolio))
+        own_weight, own_noise = self._variance(self._terms)
+        return np.asarray(2.0 * weight / noise * own_weight - (weight / noise) ** 2 * own_noise)
+
+    def _variance(self, sums: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Weight W, and noise C: but for the share of the owners, quality falls in C / W^2."""
+        return sums[..., 0], np.maximum(sums[..., 1], 1e-30)
+
+    def _beginning(self, steps: _RankedSteps) -> IntArray:
+        first = self._terms[self._rows, steps.start].sum(axis=0)
+        before, after = self._terms[steps.owner, steps.old], self._terms[steps.owner, steps.new]
+        sums = np.concatenate([first[None], first + np.cumsum(after - before, axis=0)])
+        paid = np.concatenate([[0], np.cumsum(steps.price)]).astype(np.int64)
+        taken = int(np.argmax(self._score(self.joint.quality(sums), paid)))
+        portfolio = steps.start.copy()
+        portfolio[steps.owner[:taken]] = steps.new[:taken]  # later steps of an owner come later
+        return portfolio
+
+    def changed(self, portfolio: IntArray) -> IntArray:
+        """The portfolio after the best change of one contract, and again, while that helps."""
+        portfolio, score = portfolio.copy(), self.score_of(portfolio)
+        for _ in range(_CHANGES):
+            sums, now = self._sums(portfolio), self.reserves[self._rows, portfolio]
+            own = self._terms[self._rows, portfolio]
+            quality = self.joint.quality(sums + self._terms - own[:, None])
+            paid = now.sum() + self.reserves - now[:, None]
+            scores = np.where(self._for_sale, self._score(quality, paid), -np.inf)
+            owner, level = np.unravel_index(np.argmax(scores), scores.shape)
+            changed = portfolio.copy()
+            changed[owner] = level
+            better = self.score_of(changed)
+            if not better > score:
+                break
+            portfolio, score = changed, better
+        return portfolio
+
+    # What is possible at the most
+
+    def bound(self, known: float) -> float:
+        """The most value over no trade of any portfolio; ``known`` is one that was reached."""
+        joint, price = self.joint, self.joint.money_price * self._unit
+        none = self.quality(np.zeros(len(self._rows), dtype=np.int64))
+
+        def value(sums: FloatArray) -> FloatArray:
+            return joint.quality_price * (joint.quality(sums) - none)
+
+        money = np.where(self._for_sale, price * self.reserves, np.inf)
+        return most_value(self._terms, money, price * self.room, value, known)
+
+    def search(self, known: IntArray, most_states: int) -> IntArray | None:
+        """The best of all portfolios; None if there are too many that might be it."""
+        variance = np.maximum(self.joint.levels.sigmas**2, 1e-30)  # all noise is never for sale
+        information = np.where(self._for_sale, 1.0 / variance, -np.inf).max(axis=1)
+        order = np.argsort(-information, kind="stable")
+        rest = np.append(np.cumsum(information[order][::-1])[::-1][1:], 0.0)
+        to_beat = self.score_of(known)
+        paid, sums = np.zeros(1, np.int64), np.zeros((1, 3))
+        chosen = np.zeros((1, 0), dtype=np.int16)
+        for owner, more in zip(order, rest, strict=True):
+            options = np.flatnonzero(self._for_sale[owner])
+            if len(paid) * len(options) > most_states:
+                return None
+            paid = (paid[:, None] + self.reserves[owner, options]).reshape(-1)
+            sums = (sums[:, None] + self._terms[owner, options]).reshape(-1, 3)
+            chosen = np.column_stack(
+                [np.repeat(chosen, len(options), axis=0), np.tile(options, len(chosen))]
+            )
+            weight, noise = self._variance(sums)
+            left = np.sqrt(len(self._rows) / (weight**2 / noise + more))  # noise, at the best
+            hope = self._score(self.joint.surface.quality(left, self.joint.beta), paid)
+            keep = hope >= to_beat - 1e-9 * abs(to_beat)
+            paid, sums, chosen = paid[keep], sums[keep], chosen[keep]
+        if not len(paid):
+            return known
+        scores = self._score(self.joint.quality(sums), paid)
+        best = int(np.argmax(scores))
+        if not scores[best] > to_beat:
+            return known
+        portfolio = np.zeros(len(self._rows), dtype=np.int64)
+        portfolio[order] = chosen[best]
+        return portfolio
+
+
+@dataclass(frozen=True)
+class _RankedSteps:
+    """Steps from one level to the next worth taking, best first; an owner's own are in order.
+
+    ``start`` is the level of each owner that costs nothing.
+    """
+
+    start: IntArray
+    owner: IntArray
+    old: IntArray
+    new: IntArray
+    price: FloatArray
+
+
+def _steps_by_worth(worth: FloatArray, price: FloatArray, keys: KeyArray) -> _RankedSteps:
+    """The steps along the upper hull of (price, worth) of each owner, all owners together.
+
+    Args:
+        worth: of each owner and level.
+        price: the same; infinite where it is not for sale.
+        keys: settle ties, so that nothing depends on the order of the owners.
+    """
+    rows = np.arange(len(worth))
+    now = start = np.argmax(np.where(price == 0.0, worth, -np.inf), axis=1)
+    taken: list[tuple[NDArray[Any], ...]] = []
+    while True:
+        more = worth - worth[rows, now][:, None]
+        extra = price - price[rows, now][:, None]
+        with np.errstate(invalid="ignore", divide="ignore"):
+            slope = np.where((extra > 0.0) & (more > 0.0), more / extra, 0.0)
+        best = np.argmax(slope, axis=1)
+        rate = slope[rows, best]
+        going = np.flatnonzero(rate > 0.0)
+        if not len(going):
+            break
+        step = (going, now[going], best[going], extra[going, best[going]], rate[going])
+        taken.append(step)
+        now = now.copy()
+        now[going] = best[going]
+    if not taken:
+        nothing = np.zeros(0, dtype=np.int64)
+        return _RankedSteps(start, nothing, nothing, nothing, np.zeros(0))
+    owner, old, new, cost, rate = (np.concatenate(column) for column in zip(*taken, strict=True))
+    turn = np.repeat(np.arange(len(taken)), [len(step[0]) for step in taken])
+    order = np.lexsort((turn, keys[owner], -rate))
+    return _RankedSteps(start, owner[order], old[order], new[order], cost[order])

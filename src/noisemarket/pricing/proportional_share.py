@@ -1,0 +1,147 @@
+"""Auctions by proportional share: each seller may cost its share of the money, and no more.
+
+Owners are ranked by their bid per score. Of all beginnings of that list the longest wins whose last
+owner bids no more than its share of the money, ``money x score / sum of scores``. Each winner is
+paid the highest bid with which it would still have won: its share, or the bid with which the first
+loser would have gone before it, whichever is lower. So nothing is gained by another bid, nobody
+loses, and all payments together are within the money.
+
+The money is the budget, but never more than what the winners are worth to the curator, and a share
+is never more than what the lightest of them adds. That depends on who wins, not on their bids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.pricing.budget import MICRO, micro_down, micro_up
+from noisemarket.pricing.joint import JointValue
+from noisemarket.pricing.mechanism import Contracts, RunOptions
+from noisemarket.pricing.sealed_bids import Award, SealedBids, won_by
+
+_ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
+_NO_LIMIT = 1e40  # micro-units, where money counts for nothing
+
+
+@dataclass(frozen=True, eq=False)
+class ProportionalShare:
+    """The rule for one saving.
+
+    Args:
+        joint: what contracts are worth together.
+        keys: an order of the owners that does not depend on how they are listed.
+        saving: the level down to which winners sell.
+        scores: what each owner counts for, above 0; equal ones are 1.
+        budget: the most that is paid in all; None: no limit but what winners are worth.
+    """
+
+    joint: JointValue
+    keys: KeyArray
+    saving: int
+    scores: FloatArray
+    budget: float | None
+
+    def __call__(self, bids: IntArray) -> Contracts:
+        """The contracts that follow from all bids."""
+        asked = bids / self.scores
+        order = np.lexsort((self.keys, asked))
+        order = order[bids[order] <= self.joint.levels.payment_levels]
+        unit = self._unit_money(order)
+        enough = bids[order] <= self._levels(self.scores[order] * unit)
+        if not enough.any():
+            return won_by(order[:0], bids[:0], len(bids), self.saving)
+        last = int(np.flatnonzero(enough)[-1])
+        winners, following = order[: last + 1], order[last + 1 : last + 2]
+        paid = self._levels(self.scores[winners] * unit[last])
+        if len(following):
+            paid = np.minimum(paid, self._before(winners, int(following[0]), asked))
+        return won_by(winners, paid, len(bids), self.saving)
+
+    def _unit_money(self, order: IntArray) -> FloatArray:
+        """The most that a unit of score may cost, for every beginning of a ranking."""
+        total = np.cumsum(self.scores[order])
+        worth, least = self._worth(order)
+        lightest = np.minimum.accumulate(self.scores[order])
+        room = np.minimum(worth / total, least / lightest)
+        if self.budget is not None:
+            room = np.minimum(room, micro_down(self.budget) / total)
+        uneven = bool(np.any(self.scores != 1.0))
+        return room * (1.0 - _ROUNDING) if uneven else room
+
+    def _worth(self, order: IntArray) -> tuple[FloatArray, FloatArray]:
+        """What each beginning is worth, and what its lightest owner adds to that, in micro-units of
+        money."""
+        joint, (none, more) = self.joint, self._sums
+        change = more[order]
+        sums = none + np.cumsum(change, axis=0)
+        lightest = np.minimum.accumulate(joint.records[order])
+        first = np.maximum.accumulate(
+            np.where(np.diff(lightest, prepend=lightest[:1] + 1) < 0, np.arange(len(order)), 0)
+        )
+        reached = joint.quality(sums)
+        rest = joint.quality(sums - change[first])
+        return self._money(reached - joint.quality(none)), self._money(reached - rest)
+
+    @cached_property
+    def _sums(self) -> tuple[FloatArray, FloatArray]:
+        return self.joint.sale(self.saving)
+
+    def _money(self, quality: FloatArray) -> FloatArray:
+        """What an amount of quality is worth in micro-units of money."""
+        if self.joint.money_price == 0.0:
+            return np.where(self.joint.quality_price * quality > 0.0, _NO_LIMIT, 0.0)
+        return np.asarray(self.joint.quality_price * quality * MICRO / self.joint.money_price)
+
+    def _levels(self, money: FloatArray) -> IntArray:
+        """The highest payment level within an amount of micro-units; 0 where there is none."""
+        return np.maximum(np.searchsorted(self._prices, money, side="right") - 1, 0)
+
+    @cached_property
+    def _prices(self) -> FloatArray:
+        prices = [micro_up(float(payment)) for payment in self.joint.levels.payments]
+        return np.array(prices, dtype=float)
+
+    def _before(self, winners: IntArray, loser: int, asked: FloatArray) -> IntArray:
+        """The highest bid with which each winner still stands before the first loser."""
+        scores, keys = self.scores[winners], self.keys
+        bid = np.floor(asked[loser] * scores) + 1.0
+        for _ in range(2):  # rounding may have put it one too high
+            same = bid / scores == asked[loser]
+            ahead = (bid / scores < asked[loser]) | (same & (keys[winners] < keys[loser]))
+            bid = np.where(ahead, bid, bid - 1.0)
+        return np.asarray(bid, dtype=np.int64)
+
+
+class PACAuction(SealedBids):
+    """The cheapest owners by sealed bids, as many as equal shares of the budget pay.
+
+    A budget-feasible auction of privacy, in the style of Ghosh and Roth (2011). There, each of
+    ``k`` sellers out of ``n`` sells epsilon ``1 / (n - k)``, which costs an owner of unit cost
+    ``v`` the amount ``v / (n - k)``. With owners in the order of their costs, the largest ``k``
+    with ``v_k / (n - k) <= B / k`` sell, and each is paid ``min(B / k, v_{k+1} / (n - k))``. Here
+    every seller sells the same, down to the floor, however many they are. What that costs an owner
+    is its limit, and takes the place of ``v / (n - k)``.
+    """
+
+    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+        joint, keys = JointValue.of(environment), environment.population.key
+        return ProportionalShare(joint, keys, saving, np.ones(len(joint)), options.demand.budget)
+
+
+class CSRAAuction(SealedBids):
+    """The owners with most quality for their price by sealed bids, each paid its critical bid.
+
+    In the style of CSRA (Yang et al. 2024). What a sale adds to the model is public: by how much
+    the weight of the owner's update in the noise-aware mean grows when it keeps the floor instead
+    of all its noise. Owners with more data weigh more.
+    """
+
+    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+        joint, keys = JointValue.of(environment), environment.population.key
+        more = joint.sale(saving)[1][:, 0]
+        return ProportionalShare(joint, keys, saving, more / more.max(), options.demand.budget)

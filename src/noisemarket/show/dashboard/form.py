@@ -1,0 +1,131 @@
+"""The form that starts a run: which settings it has, what they mean, and what they must be.
+
+Defaults, limits and meanings are the scenario's own; nothing is written down a second time.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.protections import PROTECTIONS
+from noisemarket.pricing import MECHANISMS, find_mechanism
+from noisemarket.scenario import SYMBOLS, Scenario, load_scenario
+from noisemarket.show.style import name_of
+
+GROUPS: dict[str, dict[str, str]] = {
+    "The market": {
+        "mechanism": "Mechanism",
+        "population.owners": "Owners",
+        "market.budget": "Budget",
+        "market.target_accuracy": "Target accuracy",
+        "market.floor": "Floor",
+        "game.payment_max": "Highest payment",
+    },
+    "Who the owners are": {
+        "population.privacy_cost.low": "Lowest privacy cost",
+        "population.privacy_cost.high": "Highest privacy cost",
+        "population.markup": "Markup",
+        "population.beta": "Non-IID degree",
+    },
+    "Training and privacy": {
+        "training.model": "Model",
+        "training.rounds": "Rounds",
+        "privacy.protection": "Protection",
+        "game.sigma_max": "Noise without a trade",
+        "privacy.noise": "Source of the noise",
+    },
+    "What the curator wants": {
+        "game.quality_weight": "Weight of quality",
+        "learning.iterations": "Iterations of the game",
+        "seed": "Seed",
+    },
+}
+"""The settings of the form and what they are called there. None of them names a file."""
+
+_SCHEMA = Scenario.model_json_schema()
+_COST = "unit privacy cost that an owner may have, its secret"
+_INSIDE = {
+    f"population.privacy_cost.{end}": {"type": "number", "minimum": 0, "description": words}
+    for end, words in (("low", f"lowest {_COST}"), ("high", f"highest {_COST}"))
+}
+"""What the scenario's schema does not say: it ends at a distribution."""
+
+_SYMBOLS = {field: symbol for symbol, field in SYMBOLS.items()}
+KEYS = tuple(key for group in GROUPS.values() for key in group)
+
+
+def form(preset: str) -> dict[str, Any]:
+    """The form, filled in with the values of a preset.
+
+    Raises:
+        BadInput: there is no such preset.
+    """
+    scenario = load_scenario(preset=preset)
+    return {
+        "preset": preset,
+        "groups": [
+            {"title": title, "fields": [_field(key, name, scenario) for key, name in keys.items()]}
+            for title, keys in GROUPS.items()
+        ],
+    }
+
+
+def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
+    """Settings as words for ``--set``, refused as the command line refuses them.
+
+    Raises:
+        BadInput: a setting is not one of the form, or its value cannot be used.
+    """
+    words = []
+    for key, value in settings.items():
+        if key not in KEYS:
+            raise BadInput(key, value, f"is not on this form: {', '.join(KEYS)}.")
+        if isinstance(value, str) and (len(value) > 100 or not value.isprintable()):
+            raise BadInput(key, value, "give a short text.")
+        words.append(f"{key}={json.dumps(value)}")
+    scenario = load_scenario(preset=preset, settings=words)
+    find_mechanism(scenario.mechanism)
+    scenario.population.distributions()
+    return words
+
+
+def _field(key: str, name: str, scenario: Scenario) -> dict[str, Any]:
+    value: Any = scenario
+    about: Any = _SCHEMA
+    for step in key.split("."):
+        value = value[step] if isinstance(value, Mapping) else getattr(value, step)
+        about = about.get("properties", {}).get(step, {})
+        if "$ref" in about:
+            about = _SCHEMA["$defs"][about["$ref"].rpartition("/")[2]]
+    about = _INSIDE.get(key, about)
+    kinds = about.get("anyOf", [about])
+    number = next((one for one in kinds if one.get("type") in ("integer", "number")), None)
+    choices = _choices(key, about)
+    return {
+        "key": key,
+        "name": name,
+        "symbol": _SYMBOLS.get(key.rpartition(".")[2]),
+        "value": value,
+        "help": about["description"],
+        "choices": choices,
+        "kind": "choice" if choices else "number" if number else "text",
+        "min": _limit(number, "minimum", "exclusiveMinimum"),
+        "max": _limit(number, "maximum", "exclusiveMaximum"),
+    }
+
+
+def _limit(number: Mapping[str, float] | None, *names: str) -> float | None:
+    return next((number[name] for name in names if name in number), None) if number else None
+
+
+def _choices(key: str, about: Mapping[str, Any]) -> list[dict[str, str]]:
+    if key == "mechanism":
+        return [
+            {"value": name, "name": name_of(name), "help": f"knows {find_mechanism(name).knows}"}
+            for name in MECHANISMS
+        ]
+    names = PROTECTIONS if key == "privacy.protection" else about.get("enum", ())
+    return [{"value": name, "name": name, "help": ""} for name in names]

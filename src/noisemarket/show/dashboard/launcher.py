@@ -1,0 +1,171 @@
+"""Starting, stopping and resuming runs: ordinary commands, in processes of their own.
+
+A run does not end with the page, nor with the server: it is what ``noisemarket run`` in another
+terminal would be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.files import LOCK
+from noisemarket.runfolder import STATUS, still_runs
+from noisemarket.show.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore, UnknownRun
+
+PATIENCE = 90.0
+"""Seconds to wait until a run that was started has a folder, or says why not."""
+
+
+class TooManyRuns(NoisemarketError):
+    """As many runs as allowed are going on."""
+
+
+class WrongState(NoisemarketError):
+    """A run that is not in the state that was asked for: not running, or running already."""
+
+
+class Launcher:
+    """Starts commands that write below one folder, a few at a time.
+
+    Args:
+        store: the runs.
+        most: how many may run at once, those that others started included.
+    """
+
+    def __init__(self, store: RunStore, most: int = 2) -> None:
+        self._store, self._most = store, most
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._lock = threading.Lock()
+
+    def start(self, run: str, command: str, words: Sequence[str]) -> None:
+        """Start ``noisemarket COMMAND WORDS... --out RUN``, and wait until it has its folder.
+
+        Raises:
+            TooManyRuns: too many are going on.
+            BadInput: the command refuses its input; its own sentence.
+        """
+        with self._lock:
+            path = self._store.new_path(run)
+            self._make_room()
+            child = self._spawn(run, [command, *words, "--out", str(path)])
+        self._await(run, child, lambda: (path / STATUS).is_file())
+
+    def resume(self, run: str) -> None:
+        """Go on with a run of the whole market that was stopped.
+
+        Raises:
+            WrongState: it is running, or complete, or nothing that can be resumed.
+            TooManyRuns: too many are going on.
+            BadInput: it cannot be resumed; the command's own sentence.
+        """
+        with self._lock:
+            self._reap()
+            status = self._store.status(run)
+            state = RUNNING if run in self._children else status["state"]
+            if state in (RUNNING, COMPLETE):
+                raise WrongState(f"This run is {state}: there is nothing to resume.")
+            if self._store.kind(run, status) != "run":
+                raise WrongState("Only a run of the whole market can be resumed.")
+            self._make_room()
+            child = self._spawn(run, ["run", "--resume", str(self._store.path(run))])
+        self._await(run, child, lambda: self._store.status(run)["state"] == RUNNING)
+
+    def stop(self, run: str) -> None:
+        """Ask a run to stop; it keeps what it has finished, and can be resumed.
+
+        Only a process that works in this very folder is asked: what a status says may have been
+        copied from another folder or another machine, or be about a number that was used again.
+
+        Raises:
+            WrongState: it does not run, or not on this machine.
+        """
+        status = self._store.status(run)
+        if status["state"] != RUNNING:
+            raise WrongState("This run is not running: there is nothing to stop.")
+        found = works_in(self._store.path(run), status.get("process"))
+        if found is None:
+            words = "This run cannot be stopped from here: no process of this machine works in it."
+            raise WrongState(words)
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended by itself just now
+            found.terminate()
+
+    def _make_room(self) -> None:
+        """Refuse one more run; a folder that another machine's run is in takes no room."""
+        self._reap()
+        busy: set[object] = {child.pid for child in self._children.values()}
+        for run in {*self._store.names()} - {*self._children}:
+            with contextlib.suppress(UnknownRun):  # removed just now
+                status = self._store.status(run)
+                process = status.get("process")
+                if isinstance(process, dict) and status["state"] == RUNNING:
+                    busy |= {process["id"]} if still_runs(process) else set()
+        if len(busy) >= self._most:
+            words = f"{len(busy)} runs are going on, and {self._most} may: wait, or stop one."
+            raise TooManyRuns(words)
+
+    def _reap(self) -> None:
+        """Forget children that have ended. Who calls this holds the lock."""
+        for run in [run for run, child in self._children.items() if child.poll() is not None]:
+            del self._children[run]
+
+    def _spawn(self, run: str, words: Sequence[str]) -> subprocess.Popen[bytes]:
+        with (self._store.private() / f"{run}.log").open("wb") as log:
+            child = subprocess.Popen(
+                [sys.executable, "-m", "noisemarket", *words],
+                cwd=self._store.root,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C in the server's terminal does not reach it
+            )
+        self._children[run] = child
+        return child
+
+    def _await(self, run: str, child: subprocess.Popen[bytes], reached: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while time.monotonic() < end:
+            code = child.poll()
+            if code == 0 or (code is None and reached()):
+                return
+            if code is not None:
+                with self._lock:
+                    self._reap()
+                raise BadInput("run", run, reason_in(self._store.root / LOGS / f"{run}.log"))
+            time.sleep(0.05)
+        raise NoisemarketError("The run has not begun within a minute and a half: see its log.")
+
+
+def works_in(folder: Path, process: Any) -> psutil.Process | None:
+    """The process of a status, if it is the one that has locked this folder; else None.
+
+    Args:
+        folder: the run folder, with no symlink on the way.
+        process: what the status says of its process.
+    """
+    if not still_runs(process):
+        return None
+    try:
+        found = psutil.Process(process["id"])
+        held = {Path(one.path) for one in found.open_files()}
+    except (psutil.Error, OSError):
+        return None
+    return found if folder / LOCK in held else None
+
+
+def reason_in(log: Path) -> str:
+    """Why a command gave up: its own sentence."""
+    with contextlib.suppress(OSError):
+        for line in reversed(log.read_text(encoding="utf-8", errors="replace").splitlines()):
+            if line.startswith("noisemarket: "):
+                return line.removeprefix("noisemarket: ")
+    return "ended before it began: see its log in the runs folder."

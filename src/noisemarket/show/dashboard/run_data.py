@@ -1,0 +1,223 @@
+"""What a run folder holds beside its figures: its game, how it was played, who agreed to what."""
+
+from __future__ import annotations
+
+import csv
+import io
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from noisemarket.csv_text import csv_text, text_of
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.ledger import queries
+from noisemarket.ledger.money import MICRO
+from noisemarket.market.market_folder import TRACE
+from noisemarket.market.negotiation import run_options
+from noisemarket.plain import finite
+from noisemarket.pricing import MECHANISMS, find_mechanism
+from noisemarket.pricing.clock import ClockAuction
+from noisemarket.pricing.mechanism import Contracts
+from noisemarket.pricing.tally import tally
+from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.show.dashboard.course import thinned
+from noisemarket.show.dashboard.run_ledger import RunLedger, ledger_of
+from noisemarket.show.dashboard.run_store import CONTRACTS, PARTIAL, SCENARIO, RunStore
+from noisemarket.show.dashboard.whatif import clock_course
+
+MOST_OWNERS = 20_000
+"""Owners up to which exact answers are computed for a page."""
+
+MOST_POINTS = 600
+SERVER_SECONDS = 2.0
+"""How long the rows of a ledger on a server are kept for all who ask."""
+
+Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
+COLUMNS: tuple[Column, ...] = get_args(Column)
+"""The columns of the table of contracts, in their order."""
+
+Row = dict[str, Any]
+
+
+def scenario_of(store: RunStore, run: str) -> Scenario:
+    """The scenario that a run was given.
+
+    Raises:
+        BadInput: there is none, or it names a file outside of the run's folder.
+    """
+    path = store.file(run, SCENARIO)
+    if path is None:
+        raise BadInput("scenario", SCENARIO, "is not in this run folder.")
+    scenario = load_scenario(path)
+    surface = scenario.game.surface
+    named = [scenario.population.file, surface if surface.endswith(".toml") else ""]
+    for file in filter(None, named):
+        if Path(file).resolve().parent != store.path(run):
+            raise BadInput("scenario", Path(file).name, "is not in this run folder.")
+    return scenario
+
+
+def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
+    """The game of a run, with its owners.
+
+    Raises:
+        BadInput: it cannot be made, or has more owners than a page can compute with.
+    """
+    scenario = scenario_of(store, run)
+    if scenario.population.owners > MOST_OWNERS:
+        remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
+        raise BadInput("population.owners", scenario.population.owners, remedy)
+    return scenario, scenario.environment()
+
+
+def curves(store: RunStore, run: str) -> dict[str, Any]:
+    """How the negotiation went: the trace of the game with the exact equilibrium, or the clock.
+
+    Raises:
+        BadInput: the game cannot be made.
+    """
+    stamp = store.stamp(run, SCENARIO, TRACE, f"curator/{TRACE}")
+    found: dict[str, Any] = store.answers.get(("curves", run), stamp, lambda: _curves(store, run))
+    return found
+
+
+def _curves(store: RunStore, run: str) -> dict[str, Any]:
+    scenario, environment = environment_of(store, run)
+    options = run_options(scenario)
+    found: dict[str, Any] = {"trace": None, "clock": None, "equilibrium": None}
+    if scenario.mechanism not in MECHANISMS or not find_mechanism(scenario.mechanism).joint:
+        exact = find_mechanism("equilibrium").run(environment, options)
+        worth = tally(environment, exact.contracts)
+        found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
+        found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
+    if scenario.mechanism == "clock":
+        found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)
+    return found
+
+
+def _trace(path: Path | None) -> dict[str, list[float]] | None:
+    if path is None:
+        return None
+    try:
+        rows = thinned(_read_csv(path), MOST_POINTS)
+        names = ("iteration", "saving", "payment")
+        return {name: [float(row[name]) for row in rows] for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _read_csv(path: Path) -> list[dict[str, str]]:
+    return [*csv.DictReader(io.StringIO(path.read_text(encoding="utf-8")))]
+
+
+def contract_rows(store: RunStore, run: str) -> list[Row]:
+    """One row per owner: from the ledger while and after a market runs, else from the contracts.
+
+    Raises:
+        LedgerError: the ledger cannot be read.
+    """
+    ledger = ledger_of(store, run)
+    files = store.stamp(run, CONTRACTS, PARTIAL)
+    own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
+    stamp = None if ledger is None else ledger.location, own, files
+
+    def read() -> list[Row]:
+        if ledger is not None and (rows := _from_ledger(ledger)):
+            return rows
+        path = store.file(run, CONTRACTS) or store.file(run, PARTIAL)
+        return _from_csv(path) if path else []
+
+    rows: list[Row] = store.answers.get(("contracts", run), stamp, read)
+    return rows
+
+
+_STATES: dict[object, str] = {True: "kept", "true": "kept", False: "broken", "false": "broken"}
+
+
+def _from_ledger(where: RunLedger) -> list[Row]:
+    try:
+        with where.reading() as ledger:
+            return [_ledger_row(one) for one in queries.contracts(ledger, where.job or None)]
+    except BadInput:  # not yet there
+        return []
+
+
+def _ledger_row(one: queries.Standing) -> Row:
+    contract = one.contract
+    return {
+        "owner": contract.owner,
+        "saving": contract.saving,
+        "sigma": contract.sigma,
+        "payment": contract.payment / MICRO,
+        "epsilon": finite(contract.epsilon),
+        "weight": one.weight,
+        "state": _STATES.get(one.kept, one.state),
+        "paid": None if one.paid is None else one.paid / MICRO,
+    }
+
+
+def _from_csv(path: Path) -> list[Row]:
+    try:
+        return [_csv_row(row) for row in _read_csv(path)]
+    except (OSError, ValueError, KeyError):
+        raise BadInput("contracts", path.name, "cannot be read.") from None
+
+
+def _csv_row(row: dict[str, str]) -> Row:
+    signed = {"true": "signed", "false": "no trade"}.get(row.get("signed") or "", "")
+    return {
+        "owner": text_of(row["owner"]),
+        **{name: _number(row.get(name)) for name in COLUMNS if name not in ("owner", "state")},
+        "state": _STATES.get(row.get("kept"), signed),
+    }
+
+
+def _number(text: str | None) -> float | None:
+    return finite(float(text)) if text else None
+
+
+def selected(
+    rows: Iterable[Row], *, sort: Column = "owner", descending: bool = False, search: str = "",
+    state: str = "", sold: bool = False,
+) -> list[Row]:  # fmt: skip
+    """Rows that match, in order; numbers by size, names as people count, what is missing last."""
+    wanted = search.strip().casefold()
+    found = [
+        row for row in rows
+        if wanted in str(row["owner"]).casefold()
+        and (not state or row["state"] == state)
+        and (not sold or (row["saving"] or 0) > 0)
+    ]  # fmt: skip
+    found.sort(key=lambda row: _natural(str(row["owner"])))
+    if sort == "owner":
+        return found[::-1] if descending else found
+    known = [row for row in found if row[sort] is not None]
+    known.sort(key=lambda row: row[sort], reverse=descending)
+    return known + [row for row in found if row[sort] is None]
+
+
+def _natural(name: str) -> tuple[int, float, str]:
+    return (0, float(name), name) if name.isascii() and name.isdigit() else (1, 0.0, name)
+
+
+def rows_csv(rows: Iterable[Row]) -> str:
+    """Rows of the table as CSV."""
+    return csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
+
+
+def levels_of(environment: Environment, rows: list[Row]) -> Contracts | None:
+    """The contracts of all owners as level numbers; None if rows are missing."""
+    named = {row["owner"]: row for row in rows}
+    names = list(map(str, environment.population.names))
+    if any(name not in named for name in names):
+        return None
+    levels = environment.levels
+    savings = np.array([named[name]["saving"] or 0.0 for name in names])
+    payments = np.array([named[name]["payment"] or 0.0 for name in names])
+    saving = np.abs(levels.savings[None, :] - savings[:, None]).argmin(axis=1)
+    payment = np.abs(levels.payments[None, :] - payments[:, None]).argmin(axis=1)
+    return Contracts(saving, payment, saving > 0)

@@ -1,0 +1,231 @@
+"""The report of a whole market: what was bought, for how much, and what else could have been."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.table import Table
+
+from noisemarket.market.alternatives import FULL_KNOWLEDGE, Alternative
+from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.summary import Compared, deployed, owner_rows
+from noisemarket.runfolder import RunFolder
+from noisemarket.show.curve_labels import direct_labels
+from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
+from noisemarket.show.training_report import draw_partition
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_HEADS = {UNIFORM: "no trade", FULL_KNOWLEDGE: "with full knowledge", NO_DP: "no noise"}
+_COLOURS = {UNIFORM: "#c8641b", NO_DP: "#222222"}
+_BLUE = "#1f5fa8"
+_SPOKEN = 4  # groups of a figure that are described in words
+MOST_GROUPS = 12
+"""Rows of the table of sellers; what is beyond them is put together."""
+
+
+def head_of(name: str, mechanism: str | None) -> str:
+    """What an alternative is called."""
+    return _HEADS.get(name) or name_of(mechanism or name)
+
+
+def alternatives_table(summary: Mapping[str, Any]) -> Table:
+    """A row for each alternative of a run's summary: what it cost, what it brought, and what both
+    sides had of it."""
+    heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
+    draws = max(len(row["accuracies"]) for row in summary["alternatives"])
+    of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
+    table = table_of(
+        f"What the market bought (test accuracy{of})", "", "accuracy", "draws", "paid", "sellers",
+        "epsilon sold", "curator's value", "owners' surplus",
+    )  # fmt: skip
+    for row in summary["alternatives"]:
+        head, same, agreed = heads[row["name"]], row["same_as"], row["mechanism"] is not None
+        table.add_row(
+            f"[bold]{head}[/bold]" if row["name"] == MARKET else head,
+            _number(row["mean_accuracy"], "{:.2f} %"),
+            f"as {heads[same]}" if same else _range(row["accuracies"]),
+            _number(row["paid"]) if agreed else "",
+            str(row["sellers"]) if agreed else "",
+            _number(row["epsilon_sold"], "{:,.1f}", "no bound"),
+            _number(row["curator_value"]),
+            _number(row["owners_surplus"]),
+        )
+    return table
+
+
+def market_table(summary: Mapping[str, Any]) -> Table:
+    """What the job itself came to."""
+    table = table_of("This job", "", name_of(summary["mechanism"]))
+    table.add_row(
+        "test accuracy", _number(summary["deployed_accuracy"], "{:.2f} %", "not measured")
+    )
+    noise = f"{summary['effective_noise']:.3g} (no trade: {summary['sigma_max']:g})"
+    table.add_row("effective noise", noise)
+    table.add_row("paid in all", f"{summary['total_paid']:,.2f}")
+    if summary["rho"]["max"] is None:
+        table.add_row("privacy", "nothing is guaranteed for at least one owner")
+    else:
+        named = f"epsilon at delta {summary['delta']:g} (least, median, most)"
+        table.add_row(named, _three(summary["epsilon"]))
+    table.add_row("owners that sold noise", f"{summary['trades']:,} of {summary['owners']:,}")
+    if summary["over_budget"]:
+        table.add_row("deals beyond the budget", f"{summary['over_budget']:,}")
+    kept, broken = summary["contracts_kept"], summary["contracts_broken"]
+    table.add_row("contracts kept, broken", f"{kept:,}, {broken:,}")
+    records = summary["reference_records"]
+    checked = f"checked by {records:,} records" if records else "not checked"
+    table.add_row("whether uploads help", checked)
+    if not summary["secure_noise"]:
+        table.add_row("NOT PRIVATE", "noise from a fixed seed")
+    return table
+
+
+def sellers_table(outcome: MarketOutcome) -> Table:
+    """Who sold how much for how much: owners of one noise in one row, those who sold most first."""
+    table = table_of(
+        "Who sold what", "noise kept, sigma", "epsilon", "owners", "paid to each", "paid in all",
+        "weight in the model",
+    )  # fmt: skip
+    for rows in _groups(outcome):
+        sigmas = sorted({row["sigma"] for row in rows})
+        named = f"{sigmas[0]:.3g}" + (f" to {sigmas[-1]:.3g}" if len(sigmas) > 1 else "")
+        sold = any(row["saving"] > 0 for row in rows)
+        bounded = [row["epsilon"] for row in rows if row["epsilon"] is not None]
+        table.add_row(
+            named if sold else f"{named} (sold nothing)",
+            _range(bounded, "{:.3g}") if len(bounded) == len(rows) else "no bound",
+            f"{len(rows):,}",
+            _range([row["paid"] for row in rows], "{:,.2f}"),
+            f"{sum(row['paid'] for row in rows):,.2f}",
+            f"{100 * sum(row['weight'] for row in rows):.1f} %",
+        )
+    return table
+
+
+def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
+    """Rows of owners with the same noise, from the least noise on."""
+    by_sigma: dict[float, list[dict[str, Any]]] = {}
+    for row in sorted(owner_rows(outcome), key=lambda row: float(row["sigma"])):
+        by_sigma.setdefault(row["sigma"], []).append(row)
+    groups = list(by_sigma.values())
+    if len(groups) <= MOST_GROUPS:
+        return groups
+    size = math.ceil(len(groups) / MOST_GROUPS)
+    starts = range(0, len(groups), size)
+    return [list(chain.from_iterable(groups[at : at + size])) for at in starts]
+
+
+def draw_market(
+    folder: RunFolder, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
+) -> list[Path]:
+    """Accuracy over the rounds beside the alternatives; who gave up how much for which payment."""
+    canvas, axes = figure(2, size=(5.8, 4.0))
+    left, right = axes[0]
+    _draw_accuracies(left, outcome, compared, others)
+    _draw_payments(right, outcome)
+    figures, job = folder.path / "figures", outcome.order.job
+    drawn = save(canvas, figures, "market")
+    return drawn + draw_partition(figures, job.partition, job.data.train_labels)
+
+
+def _draw_accuracies(
+    axis: Axes, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
+) -> None:
+    """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
+    runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
+    mechanism = outcome.negotiation.scenario.mechanism
+    names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
+        MARKET: name_of(mechanism)
+    }
+    draws, ends, means = 0, {}, {}
+    for name, head in names.items():
+        runs = runs_of.get(name, [])
+        if not runs or not all(runs):
+            continue
+        draws = max(draws, len(runs))
+        colour = _COLOURS.get(name) or colour_of(mechanism if name == MARKET else name)
+        rounds = [result.number for result in min(runs, key=len)]
+        values = np.array([[deployed(result) for result in run[: len(rounds)]] for run in runs])
+        middle = values.mean(axis=0)
+        wide = 2.4 if name == MARKET else 1.3
+        axis.plot(rounds, middle, color=colour, linewidth=wide)
+        if len(runs) > 1:
+            low, high = values.min(axis=0), values.max(axis=0)
+            axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
+        twins = [head_of(one.name, one.mechanism) for one in others if one.same_as == name]
+        words = " and ".join([head, *twins])
+        ends[f"{words} {middle[-1]:.1f} %"] = rounds[-1], float(middle[-1]), colour
+        means[name] = float(middle[-1])
+    _to_the_point(axis, list(means.values()))
+    direct_labels(axis, ends)
+    title = "Test accuracy"
+    if {UNIFORM, MARKET} <= means.keys():
+        title = f"{name_of(mechanism)}: {means[MARKET] - means[UNIFORM]:+.1f} points over no trade"
+    title += f" (mean and range of {draws} draws)" if draws > 1 else ""
+    label(axis, title, "round", "test accuracy, %")
+
+
+def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
+    """Show where the curves end; the first rounds, far below, come in from the lower edge."""
+    if ends and (apart := max(ends) - min(ends)) > 0:
+        low, high = axis.get_ylim()
+        bottom = max(low, min(ends) - 2.5 * apart)
+        axis.set_ylim(bottom, min(high, max(ends) + 0.3 * apart))
+
+
+def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
+    """A dot for all owners that gave up the same privacy for the same money: their number."""
+    rows = owner_rows(outcome)
+    total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
+    sold = sum(row["saving"] > 0 for row in rows)
+    title = f"{sold:,} of {len(rows):,} owners sold noise, for {total:,.2f} in all"
+    label(axis, title, f"privacy given up, epsilon at delta {delta:g}", "paid to an owner")
+    if any(row["epsilon"] is None for row in rows):
+        axis.text(0.5, 0.5, "nothing is guaranteed", ha="center", transform=axis.transAxes)
+        return
+    groups: dict[float, list[float]] = {}
+    for row in rows:
+        groups.setdefault(round(row["epsilon"], 3), []).append(row["paid"])
+    few = len(groups) <= MOST_GROUPS
+    for epsilon, payments in groups.items():
+        for paid, count in Counter(round(amount, 2) for amount in payments).items():
+            size = 30.0 + 250.0 * math.sqrt(count / len(rows))
+            axis.scatter([epsilon], [paid], s=size, color=_BLUE, alpha=0.45, linewidth=0)
+        if few:  # all who gave up the same: how many, and for how much
+            words = f"{len(payments):,} owners" if len(payments) > 1 else "1 owner"
+            if len(groups) <= _SPOKEN:
+                words += f"\n{_range(payments, '{:,.2f}')} each" if any(payments) else ", unpaid"
+            left = epsilon > 0.6 * max(groups)
+            axis.annotate(
+                words, (epsilon, max(payments)), textcoords="offset points",
+                xytext=(-12 if left else 12, 0), ha="right" if left else "left", va="center",
+                fontsize=8.5,
+            )  # fmt: skip
+    axis.margins(0.15)
+    axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+    axis.set_xlim(left=0.0)
+
+
+def _number(value: float | None, form: str = "{:,.2f}", missing: str = "") -> str:
+    return missing if value is None else form.format(value)
+
+
+def _range(values: Sequence[float | None], form: str = "{:.1f}") -> str:
+    known = [value for value in values if value is not None]
+    if not known:
+        return ""
+    low, high = (form.format(value) for value in (min(known), max(known)))
+    return low if low == high else f"{low} to {high}"
+
+
+def _three(values: Mapping[str, float | None]) -> str:
+    return ", ".join(_number(values[name], "{:.3g}", "inf") for name in ("min", "median", "max"))

@@ -1,0 +1,139 @@
+"""The reproduction as a page, figures and numbers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from noisemarket.csv_text import csv_text
+from noisemarket.files import write_atomic
+from noisemarket.game.levels import FloatArray
+from noisemarket.runfolder import RunFolder
+from noisemarket.show.style import colour_of, figure, label, name_of, save
+from noisemarket.study.reproduction.claims import ClaimVerdict, Interval, judge, judge_adaptation
+from noisemarket.study.reproduction.study import LEARNERS, PRESETS, Adaptation, Trials
+
+FIGURES = {
+    "saving": ("convergence-saving", "mean noise saving", "Noise saving of the owners"),
+    "payment": ("convergence-payment", "mean payment", "Payment of the curator"),
+}
+
+_INTRO = """\
+# Reproduction of the paper's convergence experiments
+
+`{command}` makes this page; its numbers are the same on any machine ({owners} owners,
+{iterations:,} iterations, {seeds} seeds; ours, since the paper does not say: learning rate 0.1,
+costs uniform on [0.5, 4], beta 1 and markup 0.2 for all). ± is the 95 % confidence interval over
+seeds; "yes" and "no" hold at 99.8 %, since a page makes some 25 comparisons. "Settled" is the
+iteration from which mean saving and mean payment stay where they end: within 2 % of their range, or
+within their noise where that is more. A run that keeps drifting settles later the longer it is, so
+speeds are compared at three lengths.
+
+The paper's game is played twice on its printed loss surface: as printed (`paper`), and as its
+workflow means it (`market`); docs/explanation/paper.md says where the two differ, and why.
+
+"""
+
+_READING = """\
+
+## How to read this
+
+**`paper`.** With the printed sign the equilibrium is full saving for no money. Greedy play is there
+from its first move: nobody can be faster, and, against the paper's claim, nobody can be better for
+the model. The curator's payoffs are always positive, so first Q-values of 0 make any payment that
+was tried look better than the others.
+
+**`market`.** A deal must pay for both sides, so random proposals and quotes mostly fail, and
+savings and payments both start near zero. Greedy play never sees that an unpaid proposal is never
+signed: it trades nothing.
+
+**Played and signed.** A tenth of Q-learning's moves are random, so what it *plays* lags behind what
+it has *learned*. Contracts are read from each pair's usual deal, which leaves the exploration out;
+the figures show play. Which learner looks better depends on that choice and on the learning rate
+(docs/explanation/results.md has both).
+
+**Adaptation.** The paper shows no experiment. Here all privacy costs change at once, half-way
+through a run of twice the length. "Adapts" means that the curator's gain, as a share of the new
+equilibrium's, comes back to 95 % of what it was.
+"""
+
+
+def write_reproduction(
+    folder: RunFolder,
+    page: Path,
+    trials: Sequence[Trials],
+    adaptations: Sequence[Adaptation],
+    command: str,
+) -> list[ClaimVerdict]:
+    """Figures (PNG and SVG), their numbers (CSV) and the page of claims."""
+    by_preset = {preset: {t.learner: t for t in trials if t.preset == preset} for preset in PRESETS}
+    verdicts = [verdict for preset in PRESETS for verdict in judge(by_preset[preset])]
+    verdicts += judge_adaptation(adaptations)
+    for series, (stem, _, _) in FIGURES.items():
+        _draw(folder, by_preset, series)
+        folder.write_text(f"{stem}.csv", _numbers(trials, series))
+    folder.write_json("claims.json", [vars(verdict) for verdict in verdicts])
+    first = trials[0]
+    text = _INTRO.format(
+        command=command,
+        owners=first.owners,
+        iterations=int(first.iteration[-1]),
+        seeds=len(first.saving),
+    )
+    relative = Path(os.path.relpath(folder.path, page.parent)).as_posix()
+    for stem, _, title in FIGURES.values():
+        text += f"![{title} over the iterations]({relative}/{stem}.png)\n\n"
+    text += _claims(verdicts) + _READING
+    write_atomic(page, text)
+    return verdicts
+
+
+def _claims(verdicts: Sequence[ClaimVerdict]) -> str:
+    lines = ["## Claim by claim", "", "| claim | preset | seen? | numbers |", "|---|---|---|---|"]
+    for claim in dict.fromkeys(verdict.claim for verdict in verdicts):
+        said = [verdict for verdict in verdicts if verdict.claim == claim]
+        lines += [
+            f"| {claim if v is said[0] else ''} | `{v.preset}` | **{v.seen}** | {v.numbers} |"
+            for v in said
+        ]
+    return "\n".join([*lines, ""])
+
+
+def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Mean over seeds and the ends of its confidence interval, block by block."""
+    intervals = [Interval.of(values[:, block]) for block in range(values.shape[1])]
+    mean = np.array([interval.mean for interval in intervals])
+    half = np.array([interval.half for interval in intervals])
+    return mean, mean - half, mean + half
+
+
+def _draw(folder: RunFolder, by_preset: Mapping[str, Mapping[str, Trials]], series: str) -> None:
+    stem, y, title = FIGURES[series]
+    canvas, axes = figure(len(PRESETS))
+    for axis, preset in zip(axes[0], PRESETS, strict=True):
+        for learner in LEARNERS:
+            trials = by_preset[preset][learner]
+            mean, low, high = band(getattr(trials, series))
+            colour = colour_of(learner)
+            axis.fill_between(trials.iteration, low, high, color=colour, alpha=0.2, linewidth=0)
+            axis.plot(trials.iteration, mean, color=colour, label=name_of(learner))
+        label(axis, f"{title}, {preset}", "iteration", y)
+        axis.set_xlim(0, trials.iteration[-1])
+        axis.set_ylim(bottom=-0.03 * axis.get_ylim()[1])
+    axes[0][0].legend(frameon=False, fontsize=9)
+    save(canvas, folder.path, stem)
+
+
+def _numbers(trials: Sequence[Trials], series: str) -> str:
+    rows = []
+    for one in trials:
+        mean, low, high = band(getattr(one, series))
+        columns = (one.iteration, mean, low, high)
+        rows += [
+            (one.preset, one.learner, *row)
+            for row in zip(*(c.tolist() for c in columns), strict=True)
+        ]
+    return csv_text(("preset", "learner", "iteration", "mean", "low", "high"), rows)

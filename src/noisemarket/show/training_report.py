@@ -1,0 +1,199 @@
+"""The report of a training run: the model, its curves, and which owner holds which data."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from rich.table import Table
+
+from noisemarket.federated.partition import FloatArray, IntArray, Partition, label_entropy
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.runfolder import RunFolder
+from noisemarket.show.style import figure, label, save, table_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_MOST_BARS = 40
+"""Up to this many owners are named on the axis and drawn as bars; more become a heat map."""
+_MOST_COLOURS = 10
+"""Up to this many classes are drawn as parts of a bar; more become a heat map."""
+_INK = "#1f5fa8"
+_QUIET = "#8a8a8a"
+
+
+def training_table(last: RoundResult, statements: Sequence[PrivacyStatement]) -> Table:
+    """How good the model is, and what it cost the owners."""
+    table = table_of("Training under contract", "what", "value", show_header=False)
+    table.add_row("rounds", f"{last.number}")
+    table.add_row("test accuracy", f"{last.score.accuracy:.2f} %")
+    table.add_row("test loss", f"{last.score.loss:.4f}")
+    if last.averaged is not None:
+        table.add_row("accuracy of the averaged model", f"{last.averaged.accuracy:.2f} %")
+    one = statements[0]
+    table.add_row("protection", one.protection)
+    rho = np.array([statement.rho_total for statement in statements])
+    epsilon = np.array([statement.epsilon for statement in statements])
+    if np.isfinite(rho).all():
+        table.add_row("hidden", one.protects)
+        table.add_row("rho per owner (min, median, max)", _spread(rho))
+        table.add_row(f"epsilon at delta {one.delta:g}", _spread(epsilon))
+    else:
+        table.add_row("privacy", "nothing is guaranteed for at least one owner")
+    if one.simulated:
+        table.add_row("NOT PRIVATE", "noise from a fixed seed")
+    return table
+
+
+def draw_training(
+    folder: RunFolder,
+    results: Sequence[RoundResult],
+    partition: Partition,
+    labels: NDArray[np.int64],
+) -> list[Path]:
+    """Accuracy and loss over the rounds, and who holds what."""
+    figures = folder.path / "figures"
+    drawn = draw_partition(figures, partition, labels)
+    if not results:
+        return drawn
+    canvas, axes = figure(2)
+    rounds = [result.number for result in results]
+    for axis, name, y in (
+        (axes[0][0], "accuracy", "test accuracy, %"),
+        (axes[0][1], "loss", "loss"),
+    ):
+        axis.plot(rounds, [getattr(r.score, name) for r in results], ".-", label="global model")
+        averaged = [getattr(r.averaged, name) for r in results if r.averaged is not None]
+        if len(averaged) == len(rounds):
+            axis.plot(rounds, averaged, ".-", label="average of the models")
+            axis.legend(frameon=False, fontsize=9)
+        label(axis, f"Test {name}", "round", y)
+    return save(canvas, figures, "training") + drawn
+
+
+@dataclass(frozen=True, eq=False)
+class Holdings:
+    """What the figure shows: owners in the order in which they are drawn.
+
+    Owners stand beside those of the same main class, those with most of it first, so that uneven
+    holdings show as blocks and even ones as level bands.
+    """
+
+    owner: IntArray
+    """Index of the owner at each position."""
+    counts: IntArray
+    """Images by position and class."""
+    effective_classes: FloatArray
+    """Exponential of the label entropy: as mixed as so many even classes, from 1 to all."""
+    whole: float
+    """The same of all images: what an IID owner has."""
+
+
+def holdings(partition: Partition, labels: ArrayLike) -> Holdings:
+    """Who holds what, in drawing order."""
+    counts = partition.label_counts(labels)
+    share = counts / counts.sum(axis=1, keepdims=True)
+    order = np.lexsort((-share.max(axis=1), share.argmax(axis=1)))
+    return Holdings(
+        owner=order.astype(np.int64),
+        counts=counts[order],
+        effective_classes=np.exp(label_entropy(counts[order])),
+        whole=float(np.exp(label_entropy(counts.sum(axis=0, keepdims=True))[0])),
+    )
+
+
+def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> list[Path]:
+    """Each owner's images by class, of how many classes in effect, and how many images that is."""
+    shown = holdings(partition, labels)
+    owners, classes = shown.counts.shape
+    as_bars = owners <= _MOST_BARS and classes <= _MOST_COLOURS
+    canvas, axes = figure(2 if as_bars else 3, size=(4.4, 3.8))
+    wide, evenness = axes[0][:2]
+    wide.get_gridspec().set_width_ratios([2.6, 1.0] if as_bars else [2.6, 1.0, 1.0])
+    if as_bars:
+        _draw_bars(wide, shown)
+    else:
+        _draw_map(canvas, wide, shown)
+    wide.grid(visible=False)
+    if owners <= _MOST_BARS:
+        wide.set_xticks(range(owners), [str(owner) for owner in shown.owner])
+        wide.tick_params(axis="x", length=0, labelsize=9 if owners <= 25 else 7)
+    who = "owner" if owners <= _MOST_BARS else f"{owners:,} owners"
+    counted = "images" if as_bars else "class"
+    label(wide, "Who holds what", f"{who}, sorted by main class", counted)
+
+    _draw_curve(evenness, shown.effective_classes)
+    evenness.axhline(shown.whole, color=_QUIET, linestyle="--", linewidth=1)
+    evenness.text(98, shown.whole, "IID", color=_QUIET, fontsize=9, va="bottom", ha="right")
+    evenness.set_ylim(0, classes * 1.08)
+    label(evenness, "Classes per owner", "owners, %, fewest first", "effective classes")
+    if not as_bars:
+        sizes = shown.counts.sum(axis=1)
+        _draw_curve(axes[0][2], sizes)
+        axes[0][2].set_ylim(0, float(sizes.max()) * 1.08)
+        label(axes[0][2], "Images per owner", "owners, %, fewest first", "images")
+    return save(canvas, folder, "partition")
+
+
+def _draw_bars(axis: Axes, shown: Holdings) -> None:
+    """A bar for each owner, as high as it has images, in one colour for each class."""
+    from matplotlib import colormaps
+
+    owners, classes = shown.counts.shape
+    colours = colormaps["tab10"](range(classes))
+    top = np.zeros(owners)
+    for which in range(classes):
+        axis.bar(
+            range(owners), shown.counts[:, which], 0.86, top, color=colours[which], label=str(which)
+        )
+        top += shown.counts[:, which]
+    axis.set_xlim(-0.6, owners - 0.4)
+    axis.set_ylim(0, float(top.max()) * 1.02)
+    axis.legend(
+        title="class", reverse=True, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
+        fontsize=9, handlelength=1.0, handleheight=1.0,
+    )  # fmt: skip
+
+
+def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:
+    """A column for each owner, darker where more of its images are.
+
+    The scale is the same in every figure and finer at the low end, so that both one class for
+    each owner and almost even shares can be read.
+    """
+    from matplotlib.colors import PowerNorm
+
+    owners, classes = shown.counts.shape
+    share = 100.0 * shown.counts / shown.counts.sum(axis=1, keepdims=True)
+    # Shrinking an image smooths it in both directions: fields of many pixels keep their edges.
+    image = axis.imshow(
+        share.T.repeat(1 + 400 // classes, axis=0).repeat(1 + 1000 // owners, axis=1),
+        aspect="auto",
+        origin="lower",
+        cmap="Blues",
+        norm=PowerNorm(0.5, 0, 100),
+        extent=(-0.5, owners - 0.5, -0.5, classes - 0.5),
+    )
+    if classes <= _MOST_COLOURS:
+        axis.set_yticks(range(classes))
+    bar = canvas.colorbar(image, ax=axis, pad=0.015, aspect=28, ticks=[0, 1, 5, 10, 25, 50, 100])
+    bar.set_label("% of the owner's images")
+    bar.minorticks_off()
+    bar.outline.set_visible(False)
+
+
+def _draw_curve(axis: Axes, values: FloatArray | IntArray) -> None:
+    """The values of all owners, lowest first: one step curve serves 5 and 1,000 owners."""
+    part = np.linspace(0.0, 100.0, len(values) + 1)
+    axis.stairs(np.sort(values), part, baseline=None, color=_INK, linewidth=1.6)
+    axis.set_xlim(0, 100)
+
+
+def _spread(values: NDArray[np.float64]) -> str:
+    return f"{values.min():.3g}, {np.median(values):.3g}, {values.max():.3g}"

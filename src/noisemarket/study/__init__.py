@@ -1,0 +1,1 @@
+"""Studies: compare, calibrate, reproduce, audit."""

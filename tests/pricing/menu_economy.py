@@ -1,0 +1,81 @@
+"""The economy that the tests of the menus share: values, populations, and what must hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.surface import SURFACES
+from noisemarket.pricing.pain_fl import Menu, MenuProblem
+
+LEVELS = Levels()
+PAYMENT_VALUE, PRIVACY_WEIGHT, PRICE_WEIGHT = 0.08, 2.5, (1 - 0.6) * 0.13
+RATE = PRIVACY_WEIGHT / PAYMENT_VALUE
+ECONOMY = {
+    "payment_value": PAYMENT_VALUE,
+    "privacy_weight": PRIVACY_WEIGHT,
+    "price_weight": PRICE_WEIGHT,
+}
+CAPS = {"sigma_max": 0.6, "payment_max": 16.0}
+UNCAPPED = {"sigma_max": 0.6, "payment_max": 1e4}
+
+
+def value(saving: FloatArray) -> FloatArray:
+    quality = SURFACES["printed"].quality(0.6 - np.asarray(saving), 1.0)
+    return np.asarray(0.6 * 0.2 * quality)
+
+
+def slope(saving: FloatArray) -> FloatArray:
+    g1, g2, g3, g4, _ = SURFACES["printed"].gamma
+    decay = np.exp(-g4 * (0.6 - np.asarray(saving)))
+    steepness = g1 * np.exp(-g2) * g4 * decay / (g3 + decay) ** 2
+    return np.asarray(0.6 * 0.2 * SURFACES["printed"].zeta[0] * steepness)
+
+
+def parabola(
+    top: float, bend: float
+) -> tuple[Callable[..., FloatArray], Callable[..., FloatArray]]:
+    """The value ``top s - bend s^2 / 2`` and its slope."""
+    return (lambda s: top * s - bend * s**2 / 2), (lambda s: top - bend * s)
+
+
+def random_population(seed: int, count: int) -> tuple[FloatArray, FloatArray]:
+    rng = np.random.default_rng(seed)
+    return np.sort(rng.uniform(0.3, 4.8, count)), rng.dirichlet(np.full(count, 1.5)) * 0.9 + (
+        0.1 / count
+    )
+
+
+def grid_menu(types: ArrayLike, probabilities: ArrayLike, savings: ArrayLike, values: ArrayLike,
+              payments: ArrayLike, **economy: float) -> Menu:  # fmt: skip
+    """The best menu on a grid that may be given as lists."""
+    given = (np.asarray(one, float) for one in (types, probabilities, savings, values, payments))
+    return MenuProblem(*given, **economy).solve()  # type: ignore[arg-type]
+
+
+def default_grid_menu(types: FloatArray, probabilities: FloatArray) -> Menu:
+    values = value(LEVELS.savings)
+    return grid_menu(types, probabilities, LEVELS.savings, values, LEVELS.payments, **ECONOMY)
+
+
+def assert_no_type_regrets(menu: Menu, allowance: float) -> None:
+    """IR and IC, spelled out pair by pair."""
+    for m, theta in enumerate(menu.types):
+        own = PAYMENT_VALUE * menu.payments[m] - PRIVACY_WEIGHT * theta * menu.savings[m]
+        assert own >= -1e-9
+        for i in range(len(menu.types)):
+            other = PAYMENT_VALUE * menu.payments[i] - PRIVACY_WEIGHT * theta * menu.savings[i]
+            assert other <= own + allowance, (m, i)
+    assert np.all(np.diff(menu.savings) <= 1e-12)
+    assert np.all(menu.payments >= 0)
+
+
+def taken_savings(menu: Menu, costs: FloatArray) -> FloatArray:
+    chosen = menu.choose(costs)
+    return np.where(chosen < 0, 0.0, menu.savings[chosen])
+
+
+# --- the continuous menu ------------------------------------------------------------------------

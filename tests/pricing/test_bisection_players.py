@@ -1,0 +1,92 @@
+"""Bisection by messages: the moves of the play in one process, few messages, players restored."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.game.environment import Environment
+from noisemarket.market.negotiation import run_options
+from noisemarket.pricing.by_message import MOST_MESSAGES, bisection_rules, curator_against
+from noisemarket.pricing.compiled.bisection_loop import bargain_batch
+from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
+from noisemarket.pricing.players import GameRules, owner_player
+from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.compiled
+
+market = partial(Scenario.from_preset, "market", owners=40, trace_every=1)
+
+
+def pair(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer, GameRules]:
+    """The players of one owner and the curator, and the rules that they got."""
+    environment, config = scenario.environment(), run_options(scenario).play
+    rules = GameRules.from_dict(bisection_rules(environment, config).to_dict())
+    side = environment.owner_side(-1, slice(index, index + 1))
+    owner = owner_player(rules, side, 1, index)
+    return owner, curator_against(index, rules, environment, config), rules
+
+
+def negotiated(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer]:
+    owner, curator, rules = pair(scenario, index)
+    while not curator.settled and curator.played < rules.iterations:
+        curator.take(owner.answer(curator.draw_quotes(1)))
+    return owner, curator
+
+
+def in_one_process(environment: Environment, index: int, iterations: int) -> np.ndarray:
+    """Proposals and quotes of the same pair, as the compiled loop plays them."""
+    one, config = slice(index, index + 1), run_options(market(iterations=iterations)).play
+    sides = [environment.owner_side(-1, one)], [environment.curator_side(-1, one)]
+    return bargain_batch(config, *sides, [0]).counts[:, :2]
+
+
+@pytest.mark.parametrize("surface", ["printed", "sharded-mnist", "features-mnist"])
+def test_the_moves_of_the_play_in_one_process_in_few_messages(surface: str) -> None:
+    scenario = market(surface=surface)
+    environment = scenario.environment()
+    for index in range(40):
+        owner, curator = negotiated(scenario, index)
+        assert curator.settled
+        assert curator.played <= 20 < MOST_MESSAGES
+        assert owner.deal() == curator.deal()
+        moves = np.column_stack([curator.deals.proposals, curator.deals.quotes])
+        np.testing.assert_array_equal(moves, in_one_process(environment, index, curator.played))
+        late = in_one_process(environment, index, 400)
+        assert curator.deal() == tuple(late[-1]) or curator.deal() == tuple(late[-2])
+
+
+def test_a_thousand_levels_still_take_few_messages() -> None:
+    scenario = market(owners=8, surface="sharded-mnist", saving_levels=1_000, payment_levels=1_000)
+    for index in range(8):
+        _, curator = negotiated(scenario, index)
+        assert curator.settled
+        assert curator.played <= MOST_MESSAGES
+
+
+def test_the_same_moves_when_the_owner_is_restored_between_messages() -> None:
+    scenario = market(surface="features-mnist")
+    for index in range(4):
+        straight, _ = negotiated(scenario, index)
+        owner, curator, _ = pair(scenario, index)
+        while not curator.settled:
+            fresh, _, _ = pair(scenario, index)
+            fresh.restore({name: np.array(value) for name, value in owner.state().items()})
+            curator.take(fresh.answer(curator.draw_quotes(1)))
+            owner = fresh
+        for name, value in straight.state().items():
+            np.testing.assert_array_equal(owner.state()[name], value, err_msg=name)
+
+
+def test_quotes_and_proposals_that_do_not_fit_are_refused() -> None:
+    owner, curator, _ = pair(market(), 0)
+    batch = curator.draw_quotes(1)
+    other, _, _ = pair(market(saving_levels=5), 0)
+    with pytest.raises(BadInput, match="do not fit"):
+        other.answer(batch)
+    curator.take(owner.answer(batch))
+    with pytest.raises(BadInput, match="the next interaction is 1"):
+        owner.answer(batch)

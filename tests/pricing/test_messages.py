@@ -1,0 +1,76 @@
+"""The game by messages: fair, resumable, the same deals on both sides."""
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals, message_lengths
+from noisemarket.pricing.rules import RULES
+from noisemarket.testing.rule_suite import MessageConformance, players
+
+
+@pytest.mark.parametrize("rule", RULES)
+class TestEveryRule(MessageConformance):
+    """Every rule of the package."""
+
+
+def test_a_batch_stands_until_it_is_answered() -> None:
+    owner, curator = players("wolf_phc")
+    first = curator.draw_quotes(10)
+    assert curator.draw_quotes(10) is first
+    curator.take(owner.answer(first))
+    assert curator.draw_quotes(10) is not first
+
+
+def test_a_replayed_batch_and_a_replayed_reply_are_refused() -> None:
+    owner, curator = players("wolf_phc")
+    batch = curator.draw_quotes(10)
+    reply = owner.answer(batch)
+    with pytest.raises(BadInput, match="next interaction is 10"):
+        owner.answer(batch)
+    curator.take(reply)
+    with pytest.raises(BadInput, match="do not answer"):
+        curator.take(reply)
+    curator.draw_quotes(10)
+    with pytest.raises(BadInput, match="do not answer"):
+        curator.take(reply)
+
+
+def test_what_does_not_fit_the_game_is_refused_and_changes_nothing() -> None:
+    owner, curator = players("wolf_phc")
+    batch = curator.draw_quotes(10)
+    before = owner.state()
+    for quotes in (batch.quotes[:, :-1], batch.quotes + 1000, batch.quotes - 1000):
+        with pytest.raises(BadInput, match="do not fit"):
+            owner.answer(QuoteBatch(0, quotes, batch.signs))
+    for proposals in (np.full(10, 99), np.full(10, -1), np.full(10, 0.5)):
+        with pytest.raises(BadInput, match="do not fit"):
+            curator.take(ProposalBatch(0, proposals, np.ones(10, bool)))
+    with pytest.raises(BadInput, match="do not answer"):
+        curator.take(ProposalBatch(0, np.zeros(3, np.int64), np.ones(3, bool)))
+    assert all(np.array_equal(value, before[name]) for name, value in owner.state().items())
+
+
+def test_an_owner_cannot_claim_a_signature_that_the_curator_did_not_give() -> None:
+    _, curator = players("wolf_phc")
+    batch = curator.draw_quotes(50)
+    never = ~batch.signs
+    proposals = np.array([int(np.flatnonzero(row)[0]) if row.any() else 0 for row in never])
+    curator.take(ProposalBatch(0, proposals, np.ones(50, bool)))
+    assert np.array_equal(curator.deals.signed, batch.signs[np.arange(50), proposals])
+    assert not curator.deals.signed.all()
+
+
+def test_usual_needs_half() -> None:
+    def deals(signed: list[bool]) -> RecentDeals:
+        length = len(signed)
+        return RecentDeals(np.full(length, 2), np.full(length, 3), np.array(signed))
+
+    assert deals([True, False]).usual() == (2, 3)
+    assert deals([True, False, False]).usual() == (0, 0)
+    assert RecentDeals.none().usual() == (0, 0)
+
+
+def test_message_lengths_add_up() -> None:
+    assert list(message_lengths(10, 4)) == [4, 4, 2]
+    assert list(message_lengths(8, 4)) == [4, 4]

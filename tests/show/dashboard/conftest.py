@@ -1,0 +1,72 @@
+"""Run folders to look at, made once: a market, a game that was learned, a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+from tests import conftest
+from tests.commands import call_here
+from tests.market.common import words, write_images
+from tests.show.dashboard.asgi import Client
+
+from noisemarket.show.dashboard.run_store import RunStore
+from noisemarket.show.dashboard.web_app import web_app
+
+GAME = ("--set", "owners=4", "--set", "iterations=400", "--set", "model=cnn")
+
+
+@pytest.fixture(scope="session")
+def runs(shared: Path) -> Path:
+    """A folder with a market of three owners, one of them broken; a game; and a comparison.
+
+    For all workers of pytest-xdist: the first that needs it makes it.
+    """
+    place = shared / "dashboard"
+    with FileLock(f"{place}.lock"):
+        if not (place / "made").exists():
+            with pytest.MonkeyPatch.context() as patch:
+                conftest.leave_undrawn(patch)  # the dashboard draws its own
+                _make_runs(place)
+            (place / "made").touch()
+    return place / "runs"
+
+
+def _make_runs(place: Path) -> None:
+    root, folder = place / "runs", place / "images"
+    folder.mkdir(parents=True)
+    images = write_images(folder)
+    fault = [{"owner": "2", "kind": "zeros"}]
+    given = words(images, faults=fault, noise="secure", mechanism="equilibrium")
+    given = [word.replace('[{"owner": "2", "kind": "zeros"}]', FAULT) for word in given]
+    for name, made in {
+        "market": given,
+        "game": ["negotiate", "--mechanism", "dypp", *GAME],
+        "compared": ["compare", "--game-only", "--mechanisms", "uniform,clock,equilibrium", *GAME],
+    }.items():
+        done = call_here(*made, "--out", str(root / name), cwd=place)
+        assert done.returncode == 0, done.stderr
+
+
+FAULT = '[{owner = "2", kind = "zeros"}]'
+
+
+@pytest.fixture
+def client(runs: Path) -> Client:
+    return Client(web_app(RunStore(runs)))
+
+
+Get = Callable[..., Any]
+
+
+@pytest.fixture
+def get(client: Client) -> Get:
+    def ask(path: str, **query: Any) -> Any:
+        answer = client.get(f"/api/{path}", params=query)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    return ask

@@ -1,0 +1,363 @@
+"""The pages in a real browser: what a user does, by mouse and keyboard, on a screen and a phone.
+
+One server and one browser serve all tests. Pictures of every page go to build/dashboard.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.show.dashboard import browser as chromium
+from tests.show.dashboard.served import TOKEN, Served, process_of
+
+playwright = pytest.importorskip("playwright.sync_api")
+from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
+
+from noisemarket.runfolder import this_process  # noqa: E402
+
+pytestmark = pytest.mark.process
+
+PICTURES = Path(__file__).resolve().parents[2] / "build" / "dashboard"
+SCREENS = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
+LONG = 90_000
+PAGES = {
+    "runs": "#/runs",
+    "run": "#/run/market",
+    "game": "#/run/game",
+    "owner": "#/owner/market/2",
+    "policy": "#/owner/game/1",
+    "new": "#/new",
+    "whatif": "#/whatif",
+    "compare": "#/compare?run=compared",
+    "missing": "#/run/none",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    place = chromium.obtain()
+    if place is None:
+        pytest.skip("needs Chromium: make browser installs it on Debian")
+    only_here = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
+    arguments = ["--no-sandbox", f"--host-resolver-rules={only_here}"]
+    with playwright.sync_playwright() as started:
+        one = started.chromium.launch(executable_path=place, args=arguments)
+        yield one
+        one.close()
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("served") / "runs"
+    shutil.copytree(runs, root)
+    one = Served(root)
+    yield one
+    one.stop()
+
+
+def opened(browser: Browser, served: Served, path: str, screen: str = "light") -> Page:
+    """A page as a new user sees it; what it says on the console, or asks of others, is kept."""
+    width, height = SCREENS[screen]
+    context = browser.new_context(
+        viewport={"width": width, "height": height},
+        color_scheme="dark" if screen == "dark" else "light",
+        reduced_motion="reduce",
+        accept_downloads=True,
+    )
+    port = served.address.rstrip("/").rpartition(":")[2]
+    cookie = {"name": f"noisemarket-{port}", "value": TOKEN, "url": served.address}
+    context.add_cookies([cookie])  # type: ignore[list-item]
+    page = context.new_page()
+    page.set_default_timeout(LONG)
+    page.asked, page.complaints = [], []  # type: ignore[attr-defined]
+    page.on("request", lambda request: page.asked.append(request.url))  # type: ignore[attr-defined]
+    page.on("pageerror", lambda problem: page.complaints.append(str(problem)))  # type: ignore[attr-defined]
+    page.goto(served.address + path)
+    ready(page)
+    return page
+
+
+def ready(page: Page) -> None:
+    """The page is there: it has a title, or says what went wrong."""
+    expect(page.locator("main h1, main .problem").first).to_be_visible(timeout=LONG)
+
+
+def done(page: Page, served: Served, *, killed: bool = False) -> None:
+    """Close a page: it asked nobody else, and nothing went wrong in it but a server's death."""
+    others = [url for url in page.asked if not url.startswith((served.address, "data:", "blob:"))]  # type: ignore[attr-defined]
+    assert others == []
+    complaints = [
+        one
+        for one in page.complaints  # type: ignore[attr-defined]
+        if not (killed and "The server does not answer" in one)
+    ]
+    assert complaints == []
+    page.context.close()
+
+
+def fact(page: Page, name: str) -> Locator:
+    return page.locator(".facts div", has=page.locator("dt", has_text=name)).locator("dd")
+
+
+def test_a_run_is_started_watched_stopped_and_resumed(browser: Browser, served: Served) -> None:
+    """From the form to the end; meanwhile a reload, a second user, and a server that is killed."""
+    page = opened(browser, served, "#/new")
+    for label, value in {"Name": "live", "Owners": "4", "Rounds": "30"}.items():
+        page.get_by_label(re.compile(rf"^{label}")).first.fill(value)
+    page.get_by_label("Compare with").select_option("0")
+    page.get_by_role("button", name="Start").click()
+    expect(page.locator("h1")).to_have_text("live", timeout=LONG)
+    chart = page.get_by_role("img", name=re.compile("Accuracy over the rounds"))
+    expect(chart).to_have_attribute("aria-label", re.compile("the market"), timeout=LONG)
+    seen = page.locator("#main .facts")
+    expect(seen).to_contain_text(re.compile(r"Round[2-9] of 30|Round\d\d of 30"), timeout=LONG)
+    run = process_of(served.root / "live")
+    run.suspend()
+    before = int(re.findall(r"Round(\d+) of", seen.inner_text().replace("\n", ""))[0])
+    page.screenshot(path=PICTURES / "live-light.png", full_page=True)
+    page.reload()
+    other = opened(browser, served, "#/run/live", "phone")
+    for one in (page, other):
+        expect(one.locator("#main .facts")).to_contain_text("of 30", timeout=LONG)
+        now = one.locator("#main .facts").inner_text().replace("\n", "")
+        assert int(re.findall(r"Round(\d+) of", now)[0]) >= before
+
+    page.get_by_role("button", name="Stop").click()
+    expect(page.get_by_role("button", name="Stopping …")).to_be_disabled()
+    run.resume()
+    expect(page.locator(".head .tag").first).to_have_text("incomplete", timeout=LONG)
+    expect(other.locator(".head .tag").first).to_have_text("incomplete", timeout=LONG)
+    served.stop(kill=True)
+    expect(page.locator(".lost")).to_be_visible(timeout=LONG)
+    served.start()
+    expect(page.locator(".lost")).to_have_count(0, timeout=LONG)
+    page.get_by_role("button", name="Resume").click()
+    for one in (page, other):
+        expect(one.locator(".head .tag").first).to_have_text("complete", timeout=LONG)
+        expect(one.locator("#main .facts")).to_contain_text(re.compile("Round\n?30 of 30"))
+    expect(page.get_by_text("verified: sound")).to_be_visible(timeout=LONG)
+    assert (served.root / "live" / "summary.json").is_file()
+    done(page, served, killed=True)
+    done(other, served, killed=True)
+
+
+def test_a_game_grows_while_owners_play(browser: Browser, served: Served) -> None:
+    """The lines that a real game wrote come one after the other."""
+    folder = served.root / "playing"
+    shutil.copytree(served.root / "game", folder)
+    (folder / "trace.csv").rename(folder / "later")
+    first, *rest = (folder / "events.jsonl").read_text().splitlines(keepends=True)
+    (folder / "events.jsonl").write_text(first)
+    status = json.loads((folder / "status.json").read_text())
+    running = status | {"state": "running", "process": this_process()}
+    (folder / "status.json").write_text(json.dumps(running))
+
+    page = opened(browser, served, "#/run/playing")
+    chart = page.get_by_role("img", name=re.compile("Saving over the iterations"))
+    expect(chart).to_have_attribute("aria-label", re.compile("exact equilibrium"), timeout=LONG)
+    expect(page.get_by_text("Means over the 1 of 4 owners")).to_have_count(2)
+    expect(page.get_by_role("progressbar")).to_have_attribute("aria-valuenow", "25")
+    before = chart.get_attribute("aria-label")
+    with (folder / "events.jsonl").open("a") as file:
+        file.writelines(rest)
+    expect(page.get_by_text("Means over the 4 of 4 owners")).to_have_count(2, timeout=LONG)
+    assert chart.get_attribute("aria-label") != before
+    (folder / "later").rename(folder / "trace.csv")
+    (folder / "status.json").write_text(json.dumps(status))
+    expect(page.get_by_text("Means over all owners")).to_have_count(2, timeout=LONG)
+    expect(page.locator(".head .tag").first).to_have_text("complete")
+    shutil.rmtree(folder)
+    expect(page.locator(".lost")).to_contain_text("folder of this run is gone", timeout=LONG)
+    done(page, served)
+
+
+def test_a_page_that_is_refused_says_why_and_comes_back(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/runs")
+    page.route("**/events", lambda route: route.fulfill(status=429))
+    page.goto(served.address + "#/run/market")
+    expect(page.locator(".lost")).to_contain_text("too many pages open", timeout=LONG)
+    page.unroute("**/events")
+    expect(page.locator(".lost")).to_have_count(0, timeout=LONG)
+    expect(page.locator(".contracts tbody tr")).to_have_count(3, timeout=LONG)
+
+    page.context.clear_cookies()
+    page.reload()
+    expect(page.get_by_role("heading")).to_have_text("This dashboard needs its token")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").press("Enter")
+    page.get_by_label("Token").fill(TOKEN)
+    page.screenshot(path=PICTURES / "sign-in-light.png")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.locator("h1")).to_have_text("Runs", timeout=LONG)
+    assert TOKEN not in page.url
+    done(page, served)
+
+
+def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/new")
+    page.get_by_label("Floor").fill("-1")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("market.floor = -1", timeout=LONG)
+    expect(page.get_by_label("Floor")).to_be_focused()
+    expect(page.get_by_label("Floor")).to_have_attribute("aria-invalid", "true")
+    page.get_by_label("Floor").fill("0.1")
+    page.get_by_label("Name").fill("market")
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_role("alert")).to_contain_text("exists already", timeout=LONG)
+    done(page, served)
+
+
+def test_contracts_are_sorted_filtered_downloaded_and_opened(
+    browser: Browser, served: Served, tmp_path: Path
+) -> None:
+    page = opened(browser, served, "#/run/market")
+    table = page.locator(".contracts table")
+    expect(table.locator("tbody tr")).to_have_count(3, timeout=LONG)
+    page.get_by_role("button", name="Epsilon").press("Enter")
+    expect(page.get_by_role("columnheader", name="Epsilon")).to_have_attribute(
+        "aria-sort", "descending"
+    )
+    shown = [float(text) for text in table.locator("tbody tr td:nth-child(5)").all_inner_texts()]
+    assert shown == sorted(shown, reverse=True)
+    page.get_by_label("State").select_option("broken")
+    expect(table.locator("tbody tr")).to_have_count(1)
+    with page.expect_download() as waiting:
+        page.get_by_role("link", name="Download CSV").click()
+    waiting.value.save_as(tmp_path / "contracts.csv")
+    with (tmp_path / "contracts.csv").open() as file:
+        assert [row["owner"] for row in csv.DictReader(file)] == ["2"]
+    table.get_by_role("link", name="2").click()
+    expect(page.locator("h1")).to_have_text("Owner 2", timeout=LONG)
+    expect(page.locator(".words")).to_contain_text("not paid, because")
+    expect(page.locator(".words")).to_contain_text("is sound", timeout=LONG)
+    done(page, served)
+
+
+def test_a_slider_moves_the_answers(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/whatif")
+    answer = page.locator("#answers")
+    expect(answer.locator("tbody tr")).to_have_count(4, timeout=LONG)
+    row = answer.locator("[data-answer=clock]")
+    before = row.inner_text()
+    page.get_by_label("Highest payment").press("ArrowRight")
+    expect(row).not_to_have_text(before, use_inner_text=True, timeout=LONG)
+    slider = page.get_by_label("Weight of quality")
+    box, moved = slider.bounding_box(), row.inner_text()
+    assert box is not None
+    middle = box["y"] + box["height"] / 2
+    page.mouse.move(box["x"] + 0.6 * box["width"], middle)
+    page.mouse.down()
+    for share in (0.7, 0.8, 0.9):
+        page.mouse.move(box["x"] + share * box["width"], middle)
+    page.mouse.up()
+    expect(row).not_to_have_text(moved, use_inner_text=True, timeout=LONG)
+    page.get_by_role("button", name="Back to the preset").click()
+    expect(row).to_have_text(before, use_inner_text=True, timeout=LONG)
+    done(page, served)
+
+
+def test_two_runs_are_compared(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/runs")
+    for name in ("market", "game"):
+        page.get_by_label(f"Choose {name} to compare", exact=True).check()
+    page.get_by_role("button", name="Compare 2").click()
+    expect(page.locator("h1")).to_have_text("Compare", timeout=LONG)
+    expect(page.locator("table tbody tr")).to_have_count(2, timeout=LONG)
+    picture = page.get_by_role("img", name=re.compile("Accuracy over money"))
+    expect(picture).to_have_attribute("aria-label", re.compile("market · exact equilibrium"))
+    done(page, served)
+
+
+def test_runs_are_found_and_sorted_by_keyboard(browser: Browser, served: Served) -> None:
+    page = opened(browser, served, "#/runs")
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    assert page.url.endswith("#/runs")  # still this page
+    page.get_by_label("Find").fill("game")
+    expect(page.locator("tbody tr")).to_have_count(1)
+    page.get_by_label("Find").fill("nothing like it")
+    expect(page.get_by_text("Nothing matches")).to_be_visible()
+    page.get_by_label("Find").fill("")
+    page.locator("[data-sort=name]").focus()
+    page.keyboard.press("Enter")
+    names = page.locator("tbody tr th a")
+    assert names.all_inner_texts() == sorted(names.all_inner_texts())
+    page.get_by_role("link", name="market", exact=True).focus()
+    page.keyboard.press("Enter")
+    expect(page.locator("h1")).to_have_text("market", timeout=LONG)
+    expect(page.locator("main")).to_be_focused()
+    done(page, served)
+
+
+def test_an_empty_folder_says_what_to_do(
+    browser: Browser, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    empty = Served(tmp_path / "runs")
+    request.addfinalizer(empty.stop)
+    page = opened(browser, empty, "#/runs")
+    expect(page.get_by_text("No runs yet")).to_be_visible()
+    page.screenshot(path=PICTURES / "empty-light.png", full_page=True)
+    page.get_by_role("link", name="Start a market").click()
+    expect(page.locator("h1")).to_have_text("New run", timeout=LONG)
+    done(page, empty)
+
+
+UNNAMED = """() => [...document.querySelectorAll(
+  'input, select, button, a, [role=img], [role=progressbar], [role=region], table')]
+  .filter((one) => one.checkVisibility())
+  .filter((one) => !(one.ariaLabel || one.labels?.length || one.innerText?.trim() || one.title
+    || one.getAttribute('aria-labelledby')))
+  .map((one) => one.outerHTML.slice(0, 120))"""
+
+FAINT = """() => {
+  const light = (text) => {
+    const [r, g, b] = text.match(/[\\d.]+/g).map(Number).slice(0, 3)
+      .map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const under = (node) => {
+    for (let one = node; one; one = one.parentElement) {
+      const fill = getComputedStyle(one).backgroundColor;
+      if (fill !== 'rgba(0, 0, 0, 0)' && fill !== 'transparent') return fill;
+    }
+    return 'rgb(255, 255, 255)';
+  };
+  const found = [];
+  for (const node of document.querySelectorAll('body *')) {
+    const text = [...node.childNodes].some((one) => one.nodeType === 3 && one.textContent.trim());
+    if (!text || !node.offsetParent || node.disabled || node.closest('.sr, option')) continue;
+    const [x, y] = [light(getComputedStyle(node).color), light(under(node))];
+    const ratio = (Math.max(x, y) + 0.05) / (Math.min(x, y) + 0.05);
+    if (ratio < 4.5) found.push(`${ratio.toFixed(2)} ${node.outerHTML.slice(0, 80)}`);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_every_page_fits_its_screen_and_can_be_read(
+    browser: Browser, served: Served, screen: str
+) -> None:
+    """Nothing sticks out, everything has a name, and text stands out from what is behind it."""
+    page = opened(browser, served, "#/runs", screen)
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    for name, path in PAGES.items():
+        page.goto(served.address + path)
+        ready(page)
+        expect(page.locator(".loading")).to_have_count(0, timeout=LONG)
+        page.wait_for_timeout(250)  # charts are drawn on the next frame
+        assert page.evaluate("document.documentElement.scrollWidth") <= SCREENS[screen][0], name
+        assert page.evaluate(UNNAMED) == [], name
+        assert page.evaluate(FAINT) == [], name
+        assert page.locator("h1").count() == (0 if name == "missing" else 1), name
+        page.screenshot(path=PICTURES / f"{name}-{screen}.png", full_page=True)
+    expect(page.get_by_role("alert")).to_contain_text("There is no such run")
+    done(page, served)

@@ -1,0 +1,212 @@
+"""What is told of a run that goes on: to many at once, whatever its files hold."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from noisemarket.market import events
+from noisemarket.show.dashboard import live
+from noisemarket.show.dashboard.course import Course
+from noisemarket.show.dashboard.kept import Kept
+from noisemarket.show.dashboard.live import LiveHub, RunReader, Stream
+from noisemarket.show.dashboard.run_store import RunStore
+
+pytestmark = pytest.mark.slow
+
+STATUS = json.dumps({"state": "running", "engine": "embedded"})
+KINDS = [*(name for name in vars(events) if name[0].isupper()), "begun", "failed", "negotiating"]
+FIELDS = ["owners", "rounds", "agreed", "amount", "result", "done", "total", "trace", "head", "job"]
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(FIELDS), inner),
+    max_leaves=5,
+)
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "LOOK", 0.01)
+    monkeypatch.setattr(live, "EASE", 0.0)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    folder = tmp_path / "runs" / "one" / "curator"
+    folder.mkdir(parents=True)
+    (folder.parent / "status.json").write_text(STATUS)
+    write(folder / "events.jsonl", 1)
+    return RunStore(tmp_path / "runs")
+
+
+def write(path: Path, done: int, **more: Any) -> None:
+    with path.open("a") as file:
+        line = {"kind": "negotiating", "done": done, "total": 9, **more}
+        file.write(json.dumps(line) + "\n")
+
+
+async def told(stream: Stream, kind: str) -> Any:
+    """The next message of that kind."""
+    async for message in stream:
+        if message.startswith(b"event: " + kind.encode()):
+            return json.loads(message.partition(b"data: ")[2])
+    raise AssertionError(f"no {kind}")
+
+
+@settings(max_examples=40)
+@given(st.lists(st.tuples(st.sampled_from(KINDS), st.dictionaries(st.sampled_from(FIELDS), ANY))))
+def test_no_line_ends_the_course(lines: list[tuple[str, dict[str, Any]]]) -> None:
+    course = Course()
+    for kind, values in lines:
+        course.take(json.dumps({**values, "kind": kind}))
+        course.take_baseline(json.dumps({**values, "baseline": "no_dp", "draw": 1}))
+    document = course.document({"state": "running"}, None)
+    json.dumps(document, allow_nan=False)
+    assert document["progress"]["done"] == course.progress()[0]
+
+
+def test_all_who_watch_share_one_reader(store: RunStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks, path = 0, store.root / "one" / "curator" / "events.jsonl"
+    look = RunReader.look
+
+    def counted(reader: RunReader) -> dict[str, Any]:
+        nonlocal looks
+        looks += 1
+        return look(reader)
+
+    monkeypatch.setattr(RunReader, "look", counted)
+
+    async def watch() -> None:
+        hub = LiveHub(store)
+        streams = [hub.follow("one") for _ in range(50)]
+        for seen in await asyncio.gather(*(told(one, "state") for one in streams)):
+            assert seen["progress"]["done"] == 1
+        assert (hub.viewers, looks) == (50, 1)
+        write(path, 4)
+        for seen in await asyncio.gather(*(told(one, "state") for one in streams)):
+            assert seen["progress"]["done"] == 4
+        for one in streams:
+            await one.aclose()
+        assert hub.viewers == 0
+        before = looks
+        await asyncio.sleep(0.05)
+        assert looks <= before + 1  # nobody watches: nothing is read
+
+    asyncio.run(watch())
+
+
+def test_a_look_that_fails_is_told_and_tried_again(
+    store: RunStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, failing = RunReader.look, True
+
+    def broken(reader: RunReader) -> dict[str, Any]:
+        if failing:
+            raise PermissionError(13, "Permission denied")
+        return look(reader)
+
+    monkeypatch.setattr(RunReader, "look", broken)
+
+    async def watch() -> None:
+        nonlocal failing
+        async with aclosing(LiveHub(store).follow("one")) as stream:
+            assert "Permission denied" in (await told(stream, "trouble"))["problem"]
+            failing = False
+            assert (await told(stream, "state"))["state"] == "running"
+
+    asyncio.run(watch())
+
+
+def test_a_run_that_is_gone_ends_its_streams_and_can_come_back(store: RunStore) -> None:
+    async def watch() -> None:
+        hub = LiveHub(store)
+        stream = hub.follow("one")
+        await told(stream, "state")
+        shutil.move(store.root / "one", store.root / "two")
+        assert await told(stream, "gone") == {}
+        await stream.aclose()
+        assert hub.viewers == 0
+        shutil.move(store.root / "two", store.root / "one")
+        async with aclosing(hub.follow("one")) as again:
+            assert (await told(again, "state"))["progress"]["done"] == 1
+
+    asyncio.run(watch())
+
+
+def test_the_points_of_a_game_are_told_until_it_is_over(store: RunStore) -> None:
+    reader, path = RunReader(store, "one"), store.root / "one" / "curator" / "events.jsonl"
+    assert reader.look()["learned"] is None
+    trace = {"iteration": [50, 100], "saving": [0.1, 0.2], "payment": [3.0, 4.0]}
+    write(path, 2, trace=trace)
+    assert reader.look()["learned"] == trace
+    write(path, 3)  # no new points: the last ones stay
+    assert reader.look()["learned"] == trace
+    write(path, 4, trace={**trace, "saving": [0.1]})  # damaged: passed over
+    assert reader.look()["learned"] == trace
+    over = {"kind": "Negotiated", "owners": 9, "agreed": 2, "over_budget": 0, "total": 1,
+            "seconds": 1.0}  # fmt: skip
+    with path.open("a") as file:
+        file.write(json.dumps(over) + "\n")
+    assert (reader.look()["learned"], reader.look()["agreed"]) == (None, 2)
+
+
+def test_what_many_ask_for_is_computed_once() -> None:
+    kept: Kept[int] = Kept(2)
+    made, gate = [], threading.Event()
+
+    def make() -> int:
+        gate.wait(10)
+        made.append(1)
+        return len(made)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = [pool.submit(kept.get, "a", 1, make) for _ in range(8)]
+        time.sleep(0.05)
+        gate.set()
+        assert [one.result() for one in answers] == [1] * 8
+    assert kept.get("a", 1, make) == 1
+    assert kept.get("a", 2, make) == 2  # what it was made of has changed
+    for other in "bc":
+        kept.get(other, 1, make)
+    assert kept.get("a", 2, make) == 5  # no room was left for it
+
+
+def test_two_states_of_one_key_are_never_computed_at_once() -> None:
+    """Not even where other keys take all the room meanwhile."""
+    kept: Kept[int] = Kept(1)
+    alone = threading.Lock()
+
+    def make(stamp: int) -> int:
+        assert alone.acquire(blocking=False)
+        time.sleep(0.02)
+        alone.release()
+        return stamp
+
+    with ThreadPoolExecutor(16) as pool:
+        answers = []
+        for stamp in range(8):
+            answers.append(pool.submit(kept.get, "a", stamp, lambda stamp=stamp: make(stamp)))
+            pool.submit(kept.get, "b", stamp, lambda: 0)
+        assert [one.result() for one in answers] == list(range(8))
+
+
+def test_an_error_is_not_kept() -> None:
+    kept: Kept[int] = Kept(2)
+
+    def fail() -> int:
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        kept.get("a", 1, fail)
+    assert kept.get("a", 1, lambda: 7) == 7

@@ -1,0 +1,194 @@
+"""What the pages read of run folders is what the command line and the files say."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.commands import call_here
+from tests.ledger.tampering import drop_guards, execute
+from tests.show.dashboard.asgi import Client
+from tests.show.dashboard.conftest import Get
+
+from noisemarket.show.dashboard.live import RunReader
+from noisemarket.show.dashboard.run_store import RunStore
+from noisemarket.show.dashboard.web_app import web_app
+from noisemarket.show.ledger_report import right_guesses
+
+pytestmark = pytest.mark.process
+
+
+def test_the_list_of_runs(get: Get, runs: Path) -> None:
+    found = {one["name"]: one for one in get("runs")}
+    assert {name: one["kind"] for name, one in found.items()} == {
+        "market": "run", "game": "negotiate", "compared": "compare",
+    }  # fmt: skip
+    assert {one["state"] for one in found.values()} == {"complete"}
+    summary = json.loads((runs / "market" / "summary.json").read_text())
+    market = found["market"]
+    assert (market["accuracy"], market["paid"]) == (
+        summary["mean_accuracy"], summary["total_paid"],
+    )  # fmt: skip
+    assert (market["mechanism"], market["preset"], market["owners"]) == ("equilibrium", "market", 3)
+
+
+def test_contracts_are_those_of_the_run(get: Get, runs: Path) -> None:
+    with (runs / "market" / "contracts.csv").open() as file:
+        said = {row["owner"]: row for row in csv.DictReader(file)}
+    found = get("runs/market/contracts")
+    assert (found["total"], found["states"]) == (3, ["broken", "kept"])
+    for row in found["rows"]:
+        own = said[row["owner"]]
+        assert row["saving"] == float(own["saving"])
+        assert row["payment"] == float(own["payment"])
+        assert row["paid"] == float(own["paid"])
+        assert row["state"] == {"true": "kept", "false": "broken"}[own["kept"]]
+        if row["state"] == "kept":  # who was refused trained fewer rounds than agreed
+            assert row["epsilon"] == pytest.approx(float(own["epsilon"]), rel=1e-6)
+
+
+def test_contracts_can_be_sorted_filtered_and_downloaded(get: Get, client: Client) -> None:
+    for column in ("saving", "payment", "epsilon", "paid", "state"):
+        up = [row[column] for row in get("runs/market/contracts", sort=column)["rows"]]
+        down = get("runs/market/contracts", sort=column, descending=True)["rows"]
+        assert up == sorted(up)
+        assert [row[column] for row in down] == up[::-1]
+    assert [one["owner"] for one in get("runs/market/contracts", state="broken")["rows"]] == ["2"]
+    assert get("runs/market/contracts", search="1")["found"] == 1
+    assert get("runs/market/contracts", limit=1, offset=2)["rows"][0]["owner"] == "2"
+    text = client.get("/api/runs/market/contracts.csv", {"state": "kept"})
+    assert "attachment" in text.headers["content-disposition"]
+    assert [row["owner"] for row in csv.DictReader(io.StringIO(text.text))] == ["0", "1"]
+
+
+def test_names_that_a_spreadsheet_would_compute_are_shown_as_they_are(tmp_path: Path) -> None:
+    (tmp_path / "game").mkdir()
+    (tmp_path / "game" / "status.json").write_text('{"state": "complete"}')
+    written = "owner,saving,sigma,payment,signed\n'=1+1,0.3,0.3,2.0,true\n"
+    (tmp_path / "game" / "contracts.csv").write_text(written)
+    client = Client(web_app(RunStore(tmp_path)))
+    (row,) = client.get("/api/runs/game/contracts").json()["rows"]
+    assert (row["owner"], row["state"]) == ("=1+1", "signed")
+    text = client.get("/api/runs/game/contracts.csv").text
+    assert text.splitlines()[1].startswith("'=1+1,0.3,0.3,2.0,")
+
+
+def test_an_owner_in_plain_words(get: Get, runs: Path) -> None:
+    found = get("runs/market/owner", name="0")
+    statement = json.loads((runs / "market/owners/owner-0/statement.json").read_text())
+    assert found["contract"]["paid_micro"] == statement["paid_micro"]
+    assert found["trace"]["epsilon"][-1] == pytest.approx(statement["epsilon"], rel=1e-9)
+    assert [one["kind"] for one in found["entries"]][:2] == ["offered", "signed"]
+    answers = {one["question"]: one["answer"] for one in found["words"]}
+    assert "all of it is paid" in answers["For what?"]
+    broken = get("runs/market/owner", name="2")
+    assert any("not paid, because" in one["answer"] for one in broken["words"])
+    said = call_here("ledger", "statement", "market", "0", cwd=runs).stdout
+    assert all(line[:60] in said for line in found["statement"])
+
+
+def test_how_often_a_guess_is_right() -> None:
+    """Against the best test between two Gaussians, which an epsilon must cover."""
+    from scipy.stats import norm
+
+    from noisemarket.privacy.zcdp import gaussian_epsilon
+
+    for rho in (0.01, 0.3, 2.0):
+        best = norm.cdf(np.sqrt(2 * rho) / 2)
+        assert right_guesses(gaussian_epsilon(rho, 1e-5), 1e-5) >= best
+    assert right_guesses(0.0, 0.0) == 0.5
+    assert right_guesses(1e9, 0.0) == 1.0
+
+
+def test_a_policy_that_was_learned(get: Get, runs: Path) -> None:
+    found = get("runs/game/owner", name="1")
+    with np.load(runs / "game" / "policies.npz") as kept:
+        table = kept["owner"][1]
+    shown = found["policy"]["owner"]
+    assert np.allclose(shown["chances"], table, atol=6e-4)
+    assert (len(shown["states"]), len(shown["actions"])) == table.shape
+    assert found["contract"] is None  # a game alone signs nothing on a ledger
+
+
+def test_curves_have_the_exact_equilibrium(get: Get, runs: Path) -> None:
+    summary = json.loads((runs / "game" / "summary.json").read_text())
+    found = get("runs/game/curves")
+    assert found["equilibrium"]["saving"] == summary["equilibrium"]["mean_saving"]
+    assert found["equilibrium"]["payment"] == summary["equilibrium"]["mean_payment"]
+    with (runs / "game" / "trace.csv").open() as file:
+        trace = [*csv.DictReader(file)]
+    assert found["trace"]["saving"] == [float(row["saving"]) for row in trace]
+
+
+def test_a_game_tells_how_far_it_is_while_it_is_played(runs: Path) -> None:
+    lines = (runs / "game" / "events.jsonl").read_text().splitlines()
+    told = [json.loads(line) for line in lines]
+    assert [one["done"] for one in told] == [1, 2, 3, 4]
+    with (runs / "game" / "trace.csv").open() as file:
+        trace = [*csv.DictReader(file)]
+    for name in ("iteration", "saving", "payment"):  # the last points are those of all owners
+        whole = [float(row[name]) for row in trace]
+        assert told[-1]["trace"][name] == pytest.approx(whole, abs=1e-6)
+    assert told[0]["trace"]["saving"] != told[-1]["trace"]["saving"]  # one owner alone
+    found = RunReader(RunStore(runs), "game").look()
+    assert found["progress"] == {"done": 4, "total": 4, "seconds_left": None}
+
+
+def test_side_by_side(get: Get, runs: Path) -> None:
+    rows = get("compare", run=["market", "compared"])["rows"]
+    assert [row["mechanism"] for row in rows] == ["equilibrium", "uniform", "clock", "equilibrium"]
+    assert rows[1]["surplus"] == pytest.approx(0.0, abs=1e-9)
+    assert rows[0]["measured"]
+    assert rows[0]["privacy_sold"] > 0
+
+
+def test_a_trained_comparison_has_a_row_for_each_budget(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "compared", tmp_path / "trained")
+    mean = {"mechanism": "clock", "accuracy": 94.5, "paid": 88.0, "owners_surplus": 3.0,
+            "curator_value": 20.0, "sellers": 6.5}  # fmt: skip
+    means = [{**mean, "budget": 100.0}, {**mean, "budget": None}]
+    document = {"owners": 4, "mechanisms": ["clock"], "means": means}
+    (tmp_path / "trained" / "comparison.json").write_text(json.dumps(document))
+    client = Client(web_app(RunStore(tmp_path)))
+    rows = client.get("/api/compare", params={"run": "trained"}).json()["rows"]
+    assert [row["name"] for row in rows] == ["clock auction, at most 100", "clock auction"]
+    assert {(row["accuracy"], row["paid"], row["measured"]) for row in rows} == {(94.5, 88.0, True)}
+
+
+def test_a_ledger_is_verified_and_a_changed_one_is_found(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "market", tmp_path / "market")
+    client = Client(web_app(RunStore(tmp_path)))
+    found = client.get("/api/runs/market/ledger").json()
+    assert found["sound"]
+    assert found["head"] == found["noted_head"]
+    change = "UPDATE noisemarket_entries SET body = '{}' WHERE seq = 3"
+    drop_guards(ledger := str(tmp_path / "market" / "ledger.sqlite"))
+    execute(ledger, change)
+    found = client.get("/api/runs/market/ledger").json()  # not what it found before
+    assert (found["sound"], found["entry"]) == (False, 3)
+
+
+def test_the_course_of_a_finished_run(runs: Path) -> None:
+    summary = json.loads((runs / "market" / "summary.json").read_text())
+    found = RunReader(RunStore(runs), "market").look()
+    assert found["state"] == "complete"
+    (market,) = found["accuracy"]  # without baselines
+    assert market["mean"] == pytest.approx(summary["accuracy_per_round"], abs=1e-3)
+    assert found["paid"] == summary["total_paid"]
+    assert (found["contracts_paid"], found["contracts_broken"]) == (2, 1)
+    assert any("Owner 2" in note for note in found["notes"])
+
+
+def test_a_run_that_died_is_incomplete(runs: Path, tmp_path: Path) -> None:
+    shutil.copytree(runs / "market", tmp_path / "market")
+    status = json.loads((tmp_path / "market/status.json").read_text())
+    status |= {"state": "running", "process": status["process"] | {"began": 1.0}}
+    (tmp_path / "market/status.json").write_text(json.dumps(status))
+    found = RunStore(tmp_path).status("market")
+    assert found["state"] == "incomplete"
+    assert "ended from outside" in found["problem"]

@@ -1,0 +1,200 @@
+"""The server as a process: streams, clients that vanish, runs that outlive it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.commands import PATIENCE, assert_sentence, call, command
+from tests.market.common import words, write_images
+from tests.show.dashboard.served import Served, bearer, process_of
+
+from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
+from noisemarket.show.dashboard.run_store import RunStore
+
+pytestmark = pytest.mark.process
+
+ROUNDS = 60
+SMALL = {"population.owners": 3, "training.rounds": ROUNDS}
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    root = tmp_path_factory.mktemp("server") / "runs"
+    shutil.copytree(runs, root)
+    one = Served(root, "--most-runs", "1")
+    yield one
+    one.stop()
+
+
+def connect(served: Served) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(served.address.split("/")[2], timeout=PATIENCE)
+
+
+def ask(served: Served, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    connection = connect(served)
+    headers = {"content-type": "application/json", **bearer()}
+    connection.request(method, f"/api/{path}", json.dumps(body or {}), headers)
+    answer = connection.getresponse()
+    text = answer.read()
+    connection.close()
+    return answer.status, json.loads(text)
+
+
+class Stream:
+    """The states that a stream tells."""
+
+    def __init__(self, served: Served, run: str) -> None:
+        self._connection = connect(served)
+        self._connection.request("GET", f"/api/runs/{run}/events", headers=bearer())
+        self._answer = self._connection.getresponse()
+        assert self._answer.status == 200
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        for line in self._answer:
+            if line.startswith(b"data: "):
+                yield json.loads(line[6:])
+
+    def close(self) -> None:
+        self._answer.close()
+        self._connection.close()
+
+
+def until(served: Served, run: str, state: str) -> dict[str, Any]:
+    stream = Stream(served, run)
+    found = next(seen for seen in stream if seen["state"] == state)
+    stream.close()
+    return found
+
+
+def test_a_run_outlives_its_viewers_and_its_server(served: Served) -> None:
+    """One run at a time; viewers come and vanish; the server is killed; the run is resumed."""
+    status, started = ask(served, "POST", "runs", {"name": "long", "settings": SMALL, "draws": 0})
+    assert (status, started) == (201, {"name": "long"})
+    first = Stream(served, "long")
+    assert next(seen["round"] for seen in first if seen["round"] > 0)
+    run = process_of(served.root / "long")
+    run.suspend()
+    status, refused = ask(served, "POST", "runs", {"name": "second", "settings": SMALL})
+    assert status == 429
+    assert "1 runs are going on" in refused["problem"]
+    viewers = [Stream(served, "long") for _ in range(20)]
+    rounds = [next(seen["round"] for seen in viewer if seen["round"] > 0) for viewer in viewers]
+    for viewer in viewers[:15]:
+        viewer.close()  # in the middle of a stream
+    run.resume()
+    assert next(seen["round"] for seen in viewers[-1] if seen["round"] > rounds[-1])
+    run.suspend()
+    for viewer in (first, *viewers[15:]):
+        viewer.close()
+    served.stop(kill=True)
+    assert run.is_running()
+    served.start()
+    assert ask(served, "GET", "runs/long")[1]["state"] == "running"
+    assert ask(served, "POST", "runs/long/resume")[0] == 409
+    assert ask(served, "POST", "runs/long/stop")[0] == 202
+    run.resume()
+    stopped = until(served, "long", "incomplete")
+    assert 0 < stopped["round"] < ROUNDS
+    assert "stopped" in stopped["problem"].casefold()
+    assert ask(served, "POST", "runs/long/stop")[0] == 409
+    assert ask(served, "POST", "runs/long/resume")[0] == 202
+    whole = until(served, "long", "complete")
+    assert whole["round"] == ROUNDS
+    assert whole["accuracy"][0]["round"][-1] == ROUNDS
+    assert ask(served, "GET", "runs/long/ledger")[1]["sound"]
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from noisemarket.runfolder import RunFolder
+with RunFolder.create(sys.argv[1], "held"):
+    print("held", flush=True)
+    time.sleep(300)
+"""
+
+
+def test_nobody_elses_process_is_stopped(tmp_path: Path) -> None:
+    """A folder that was copied names the process of the other one; one from elsewhere, anybody."""
+    store, held = RunStore(tmp_path / "runs"), tmp_path / "runs" / "held"
+    launcher = Launcher(store, most=2)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(held)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "held\n"
+    shutil.copytree(held, store.root / "copied")
+    status = json.loads((held / "status.json").read_text())
+    for name, change in {
+        "elsewhere": {"host": "another-machine"},
+        "again": {"began": status["process"]["began"] - 60.0},
+        "negative": {"id": -1},
+    }.items():
+        (store.root / name).mkdir()
+        said = status | {"process": status["process"] | change}
+        (store.root / name / "status.json").write_text(json.dumps(said))
+    for name in ("copied", "elsewhere", "again", "negative"):
+        with pytest.raises(WrongState):
+            launcher.stop(name)
+    assert process.poll() is None
+    launcher._make_room()  # one process, whatever the copies say
+    with pytest.raises(TooManyRuns, match="1 runs"):
+        Launcher(store, most=1)._make_room()
+    launcher.stop("held")
+    assert process.wait(PATIENCE) == -signal.SIGTERM
+    process.stdout.close()
+
+
+def test_a_run_of_the_command_line_is_watched(served: Served, tmp_path: Path) -> None:
+    given = words(write_images(tmp_path), rounds=8)
+    run = subprocess.Popen(
+        command(*given, "--workers", "1", "--out", str(served.root / "by-hand")),
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    end = time.monotonic() + PATIENCE
+    while ask(served, "GET", "runs/by-hand")[0] == 404:
+        assert time.monotonic() < end
+        time.sleep(0.1)
+    assert until(served, "by-hand", "complete")["round"] == 8
+    assert run.wait(PATIENCE) == 0
+
+
+def test_what_the_command_refuses_is_refused_with_its_sentence(served: Served) -> None:
+    order = {"settings": {"market.floor": 0.7}}  # only the mechanism knows that this is too much
+    status, said = ask(served, "POST", "runs", order)
+    assert status == 422
+    assert "sellers keep less than sigma_max" in said["problem"]
+    for settings in ({"population.file": "/etc/passwd"}, {"training.data": "/"}, {"seed": -1}):
+        status, said = ask(served, "POST", "runs", {"settings": settings})
+        assert status == 422, said
+    assert ask(served, "POST", "runs", {"name": "../up"})[0] == 422
+    assert not list(served.root.parent.glob("up*"))
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path) -> None:
+    (tmp_path / "one").mkdir()
+    (tmp_path / "one" / "status.json").write_text("{}")
+    done = call("dashboard", "one", "--no-open", cwd=tmp_path)
+    assert done.returncode == 2
+    assert_sentence(done.stderr)
+    assert "is a run folder" in done.stderr
+
+
+def test_without_the_extra_the_command_names_it(tmp_path: Path) -> None:
+    hide = "import sys; sys.modules['uvicorn'] = None; from noisemarket.cli import main; "
+    code = hide + "main(['dashboard', '--no-open'])"
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "noisemarket[dashboard]" in done.stderr

@@ -1,0 +1,148 @@
+"""Figures of a comparison: titles say what is shown, curves that coincide are one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from noisemarket.show import campaign_figures, cost_figure
+from noisemarket.show.campaign_figures import (
+    RoundMeans,
+    draw_frontier,
+    draw_growth,
+    draw_rounds,
+    frontier_title,
+    round_means,
+)
+from noisemarket.show.cost_figure import draw_costs, gained_title, selling_fifths, sold_title
+from noisemarket.study.comparison.growth import Timing
+from noisemarket.study.comparison.results import Row
+
+ROW = Row(
+    mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
+    owners_surplus=0.0, social_welfare=0.0, worse_off=0, sellers=0, epsilon_sold=0.0,
+    lying_gain=None, messages=None, seconds=0.1, accuracy_per_round=[80.0, 90.0],
+    epsilon_by_cost=[0.0] * 5, surplus_by_cost=[0.0] * 5,
+)  # fmt: skip
+
+
+def cases(**gains: tuple[float, float]) -> list[Row]:
+    """Three budgets and seeds; of each mechanism how much it gains, and pays of the budget."""
+    out = []
+    for budget in (30.0, 100.0, 300.0):
+        for seed in (1, 2, 3):
+            base = 90.0 + 0.1 * seed
+            out.append(replace(ROW, budget=budget, seed=seed, accuracy=base))
+            for name, (gain, share) in gains.items():
+                more = gain * budget / 100.0 + 0.001 * seed * len(name)
+                out.append(
+                    replace(
+                        ROW, mechanism=name, budget=budget, seed=seed, accuracy=base + more,
+                        paid=share * budget, sellers=3, epsilon_sold=budget / 10.0,
+                        owners_surplus=gain,
+                        epsilon_by_cost=[gain, gain / 10.0, 0.0, 0.0, 0.0],
+                        surplus_by_cost=[gain / 2.0, 0.0, 0.0, 0.0, 0.0],
+                    )
+                )  # fmt: skip
+    return out
+
+
+@pytest.fixture
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The figures that would be saved."""
+    out: list[Any] = []
+    for module in (campaign_figures, cost_figure):
+        monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
+    return out
+
+
+def texts(axis: Any) -> list[str]:
+    return [text.get_text().replace("\n", " ") for text in axis.texts]
+
+
+def test_curves_that_coincide_are_named_together(drawn: list[Any]) -> None:
+    rows = cases(clock=(2.0, 0.9), csra_auction=(2.001, 0.899), dypp=(1.0, 0.9))
+    draw_frontier(Path(), rows)
+    (axis,) = drawn[0].axes
+    assert sorted(texts(axis)) == [
+        "DyPP (WoLF-PHC)", "clock auction and CSRA auction", "no trade",
+    ]  # fmt: skip
+
+
+def test_a_frontier_says_who_gains_most_and_who_is_within_chance() -> None:
+    title = frontier_title(cases(clock=(2.0, 0.9), dypp=(1.0, 0.9), best_portfolio=(4.0, 0.9)))
+    assert "With a budget of 100, clock auction gains most" in title, "not who knows all"
+    assert "+2.0 points" in title
+    assert "less: DyPP (WoLF-PHC) +1.0" in title
+
+
+def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:
+    rows = [replace(row, epsilon_sold=None) if row.mechanism == "dypp" else row
+            for row in cases(clock=(2.0, 0.9), dypp=(1.0, 0.9))]  # fmt: skip
+    draw_frontier(Path(), rows)
+    (axis,) = drawn[0].axes
+    title = axis.get_title(loc="left")
+    assert "sellers to DyPP (WoLF-PHC) may have no bound on epsilon" in title
+    faces = {line.get_marker(): line.get_markerfacecolor() for line in axis.get_lines()}
+    assert faces["P"] == "white"
+    assert faces["o"] != "white"
+
+
+def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(drawn: list[Any]) -> None:
+    draw_costs(Path(), cases(clock=(2.0, 0.9), dypp=(1.0, 0.9)))
+    (canvas,) = drawn
+    (legend,) = canvas.legends
+    assert [one.get_text() for one in legend.get_texts()] == ["the cheapest fifth", "the second"]
+    assert "the other 3 fifths sell next to nothing" in legend.get_title().get_text()
+    left, right = canvas.axes
+    assert [one.get_text() for one in left.get_yticklabels()] == [
+        "DyPP (WoLF-PHC)", "clock auction",
+    ]  # fmt: skip
+    assert right.get_title(loc="left").startswith("Clock auction leaves owners most")
+
+
+def test_titles_of_costs_follow_the_bars() -> None:
+    sold = {"clock": np.array([9.0, 1, 0, 0, 0]), "dypp": np.array([5.0, 5, 0, 0, 0])}
+    assert "50 %\n(DyPP (WoLF-PHC)) to 90 %" in sold_title(sold)
+    assert "no bound" not in sold_title({"clock": np.array([np.nan, 0, 0, 0, 0])})
+    gained = {"clock": np.array([1.0, 0, 0, 0, 0]), "dypp": np.array([0.5, 0.6, 0, 0, 0])}
+    assert gained_title(gained, None).startswith("DyPP (WoLF-PHC) leaves owners most,\nclock")
+    assert selling_fifths([np.array([1.0, 0.001, 0, 0, 0])]) == [0]
+    assert selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
+
+
+def test_the_title_of_growth_is_of_what_is_shown(drawn: list[Any]) -> None:
+    times = [
+        Timing("clock", 10, 0.1), Timing("clock", 1000, 0.5), Timing("bisection", 10, 1.0),
+        Timing("bisection", 1000, 7.0), Timing("dypp", 10, 9.0),
+    ]  # fmt: skip
+    draw_growth(Path(), times)
+    title = drawn[0].axes[0].get_title(loc="left")
+    assert title.startswith("For 1,000 owners clock auction decides in 0.5 s, bisection in 7 s;")
+    assert title.endswith("DyPP (WoLF-PHC) takes 9 s for 10")
+
+
+def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: list[Any]) -> None:
+    rows = [
+        replace(ROW, seed=seed, mechanism=name, accuracy_per_round=[70.0 + seed, up + seed])
+        for seed in (1, 2)
+        for name, up in (("uniform", 80.0), ("greedy", 80.0), ("clock", 85.0))
+    ]
+    found = round_means(rows)
+    assert [one.mechanism for one in found] == ["uniform", "greedy", "clock"]
+    assert found[2].mean == [71.5, 86.5]
+    assert found[2].half_width[0] > 0
+    draw_rounds(Path(), found)
+    (axis,) = drawn[0].axes
+    assert sorted(texts(axis)) == [
+        "clock auction 86.5\N{NO-BREAK SPACE}%",
+        "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
+    ]
+    assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
+    lone = [RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
+    draw_rounds(Path(), lone)
+    assert drawn[1].axes[0].get_title(loc="left").startswith("Without a budget")

@@ -1,0 +1,340 @@
+"""Right protections pass and every seeded bug is caught: a small version of the audit."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from noisemarket.cli import main
+from noisemarket.errors import BadInput
+from noisemarket.federated.models.cnn import CNN
+from noisemarket.federated.models.linear import LinearMaker
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.models.torch_model import TorchMaker
+from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
+from noisemarket.privacy.noise import KeyedNoise, SecureNoise, SimulatedNoise
+from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.study.audit import BUGS, AuditResult, Buggy, Target, audit, bugs_of
+from noisemarket.study.audit import canaries as made
+from noisemarket.study.audit.attack import LEAST_SIGMA
+from noisemarket.study.audit.canaries import probe_for
+
+pytestmark = pytest.mark.training
+
+SMALL = Target(TorchMaker(partial(CNN, (2, 3), 4, 10, 16)), (1, 16, 16), 10)
+PROTECTIONS: dict[str, Protection] = {
+    "sharded": Sharded(shards=4, clip=0.5, steps=2, rate=0.2),
+    "whole owner": Sharded(shards=1, clip=0.5, steps=2, rate=0.2),
+    "dp_sgd": DPSGD(batch=4, rate=0.1, clip=0.5),
+    "paper": Paper(batch=8, rate=0.1),
+    "clipped": Clipped(clip=0.5, batch=8, rate=0.1),
+}
+WRONG = [(name, bug) for name, right in PROTECTIONS.items() for bug in bugs_of(right)]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+def plain_network() -> nn.Module:
+    return nn.Sequential(nn.Flatten(), nn.Linear(9, 6), nn.Tanh(), nn.Linear(6, 3))
+
+
+PLAIN = Target(TorchMaker(plain_network), (1, 3, 3), 3)
+
+
+LINEAR = Target(LinearMaker(3, 9), (9,), 3)
+KINDS: dict[str, Model] = {"torch": PLAIN.maker(1), "linear": LINEAR.maker(1)}
+
+
+def small(
+    protection: Protection, trials: int = 30, mu: float = 1.5, target: Target = PLAIN
+) -> AuditResult:
+    """Few trials prove little, so little is claimed. Noise is from a seed: no verdict by chance."""
+    noise = SimulatedNoise(3)
+    return audit(protection, mu=mu, trials=trials, confidence=0.9, noise=noise, target=target)
+
+
+@pytest.mark.parametrize(
+    ("name", "target"),
+    [
+        *(pytest.param(name, LINEAR, id=f"{name}-linear") for name in PROTECTIONS),
+        # A CNN has code of its own where shards are batched and where gradients are clipped.
+        *(pytest.param(name, SMALL, id=f"{name}-cnn") for name in ("sharded", "dp_sgd")),
+    ],
+)
+def test_a_right_protection_passes(name: str, target: Target) -> None:
+    noise = SimulatedNoise(3)
+    result = audit(PROTECTIONS[name], trials=60, confidence=0.99, noise=noise, target=target)
+    assert result.passed
+    assert result.breaches == ()
+    assert result.false_alarm <= 0.01
+    assert not result.secure_noise
+    assert result.claimed == (name != "paper")
+    named = {finding.canary for finding in result.findings}
+    assert named == {"whole", "partial", "network", "layer"}
+    for finding in result.findings:
+        if result.claimed:
+            assert finding.mu == pytest.approx(2.5)
+            assert finding.mu_low < finding.mu
+            assert finding.epsilon_low <= finding.epsilon_low_gaussian < finding.epsilon
+            if finding.layer is None:
+                assert finding.reach_mu > 0.95 * finding.mu, "the worst case is met"
+                assert finding.mu_low > 0.2 * finding.mu, "so the attack is not idle"
+    json.dumps(result.to_dict(), allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "bug", "target"),
+    [
+        *(pytest.param(*one, LINEAR, id="-".join([*one, "linear"])) for one in WRONG),
+        # Bugs are seeded in the protection, whatever the model; these two act on its parts.
+        *(
+            pytest.param(name, bug, PLAIN, id=f"{name}-{bug}-torch")
+            for name in ("sharded", "dp_sgd")
+            for bug in ("no_clipping", "bare_layer")
+        ),
+    ],
+)
+def test_every_bug_is_caught(name: str, bug: str, target: Target) -> None:
+    result = small(Buggy(PROTECTIONS[name], bug), target=target)
+    assert not result.passed
+    assert result.bug == bug
+    found = set(result.breaches)
+    if name == "paper" or bug in ("less_noise", "noise_over_steps"):  # too few trials for canaries
+        assert any(one.startswith("noise") for one in found)
+    elif bug == "bare_layer":
+        assert any(one.startswith("layer") for one in found)
+    else:
+        assert found & {"whole", "partial", "network"}
+    if bug == "batch_clipping":
+        assert "partial" in found
+    if bug == "wrong_denominator":
+        assert "whole" in found
+
+
+def test_every_bug_is_seeded_somewhere() -> None:
+    assert set(BUGS) == {bug for _, bug in WRONG}
+    assert bugs_of(PROTECTIONS["paper"]) == ("less_noise", "bare_layer")
+    assert not {"batch_clipping", "wrong_denominator"} & set(bugs_of(PROTECTIONS["whole owner"]))
+
+
+@pytest.mark.slow
+def test_missing_noise_shows_in_a_canary_too() -> None:
+    buggy = Buggy(PROTECTIONS["whole owner"], "less_noise")
+    result = small(buggy, trials=400, mu=2.5, target=LINEAR)
+    assert "whole" in result.breaches
+    assert max(one.power for one in result.findings if one.layer is None) > 0.5
+
+
+def test_a_repeated_noise_is_caught() -> None:
+    class Stuck(SimulatedNoise):
+        def stream(self, *key: int) -> SimulatedNoise:
+            return Stuck(self.seed)
+
+    result = audit(
+        PROTECTIONS["whole owner"], mu=1.5, trials=30, confidence=0.9, noise=Stuck(1), target=PLAIN
+    )
+    assert "noise of changes between uploads" in result.breaches
+
+
+def test_secure_noise_is_the_default() -> None:
+    result = audit(Sharded(shards=1), trials=20, target=PLAIN)
+    assert result.secure_noise
+    assert result.source == SecureNoise.name
+
+
+@pytest.mark.parametrize("name", ["sharded", "dp_sgd"])
+def test_the_least_sigma_is_not_rounded_off(name: str) -> None:
+    right = {"sharded": Sharded(), "dp_sgd": DPSGD()}[name]
+    result = audit(right, sigma=LEAST_SIGMA, trials=20, noise=SimulatedNoise(1))
+    assert result.passed
+    assert min(check.ratio for check in result.noise) > 0.9
+    with pytest.raises(BadInput, match="rounded off"):
+        audit(right, sigma=0.99 * LEAST_SIGMA)
+
+
+def test_paper_leaks_and_says_so() -> None:
+    result = small(PROTECTIONS["paper"])
+    assert not result.claimed
+    assert result.protects is None
+    assert result.worst.false_positives + result.worst.false_negatives == 0
+    document = result.to_dict()
+    assert document["mu"] is None
+    assert document["mu_low"] > 1.5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["sharded", "whole owner", "dp_sgd", "clipped"])
+def test_canaries_stay_within_the_claim_without_noise(name: str, kind: str) -> None:
+    """A neighbour pair of one step is never farther apart than the sensitivity, and nearly so."""
+    right = PROTECTIONS[name]
+    probe = probe_for(KINDS[kind])
+    pairs = [made.whole(right, probe, 1)]
+    if name != "dp_sgd":
+        pairs.append(made.partial(right, probe, 1))
+    for pair in pairs:
+        plain = pair.plain(right)
+        apart = np.linalg.norm(plain[1] - plain[0])
+        most = right.sensitivity(len(pair.model), len(pair.plus), Neighbours.REPLACE_ONE)
+        assert 0.999 * most < apart <= most
+
+
+def test_partial_canaries_are_neighbours() -> None:
+    for right in PROTECTIONS.values():
+        pair = made.partial(right, probe_for(KINDS["torch"]), 1)
+        assert torch.equal(pair.minus.inputs, pair.plus.inputs)
+        assert (pair.minus.labels != pair.plus.labels).sum() == 1
+
+
+def test_any_module_can_be_audited() -> None:
+    bare = Target(
+        TorchMaker(lambda: nn.Sequential(nn.Flatten(), nn.Linear(9, 3, bias=False))), (1, 3, 3), 3
+    )
+    result = audit(Sharded(shards=4), trials=20, noise=SimulatedNoise(1), target=bare)
+    assert result.passed
+    assert {finding.layer for finding in result.findings} == {None, "1.weight"}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sigma": 0.0},
+        {"sigma": math.nan},
+        {"sigma": math.inf},
+        {"trials": 19},
+        {"confidence": 1.0},
+        {"confidence": math.nan},
+        {"delta": 0.0},
+        {"seed": -1},
+    ],
+)
+def test_bad_options_are_refused(options: dict[str, float]) -> None:
+    with pytest.raises(BadInput):
+        audit(Sharded(), **options)  # type: ignore[arg-type]
+
+
+def test_bad_bugs_and_sizes_are_refused() -> None:
+    with pytest.raises(BadInput, match="choose one of"):
+        Buggy(Sharded(), "gremlins")
+    with pytest.raises(BadInput, match="changes nothing"):
+        Buggy(Sharded(shards=1), "wrong_denominator")
+    with pytest.raises(BadInput, match="at most"):
+        audit(Sharded(shards=5000))
+
+
+# The command
+
+TINY = ["--set", "channels=[1,2]", "--set", "hidden=3", "--set", "shards=2"]
+
+
+def command(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int | str | None, str, str]:
+    with pytest.raises(SystemExit) as ended:
+        main(["audit", *arguments])
+    out = capsys.readouterr()
+    return ended.value.code, out.out, out.err
+
+
+def test_command_passes_and_leaves_a_run_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    code, out, _ = command(
+        capsys, *TINY, "--set", "noise=simulated", "--trials", "40", "--out", str(folder)
+    )
+    assert code == 0
+    assert "PASSED" in out
+    assert "NOT PRIVATE" in out
+    assert "canaries are weak" in out
+    summary = json.loads((folder / "summary.json").read_text())
+    assert summary["passed"] is True
+    assert summary["mu_low"] <= summary["mu"]
+    assert json.loads((folder / "status.json").read_text())["state"] == "complete"
+    for name in ("scenario.toml", "figures/audit.png", "figures/audit.svg"):
+        assert (folder / name).stat().st_size > 0
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_command_ends_with_1_on_a_breach(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = str(tmp_path / "run")
+    options = ["--trials", "80", "--confidence", "0.9", "--bug", "no_clipping", "--out", out]
+    code, printed, _ = command(capsys, *TINY, *options, "--json")
+    document = json.loads(printed)
+    assert code == 1
+    assert document["passed"] is False
+    assert document["bug"] == "no_clipping"
+    assert document["secure_noise"] is True
+    assert document["source"] == KeyedNoise.name
+    assert document["mu_low"] > document["mu"]
+
+
+def test_command_shows_the_controls(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = str(tmp_path / "run")
+    options = ["--set", "protection=paper", "--set", "noise=simulated", "--trials", "30"]
+    code, printed, _ = command(capsys, *TINY, *options, "--controls", "--out", out)
+    assert code == 0
+    assert printed.count("caught") == 2
+    assert "passes" in printed
+    code, printed, _ = command(
+        capsys, *TINY, *options, "--controls", "--out", out, "--overwrite", "--json"
+    )
+    document = json.loads(printed)
+    assert code == 0
+    assert [one["bug"] for one in document["controls"]] == [None, "less_noise", "bare_layer"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--sigma", "0"],
+        ["--sigma", "nan"],
+        ["--trials", "1"],
+        ["--confidence", "1"],
+        ["--bug", "gremlins"],
+        ["--bug", "less_noise", "--controls"],
+        ["--set", "shards=1", "--bug", "batch_clipping"],
+        ["--set", "delta=2"],
+        ["--sigma", "1e-12"],
+        ["--set", "clip=1e30"],
+        ["--set", "clip=1e-30"],
+        ["--set", "shard_rate=1e30"],
+        ["--set", "clip=1e30", "--controls"],
+    ],
+)
+def test_bad_input_ends_with_2_and_changes_nothing(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder, earlier = tmp_path / "run", tmp_path / "earlier"
+    earlier.mkdir()
+    (earlier / "status.json").write_text("{}")
+    for more in (["--out", str(folder)], ["--out", str(earlier), "--overwrite"]):
+        code, out, err = command(capsys, *options, *more)
+        assert code == 2
+        assert out == ""
+        assert err.startswith("noisemarket: ")
+        assert err.count("\n") == 1
+    assert not folder.exists()
+    assert [path.name for path in earlier.iterdir()] == ["status.json"]
+    assert (earlier / "status.json").read_text() == "{}"
+
+
+def test_secure_noise_has_no_streams() -> None:
+    """What ``Stuck`` above imitates cannot happen to the default source."""
+    source = SecureNoise()
+    assert (source.stream(1).gaussians(8) != source.stream(1).gaussians(8)).all()

@@ -1,0 +1,123 @@
+"""What counts prove, against independent computations and by simulation."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, norm
+
+from noisemarket.study.audit.statistics import (
+    chance,
+    epsilon_lower,
+    epsilon_of,
+    mu_lower,
+    rate_upper,
+)
+from noisemarket.study.audit.trials import noise_check
+
+
+@pytest.mark.parametrize("trials", [1, 20, 331, 1000])
+@pytest.mark.parametrize("alpha", [0.05, 1e-3, 1e-5])
+def test_rate_upper_is_clopper_and_pearsons(trials: int, alpha: float) -> None:
+    for errors in {0, 1, trials // 7, trials // 2, trials - 1, trials}:
+        test = binomtest(errors, trials, alternative="less")
+        expected = test.proportion_ci(1.0 - alpha, method="exact").high
+        assert float(rate_upper(errors, trials, alpha)) == pytest.approx(expected, rel=1e-9)
+
+
+@given(
+    trials=st.integers(1, 400),
+    share=st.floats(0, 1),
+    alpha=st.floats(1e-6, 0.3),
+)
+def test_rate_upper_leaves_exactly_alpha_below(trials: int, share: float, alpha: float) -> None:
+    errors = min(int(share * trials), trials - 1)
+    bound = float(rate_upper(errors, trials, alpha))
+    assert binom.cdf(errors, trials, bound) == pytest.approx(alpha, rel=1e-6)
+
+
+@given(rate=st.floats(0.001, 0.999), trials=st.integers(1, 200), alpha=st.floats(1e-4, 0.3))
+def test_rate_upper_covers(rate: float, trials: int, alpha: float) -> None:
+    """Whatever the rate, the bound is below it with probability at most alpha: no sampling."""
+    counts = np.arange(trials + 1)
+    missed = rate_upper(counts, trials, alpha) < rate
+    assert binom.pmf(counts[missed], trials, rate).sum() <= alpha * (1 + 1e-9)
+
+
+@given(
+    trials=st.integers(20, 500),
+    errors=st.tuples(st.integers(0, 500), st.integers(0, 500)),
+    alpha=st.floats(1e-6, 0.3),
+)
+def test_mu_lower_is_what_both_rates_leave(
+    trials: int, errors: tuple[int, int], alpha: float
+) -> None:
+    fp, fn = (min(count, trials) for count in errors)
+    a, b = (float(rate_upper(count, trials, alpha / 2)) for count in (fp, fn))
+    expected = max(0.0, norm.ppf(1 - a) - norm.ppf(b)) if max(a, b) < 1 else 0.0
+    found = mu_lower(fp, fn, trials, alpha)
+    assert found == pytest.approx(expected, abs=1e-9)
+    assert found == mu_lower(fn, fp, trials, alpha)
+    if fp < trials:
+        assert mu_lower(fp + 1, fn, trials, alpha) <= found
+    assert found <= mu_lower(0, 0, trials, alpha) + 1e-12
+
+
+@given(
+    trials=st.integers(20, 500),
+    errors=st.tuples(st.integers(0, 500), st.integers(0, 500)),
+    delta=st.floats(1e-9, 0.1),
+)
+def test_epsilon_lower_proves_no_more_than_mu_does(
+    trials: int, errors: tuple[int, int], delta: float
+) -> None:
+    """Whoever is mu-GDP is (epsilon, delta)-DP, so what refutes the latter refutes the former."""
+    fp, fn = (min(count, trials) for count in errors)
+    epsilon = epsilon_lower(fp, fn, trials, 0.01, delta)
+    mu = mu_lower(fp, fn, trials, 0.01)
+    assert 0.0 <= epsilon <= epsilon_of(mu, delta) + 1e-6
+
+
+def test_epsilon_of_is_the_exact_one() -> None:
+    epsilon = epsilon_of(2.5, 1e-5)
+    delta = norm.cdf(1.25 - epsilon / 2.5) - math.exp(epsilon) * norm.cdf(-1.25 - epsilon / 2.5)
+    assert delta == pytest.approx(1e-5, rel=1e-9)
+
+
+def test_chance_is_the_share_of_simulated_audits_that_accuse() -> None:
+    rng, trials, alpha, runs = np.random.default_rng(5), 200, 0.02, 4000
+    for true in (2.5, 3.1, 4.0):
+        counts = rng.binomial(trials, norm.cdf(-true / 2), (runs, 2))
+        found = {
+            (fp, fn): mu_lower(int(fp), int(fn), trials, alpha) > 2.5
+            for fp, fn in np.unique(counts, axis=0)
+        }
+        seen = np.mean([found[fp, fn] for fp, fn in counts])
+        expected = chance(true, 2.5, trials, alpha)
+        assert seen == pytest.approx(expected, abs=5 * math.sqrt(0.25 / runs))
+
+
+@given(mu=st.floats(0.0, 6.0), trials=st.integers(20, 400), alpha=st.floats(1e-5, 0.3))
+def test_a_right_protection_is_rarely_accused(mu: float, trials: int, alpha: float) -> None:
+    assert chance(mu, mu, trials, alpha) <= alpha * (1 + 1e-9)
+
+
+def test_the_stated_power() -> None:
+    """20 % missing noise at claimed mu 2.5: 1,000 trials an arm at 99.9 % find it, 100 do not."""
+    assert chance(2.5 / 0.8, 2.5, 1000, 1e-3) > 0.99
+    assert chance(2.5, 2.5, 1000, 1e-3) < 1e-4
+    assert chance(2.5 / 0.8, 2.5, 1000, 1e-3 / 20) > 0.95
+    assert chance(2.5 / 0.8, 2.5, 100, 1e-3) < 0.1
+    assert chance(math.inf, 2.5, 1000, 1e-3 / 20) == 1.0
+
+
+def test_noise_two_per_cent_short_shows_in_one_upload() -> None:
+    values, rng = 80_202, np.random.default_rng(1)
+    drawn = rng.standard_normal(values)
+    for share, breach in ((1.0, False), (0.98, True)):
+        upload = share * drawn
+        assert noise_check("upload", None, float(upload @ upload), values, 1e-3).breach == breach
