@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from noisemarket.market.negotiation import negotiate
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
 from noisemarket.show.comparison_report import comparison_rows, write_comparison

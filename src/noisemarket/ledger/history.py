@@ -17,6 +17,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from noisemarket.errors import BadInput
+from noisemarket.formats import infinite
 from noisemarket.ledger.canonical import parse
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
@@ -43,7 +44,6 @@ from noisemarket.ledger.entries import (
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked_amount
-from noisemarket.plain import infinite
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 

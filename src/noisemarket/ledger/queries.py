@@ -8,6 +8,7 @@ from itertools import islice
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.formats import infinite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -24,7 +25,6 @@ from noisemarket.ledger.entries import (
 )
 from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.store import Ledger
-from noisemarket.plain import infinite
 
 _SOME = 500  # contracts at a time
 _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)

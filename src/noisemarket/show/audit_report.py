@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from rich.table import Table
 
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
 from noisemarket.study.audit.findings import AuditResult, Control, Finding
 

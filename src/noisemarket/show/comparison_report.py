@@ -10,12 +10,12 @@ from typing import Any
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
-from noisemarket.csv_text import csv_text
+from noisemarket.formats import csv_text
 from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.lying import mean_and_most
-from noisemarket.runfolder import RunFolder
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import colour_of, figure, label, name_of, save
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.plain import finite, plain
+from noisemarket.formats import finite, plain
 
 
 @dataclass(frozen=True)
