@@ -12,13 +12,13 @@ from typing import Any
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import Stop, paths, progress, show, stoppable
 from noisemarket.cli.options import at_least_one
-from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.preparation import check_weighting, prepare
+from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.runfolder import STATUS, RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.comparison_figures import draw_game, draw_trained
 from noisemarket.show.comparison_report import (

@@ -15,9 +15,9 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.federated.reference import Judging
+from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch, Shapes, gone_on_from
-from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
 from noisemarket.privacy.noise_shape import UploadFinding
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
