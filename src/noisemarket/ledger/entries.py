@@ -15,12 +15,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerError
 from noisemarket.formats import finite
 from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair, SignedContract, sealed
-from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.money import checked_amount
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
