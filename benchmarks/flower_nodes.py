@@ -28,13 +28,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from noisemarket.cores import available_cores
 from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.deploy.deployment import Deployment, poll_interval
 from noisemarket.flower.deploy.single_machine import at_once, deal_out
 from noisemarket.flower.deploy.warm_apps import OWNER
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.machine import machine_in_words
+from noisemarket.machine import available_cores, machine_in_words
 from noisemarket.market.event_file import EVENTS
 from noisemarket.market.market_folder import SCENARIO, MarketFolder
 from noisemarket.market.preparation import prepare

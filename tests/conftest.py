@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from tests.ledger.postgres import Server
 
 pytest_plugins = ["tests.quick"]
+pytest.register_assert_rewrite("tests.conformance")
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = ROOT / "src" / "noisemarket"
-COMPILED = ("game", "learning")
+COMPILED = ("game", "pricing")
 """The folders with functions that Numba compiles, and with all that these call."""
 
 KEPT_CACHES = 8
@@ -88,7 +89,7 @@ settings.load_profile("ci" if IN_CI else "local")
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """Two more workers than cores, but for the quick tests: the longest files mostly wait for
     Flower, a browser or a process that is killed, and other files use the cores meanwhile."""
-    from noisemarket.cores import available_cores
+    from noisemarket.machine import available_cores
 
     return available_cores() + (0 if config.getoption("--quick") else 2)
 

@@ -7,6 +7,7 @@ import json
 
 import numpy as np
 import pytest
+from tests.conformance.mechanism_suite import negotiated
 
 import noisemarket
 from noisemarket.errors import BadInput
@@ -18,7 +19,6 @@ from noisemarket.pricing.mechanism import Agreement
 from noisemarket.pricing.pain_fl import Menu, MenuProblem
 from noisemarket.pricing.tally import Tally, tally
 from noisemarket.scenario import Scenario
-from noisemarket.testing.mechanism_suite import negotiated
 
 pytestmark = pytest.mark.compiled
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -233,6 +234,7 @@ def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
     blocks = page.read_text(encoding="utf-8").split("```python\n")[1:]
     (example,) = [one for one in blocks if "WeightingConformance" in one]
     (tmp_path / "test_mine.py").write_text(example.split("```")[0], encoding="utf-8")
+    shutil.copy(Path(__file__).parent / "conformance" / "weighting_suite.py", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from noisemarket.federated.engine import Engine
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
     from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
-    from noisemarket.ledger.backend import LedgerBackend
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
@@ -42,7 +41,6 @@ _PUBLIC = {
     "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
     "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.pricing.rule": ("Rule",),
-    "noisemarket.ledger.backend": ("LedgerBackend",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
     "noisemarket.market.outcome": ("MarketOutcome", "MarketRun"),
@@ -63,7 +61,6 @@ __all__ = [
     "Clipped",
     "Dataset",
     "Engine",
-    "LedgerBackend",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",

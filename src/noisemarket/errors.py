@@ -2,9 +2,15 @@
 
     NoisemarketError
     |-- BadInput           a value that cannot be used: names field, value and remedy
+    |   `-- NoLedger       there is no ledger where one was named
     |-- MissingExtra       an optional part is not installed: names the pip command
     |-- Interrupted        the user stopped a run; what was finished has been kept
-    `-- LedgerError        contracts and the ledger: drawn in ledger/ledger_errors.py
+    `-- LedgerError        the ledger cannot be reached, read or written
+        |-- BadSignature     a contract or receipt is not signed by the right key
+        |-- LedgerLost       the ledger lacks a head that was noted elsewhere
+        |-- LedgerConflict   an entry contradicts what the ledger holds already
+        |   `-- OverBudget   a contract or payment would pass the job's budget
+        `-- LedgerBroken     verification failed: names the first bad entry
 
 The command line prints the message of any of these as one sentence, without a traceback.
 """
@@ -60,6 +66,40 @@ class MissingExtra(NoisemarketError):
 
 class Interrupted(NoisemarketError):
     """The user stopped a run; finished work has been kept."""
+
+
+class LedgerError(NoisemarketError):
+    """The ledger cannot be reached, read or written."""
+
+
+class BadSignature(LedgerError):
+    """A contract or a receipt is not signed by the right key."""
+
+
+class LedgerLost(LedgerError):
+    """The ledger lacks a head that was noted elsewhere: it was lost or restored from a backup."""
+
+
+class LedgerConflict(LedgerError):
+    """An entry contradicts what the ledger holds already; nothing was written."""
+
+
+class OverBudget(LedgerConflict):
+    """A contract or a payment would pass the job's budget; nothing was written."""
+
+
+class LedgerBroken(LedgerError):
+    """Verification failed. ``seq`` is the first bad entry; None where no single one is to blame."""
+
+    def __init__(self, seq: int | None, reason: str) -> None:
+        self.seq = seq
+        self.reason = reason
+        subject = "the ledger" if seq is None else f"entry {seq}"
+        super().__init__(f"verification failed: {subject} {reason}")
+
+
+class NoLedger(BadInput):
+    """There is no ledger where one was named. The value has no password in it."""
 
 
 def printable(text: str) -> str:

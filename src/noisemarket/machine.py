@@ -1,4 +1,4 @@
-"""What a measurement was made on, when, and what it took: written by whatever measures."""
+"""The machine: how many cores there are, what it is called, and how long work takes on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,15 @@ import time
 from pathlib import Path
 
 
+def available_cores() -> int:
+    """The cores that threads or workers may be spread over, at least 1."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
 def machine_in_words() -> str:
-    """What this runs on, without naming the host.
+    """Cores, processor and Python version, without the name of the host.
 
     Example:
         >>> machine_in_words().split(", ")[-1].startswith("Python 3.")
@@ -24,10 +31,10 @@ def machine_in_words() -> str:
 
 
 class Effort:
-    """What is done from here on: seconds by the clock, and of processors.
+    """A stopwatch: seconds by the clock, and CPU seconds.
 
-    Processor seconds count this process and its children once they have ended. They say what a
-    quiet machine would take, where seconds by the clock depend on what else it does.
+    CPU seconds count this process and its children once they have ended. Unlike seconds by the
+    clock, they hardly depend on what else the machine does.
 
     Example:
         >>> sorted(Effort().as_dict())
@@ -39,7 +46,7 @@ class Effort:
 
     @property
     def cpu_seconds(self) -> float:
-        """Processor seconds so far."""
+        """CPU seconds so far."""
         return sum(os.times()[:4]) - self._used
 
     def as_dict(self) -> dict[str, object]:

@@ -22,7 +22,7 @@ from tests.commands import (
     wait_until,
 )
 
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import load_scenario
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from tests.market.common import here as run_here
 from tests.market.common import words, write_images
 
 from noisemarket.cli import engines
-from noisemarket.csv_text import text_of
+from noisemarket.formats import text_of
 
 pytestmark = pytest.mark.training
 

@@ -29,8 +29,8 @@ from noisemarket.cli import main
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.privacy.journal import read_journal
-from noisemarket.runfolder import RunFolder
 
 pytestmark = pytest.mark.process
 

@@ -16,7 +16,7 @@ from tests.tiny_images import write_images
 
 from noisemarket.cli import main
 from noisemarket.files import not_written
-from noisemarket.runfolder import RunFolder, read_status
+from noisemarket.market.run_folder import RunFolder, read_status
 
 
 @pytest.fixture(scope="module")

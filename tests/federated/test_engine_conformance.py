@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+from tests.conformance.engine_suite import (
+    PROTECTIONS,
+    EngineConformance,
+    Open,
+)
 
 from noisemarket.federated.engine import Engine
 from noisemarket.market.faults import FaultyEngine
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.testing.engine_suite import (
-    PROTECTIONS,
-    EngineConformance,
-    Open,
-)
 
 pytestmark = pytest.mark.process
 

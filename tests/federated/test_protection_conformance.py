@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
+from tests.conformance.protection_suite import ProtectionConformance
 
 from noisemarket.federated.protections import (
     DPSGD,
@@ -19,7 +20,6 @@ from noisemarket.federated.protections import (
 )
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.testing.protection_suite import ProtectionConformance
 
 pytestmark = pytest.mark.training
 

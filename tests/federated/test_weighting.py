@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.weighting_suite import WeightingConformance, some_figures
 
 from noisemarket.errors import BadInput
 from noisemarket.federated import weighting
@@ -21,7 +22,6 @@ from noisemarket.federated.weighting import (
     effective_share,
     owner_weights,
 )
-from noisemarket.testing.weighting_suite import WeightingConformance, some_figures
 
 
 class TestEqual(WeightingConformance):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import tomli_w
+from tests.conformance.engine_suite import EngineConformance, Open
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal
 
@@ -23,7 +24,6 @@ from noisemarket.flower.deploy.warm_apps import OWNER, TORCH
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line
 from noisemarket.market.orders import Order
-from noisemarket.testing.engine_suite import EngineConformance, Open
 
 NAMES = ["anna", "bob", "carla", "dora"]
 HOUSES = {"north": NAMES[:2], "south": NAMES[2:]}

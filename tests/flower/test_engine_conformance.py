@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from tests.conformance.engine_suite import EngineConformance, Open
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.training import deal, engine_over
 
 from noisemarket.federated.engine import Engine
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.market.orders import Order
-from noisemarket.testing.engine_suite import EngineConformance, Open
 
 pytestmark = pytest.mark.process
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.conformance.engine_suite import AcrossProcesses, Open
 from tests.flower.relay import RelayGrid, relay_variables, relayed
 from tests.flower.training import deal, engine_over
 
@@ -16,7 +17,6 @@ from noisemarket.federated.engine import Engine
 from noisemarket.flower.deploy.deployment import NodeSetup, Simulation
 from noisemarket.flower.deploy.guard import marked_processes
 from noisemarket.market.orders import Order
-from noisemarket.testing.engine_suite import AcrossProcesses, Open
 
 NAMES = ["anna", "bob", "carla", "dora"]
 

@@ -15,12 +15,11 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from tests.flower.conftest import Node, ProcessGrid
 
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput, LedgerConflict, NoisemarketError
 from noisemarket.flower.client_mod import contract_mod, parameters
 from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify

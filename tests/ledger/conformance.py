@@ -15,11 +15,10 @@ import pytest
 from tests.ledger import processes
 from tests.ledger.common import NOW, Job, contract, key, sign
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerConflict, OverBudget
 from noisemarket.ledger import entries, queries
 from noisemarket.ledger.entries import FIRST, Head
 from noisemarket.ledger.keys import CURATOR, OWNER, SignedContract
-from noisemarket.ledger.ledger_errors import LedgerConflict, OverBudget
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
@@ -236,7 +235,7 @@ class LedgerConformance:
     def test_an_expired_contract_is_not_signed(self, ledger: Ledger) -> None:
         job = Job.of(["north"])
         ledger.append([*job.opening(), entries.offered(job.contracts[0])])
-        late = Ledger(ledger.backend, lambda: "2030-02-01T00:00:00.001+00:00", key("curator"))
+        late = Ledger(ledger.database, lambda: "2030-02-01T00:00:00.001+00:00", key("curator"))
         with pytest.raises(LedgerConflict, match="expired"):
             late.append([entries.signed(sign(job.contracts[0]))])
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tests.ledger.common import NOW, Job, key
 
-from noisemarket.ledger.ledger_errors import LedgerConflict
+from noisemarket.errors import LedgerConflict
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 

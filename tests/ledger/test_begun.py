@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from tests.ledger.common import Job, key
 
+from noisemarket.errors import LedgerConflict
 from noisemarket.ledger import entries
 from noisemarket.ledger.entries import NewEntry
-from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify

@@ -8,7 +8,7 @@ from tests.ledger.common import NOW, key
 from tests.ledger.edits import BROKEN, CUT_OFF, EDITS, JOB
 from tests.ledger.tampering import read, rewrite, write
 
-from noisemarket.ledger.ledger_errors import LedgerBroken
+from noisemarket.errors import LedgerBroken
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify

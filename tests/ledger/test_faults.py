@@ -18,9 +18,8 @@ from tests.ledger.postgres import NOBODY
 from tests.ledger.processes import ROOT
 from tests.ledger.tampering import COLUMNS, drop_guards, execute
 
-from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.ledger import sql_backend
-from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerError, LedgerLost
+from noisemarket.errors import BadInput, LedgerBroken, LedgerError, LedgerLost, MissingExtra
+from noisemarket.ledger import database
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
@@ -29,7 +28,7 @@ pytestmark = pytest.mark.slow
 
 FULL = """
 import resource, sys
-from noisemarket.ledger.ledger_errors import LedgerError
+from noisemarket.errors import LedgerError
 from noisemarket.ledger.store import open_ledger
 from tests.ledger.common import Job, key
 with open_ledger(sys.argv[1], curator=key('curator')) as ledger:
@@ -116,7 +115,7 @@ def test_a_place_that_cannot_be(tmp_path: Path) -> None:
         (tmp_path / "file", "is not a ledger"),
         (tmp_path / "file" / "inside", "cannot be written"),
         ("mysql://host/base", "give a folder, a file or a URL"),
-        ("sqlite://", "give a folder or a file"),
+        ("sqlite://", "give a folder, a file"),
         ("postgresql://:::", "cannot be read"),
     ):
         with pytest.raises(BadInput, match=said):
@@ -142,8 +141,8 @@ def test_a_newer_ledger_is_not_called_lost(tmp_path: Path) -> None:
     note, place = tmp_path / "head.json", str(tmp_path / "ledger.sqlite")
     with open_ledger(place, curator=key("curator"), note=note) as ledger:
         ledger.append(Job.of().opening())
-    execute(place, "INSERT INTO noisemarket_schema (version) VALUES (99)")
-    with pytest.raises(BadInput, match="has schema 99 and this noisemarket knows"):
+    execute(place, "UPDATE noisemarket_schema SET version = 99")
+    with pytest.raises(BadInput, match="has schema 99 and this noisemarket reads"):
         open_ledger(place, curator=key("curator"), note=note)
 
 
@@ -155,7 +154,7 @@ def test_a_lost_ledger_is_named_without_its_password(tmp_path: Path, postgres_pl
         open_ledger(url, curator=key("curator"), note=note)
     assert "hush" not in str(told.value)
     for missing in (tmp_path / "none.sqlite", note):
-        with pytest.raises(LedgerLost, match="put a backup"):
+        with pytest.raises(LedgerLost, match="Restore a backup"):
             open_ledger(missing, curator=key("curator"), note=note)
 
 
@@ -242,7 +241,7 @@ def test_verification_takes_constant_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Eight times the jobs, one after the other: the peak stays where it was."""
-    monkeypatch.setattr(sql_backend, "PAGE", 50)
+    monkeypatch.setattr(database, "PAGE", 50)
     peaks = []
     with open_ledger(tmp_path, curator=key("curator")) as ledger:
         for upto in (2, 16):

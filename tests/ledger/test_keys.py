@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.ledger.common import contract, key, sign
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature
 from noisemarket.ledger.keys import CURATOR, KEY_FILE, OWNER, KeyPair, SignedContract, holds
-from noisemarket.ledger.ledger_errors import BadSignature
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="permissions of POSIX")
 

@@ -18,7 +18,7 @@ from tests.ledger.processes import ROOT
 from tests.market.common import OWNERS, ROUNDS, played, scenario, state
 from tests.market.killed import begun
 
-from noisemarket import files, runfolder
+from noisemarket import files
 from noisemarket.errors import BadInput
 from noisemarket.federated import engine
 from noisemarket.federated.rounds import Checkpoint
@@ -28,6 +28,7 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
+from noisemarket.market import run_folder
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.preparation import prepare
 from noisemarket.market.serial_engine import SerialEngine
@@ -48,7 +49,7 @@ STEPS: list[tuple[Any, str]] = [
     (GrowingFile, "append"),
     (KeyPair, "create"),
     (files, "open_atomic"),
-    (runfolder.RunFolder, "append"),
+    (run_folder.RunFolder, "append"),
     (MarketFolder, "noise_key"),
     (SerialEngine, "train"),
 ]

@@ -14,9 +14,8 @@ from tests.ledger.tampering import cut_to_a_seal, rewrite
 from tests.market.common import events, job_name, played, scenario
 
 from noisemarket.cli import main
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerBroken, LedgerLost
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import LedgerBroken, LedgerLost
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.ledger.store import open_ledger
@@ -28,7 +27,7 @@ from noisemarket.scenario import Scenario
 pytestmark = pytest.mark.training
 
 NOTE = Path("curator") / "head.json"
-LOST = "was lost or put back, and going on would pay again; put a backup"
+LOST = "restored from an older backup, and resuming would pay again. Restore a backup"
 
 
 @pytest.fixture(scope="module")

@@ -24,11 +24,10 @@ from tests.market.common import (
 )
 
 from noisemarket.cli import main
-from noisemarket.errors import NoisemarketError
+from noisemarket.errors import LedgerConflict, NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
 from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import LedgerConflict
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger

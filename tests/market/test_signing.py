@@ -16,12 +16,11 @@ from tests.market.common import (
     scenario,
 )
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature, LedgerConflict
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, SignedContract
-from noisemarket.ledger.ledger_errors import BadSignature, LedgerConflict
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.deals import strike

@@ -45,10 +45,10 @@ from tests.market.common import here, settings, state, write_images
 
 from noisemarket.cli import engines, main
 from noisemarket.cli import run as market_command
+from noisemarket.errors import LedgerError
 from noisemarket.files import load_arrays
-from noisemarket.ledger.ledger_errors import LedgerError
+from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.queries import contracts
-from noisemarket.ledger.sql_backend import LEDGER_FILE
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import market_folder as folders

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.mechanism_suite import negotiated
 
 from noisemarket.errors import BadInput
 from noisemarket.game.exploitability import exploitability
@@ -22,7 +23,6 @@ from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.tally import tally
 from noisemarket.pricing.threads import work_through
 from noisemarket.scenario import Scenario
-from noisemarket.testing.mechanism_suite import negotiated
 
 pytestmark = pytest.mark.compiled
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conformance.mechanism_suite import negotiated
 
 from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
@@ -14,7 +15,6 @@ from noisemarket.pricing.greedy import Greedy
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.rules import RULES
 from noisemarket.scenario import Scenario
-from noisemarket.testing.mechanism_suite import negotiated
 
 pytestmark = pytest.mark.compiled
 

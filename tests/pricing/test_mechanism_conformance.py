@@ -4,6 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from tests.conformance.mechanism_suite import (
+    SCENARIOS,
+    SIGNED,
+    MechanismConformance,
+    VoluntaryConformance,
+    curator_gains,
+    negotiated,
+)
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
@@ -19,14 +27,6 @@ from noisemarket.pricing.mechanism import (
     same_for_all,
 )
 from noisemarket.scenario import Scenario
-from noisemarket.testing.mechanism_suite import (
-    SCENARIOS,
-    SIGNED,
-    MechanismConformance,
-    VoluntaryConformance,
-    curator_gains,
-    negotiated,
-)
 
 pytestmark = pytest.mark.compiled
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from tests.conformance.rule_suite import MessageConformance, players
 
 from noisemarket.errors import BadInput
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals, message_lengths
 from noisemarket.pricing.rules import RULES
-from noisemarket.testing.rule_suite import MessageConformance, players
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -8,6 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.conformance.rule_suite import (
+    FAST,
+    PROTOCOLS,
+    MessageConformance,
+    RuleConformance,
+    Table,
+    assert_same_agreement,
+    assert_same_play,
+    make_table,
+    market,
+    pick,
+    play,
+    reversal,
+    table_of,
+)
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
@@ -24,21 +39,6 @@ from noisemarket.pricing.rule import Rule, Settings
 from noisemarket.pricing.rules import RULES, find_rule
 from noisemarket.pricing.wolf_phc import WolfPHC
 from noisemarket.scenario import Scenario
-from noisemarket.testing.rule_suite import (
-    FAST,
-    PROTOCOLS,
-    MessageConformance,
-    RuleConformance,
-    Table,
-    assert_same_agreement,
-    assert_same_play,
-    make_table,
-    market,
-    pick,
-    play,
-    reversal,
-    table_of,
-)
 
 pytestmark = pytest.mark.compiled
 

@@ -13,8 +13,8 @@ from noisemarket.cli.app import CalibrateOptions
 from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.sigmas import one_sigma
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.calibration_report import calibration_table, draw_calibration
 from noisemarket.study.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 
 from noisemarket.errors import BadInput
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 
 
 def writable_file(option: str, file: str | None) -> None:

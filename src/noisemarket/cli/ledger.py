@@ -84,7 +84,7 @@ def verify_command(
 ) -> None:
     """Check every hash, signature, state and payment; name the first wrong entry."""
     from noisemarket.cli.common import console, progress
-    from noisemarket.ledger.ledger_errors import LedgerBroken
+    from noisemarket.errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading

@@ -12,11 +12,11 @@ from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.progress_lines import writing
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.mechanism import Progress as Done
 from noisemarket.pricing.tables import contracts_csv
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import Scenario
 from noisemarket.show.negotiation_report import summary_table, write_run
 from noisemarket.show.style import name_of

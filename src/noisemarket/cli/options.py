@@ -17,7 +17,7 @@ from typer import Argument, Option
 from noisemarket.errors import BadInput
 
 if TYPE_CHECKING:
-    from noisemarket.runfolder import RunFolder
+    from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import Scenario
 
 SURFACE = "surface.toml"
@@ -195,7 +195,7 @@ class Request:
         Its name ends in ``what``, unless there is ``--out``. ``inputs`` are more files that the run
         reads, ``facts`` what each of its statuses says.
         """
-        from noisemarket.runfolder import RunFolder
+        from noisemarket.market.run_folder import RunFolder
         from noisemarket.scenario import dump_scenario
 
         owners, surface = scenario.population.file, scenario.game.surface

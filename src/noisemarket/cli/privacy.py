@@ -11,7 +11,7 @@ from noisemarket.cli.app import PrivacyOptions
 from noisemarket.cli.common import show
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
-from noisemarket.plain import finite
+from noisemarket.formats import finite
 from noisemarket.privacy.zcdp import (
     MOST,
     Neighbours,

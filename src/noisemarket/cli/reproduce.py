@@ -11,7 +11,7 @@ from noisemarket.cli.app import ReproduceOptions
 from noisemarket.cli.common import progress, show, stoppable, writable_file
 from noisemarket.cli.options import at_least_one
 from noisemarket.errors import Interrupted
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.reproduction_page import write_reproduction
 from noisemarket.study.reproduction.study import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
 

@@ -33,10 +33,10 @@ from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.preparation import PreparedMarket, prepare
+from noisemarket.market.run_folder import STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.market.worker_processes import in_processes, one_by_one
 from noisemarket.pricing.mechanism import Progress
-from noisemarket.runfolder import STATUS, RunFolder, read_status
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.market_report import (
     alternatives_table,

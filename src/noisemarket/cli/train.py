@@ -7,15 +7,15 @@ from contextlib import ExitStack
 
 from noisemarket.cli.app import TrainOptions
 from noisemarket.cli.common import ROUND_DROPPED, paths, progress, show, stoppable
-from noisemarket.csv_text import csv_text
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
+from noisemarket.formats import csv_text
 from noisemarket.market.orders import Order, order
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.session import Training, carry_out
 from noisemarket.market.sigmas import one_sigma, read_contracts
 from noisemarket.privacy.journal import JournalledAccountant
-from noisemarket.runfolder import RunFolder
 from noisemarket.scenario import load_scenario
 from noisemarket.show.training_report import draw_training, training_table
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.files import load_arrays, save_arrays
-from noisemarket.plain import finite
+from noisemarket.formats import finite
 
 _KEPT = "kept-"
 

@@ -127,7 +127,7 @@ class Engine(Closing):
     """Trains owners, from a global model to their uploads, and tests models.
 
     The same job gives the same bits from every engine and any number of workers, but for secure
-    noise, which never repeats. ``noisemarket.testing.engine_suite`` is the suite that an engine
+    noise, which never repeats. ``tests/conformance/engine_suite.py`` is the suite that an engine
     has to pass.
 
     Example:

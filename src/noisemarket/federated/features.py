@@ -35,8 +35,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
+from noisemarket.machine import available_cores
 
 Floats = NDArray[np.float32]
 

@@ -12,7 +12,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput, BadSignature, NoisemarketError
 from noisemarket.federated.engine import Engine
 from noisemarket.files import digest, write_json
 from noisemarket.flower import wire
@@ -23,7 +23,6 @@ from noisemarket.flower.remote_negotiation import RemoteClock, RemoteGame
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
-from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.deals import Deals
 from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder

@@ -14,9 +14,9 @@ from types import MappingProxyType
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.formats import finite, infinite
 from noisemarket.ledger.canonical import canonical, parse
 from noisemarket.ledger.money import checked_amount
-from noisemarket.plain import finite, infinite
 
 VERSION = 1
 PRO_RATA = "pro_rata"

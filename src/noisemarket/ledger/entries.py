@@ -15,13 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerError
+from noisemarket.formats import finite
 from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair, SignedContract, sealed
-from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.money import checked_amount
-from noisemarket.plain import finite
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
 BEGUN, DELIVERED, MISSED, REFUSED = "begun", "delivered", "missed", "refused"

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature
+from noisemarket.formats import infinite
 from noisemarket.ledger.canonical import parse
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.entries import (
@@ -41,9 +42,7 @@ from noisemarket.ledger.entries import (
     seal_holds,
 )
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import checked_amount
-from noisemarket.plain import infinite
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 

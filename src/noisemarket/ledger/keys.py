@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.serialization import (
     load_pem_private_key,
 )
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature
 from noisemarket.files import (
     open_atomic,
     private_folder,
@@ -25,7 +25,6 @@ from noisemarket.files import (
     unusable,
 )
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.ledger_errors import BadSignature
 
 KEY_FILE = "signing-key.pem"
 PRIVATE = "private.json"

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerError
+from noisemarket.formats import infinite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -22,9 +23,7 @@ from noisemarket.ledger.entries import (
     VERIFIED,
     Entry,
 )
-from noisemarket.ledger.ledger_errors import LedgerError
 from noisemarket.ledger.store import Ledger
-from noisemarket.plain import infinite
 
 _SOME = 500  # contracts at a time
 _STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
@@ -97,7 +96,7 @@ class JobStanding:
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
     """All jobs, in the order in which they were opened."""
     for entry in ledger.entries(kinds=[OPENED]):
-        found = ledger.backend.counts("job", [entry.job])
+        found = ledger.database.counts("job", [entry.job])
         counts = {kind: number for (_, kind), number in found.items()}
         content = entry.content()
         yield JobStanding(
@@ -145,7 +144,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
     """
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
-    found = ledger.backend.contract_ids(prefix, 2)
+    found = ledger.database.contract_ids(prefix, 2)
     if not found:
         raise BadInput("contract", prefix, "no contract in this ledger has such an id.")
     if len(found) > 1:
@@ -218,10 +217,10 @@ def _standings(
     ledger: Ledger, some: list[Contract], weights: dict[str, dict[str, float]]
 ) -> Iterator[Standing]:
     ids = [contract.id for contract in some]
-    counts = ledger.backend.counts("contract", ids)
+    counts = ledger.database.counts("contract", ids)
     closing = {
         (entry.contract, entry.kind): entry.content()
-        for entry in ledger.backend.entries(contracts=ids, kinds=[VERIFIED, PAID])
+        for entry in ledger.database.entries(contracts=ids, kinds=[VERIFIED, PAID])
     }
     for contract in some:
         name = contract.id

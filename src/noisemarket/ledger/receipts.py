@@ -11,13 +11,12 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature
 from noisemarket.files import unusable
 from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract, is_key
 from noisemarket.ledger.entries import SETTLED, SIGNED, Head
 from noisemarket.ledger.keys import KeyPair, sealed
-from noisemarket.ledger.ledger_errors import BadSignature
 
 STAGES = (SIGNED, SETTLED)
 _BY_CURATOR, _BY_OWNER = "receipt", "receipt, countersigned"

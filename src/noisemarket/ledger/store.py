@@ -1,41 +1,31 @@
 """The ledger: appends, each thing once, in one chain, whoever else is writing.
 
-A ledger that is lost, or put back to an older state, looks like one that never came so far. Whoever
-goes on with it does everything again, paying included. So the curator notes the head in a file of
-its own after every transaction, and a ledger that lacks a noted head is refused.
+A ledger that is lost, or restored from an older backup, looks like one that never came so far: a
+job that resumes with it would do everything again, paying included. So the curator notes the head
+in a file of its own after every transaction, and a ledger that lacks a noted head is refused.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from noisemarket.errors import BadInput
-from noisemarket.files import Closing, write_json
-from noisemarket.ledger.backend import LedgerBackend, Transaction
-from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, seal_entry
-from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
-from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.ledger_errors import (
+from noisemarket.errors import (
+    BadInput,
     LedgerConflict,
     LedgerError,
     LedgerLost,
     NoLedger,
     OverBudget,
 )
-from noisemarket.ledger.sql_backend import LEDGER_FILE, SqlBackend
-from noisemarket.registry import Registry, subclass_of
-
-BACKENDS: Registry[Callable[..., LedgerBackend]] = Registry(
-    "ledger",
-    "noisemarket.ledgers",
-    {"sqlite": SqlBackend, "postgresql": SqlBackend, "postgres": SqlBackend},
-    subclass_of(LedgerBackend),
-)
-"""What keeps ledgers, by the scheme of a URL."""
+from noisemarket.files import Closing, write_json
+from noisemarket.ledger.database import LEDGER_FILE, Database, Transaction
+from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, seal_entry
+from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
+from noisemarket.ledger.keys import KeyPair
 
 
 def now() -> str:
@@ -44,7 +34,7 @@ def now() -> str:
 
 
 def open_ledger(
-    where: str | Path | LedgerBackend,
+    where: str | Path,
     *,
     create: bool = True,
     clock: Callable[[], str] = now,
@@ -54,20 +44,16 @@ def open_ledger(
     """Open a ledger.
 
     Args:
-        where: a run folder, an SQLite file, a URL such as ``postgresql://...``, or a backend.
-        create: whether to make a new ledger if there is none, and to bring the tables of an older
-            one up to date. Otherwise opening changes nothing.
+        where: a run folder, an SQLite file, or a URL such as ``postgresql://...``.
+        create: whether to make a new ledger if there is none. Otherwise opening changes nothing.
         clock: gives the time of an entry, as ISO 8601 in UTC.
         curator: the key that seals what is recorded. Without it the ledger can only be read.
         note: a file, best outside of the ledger's own storage, in which the head is noted after
-            every transaction. A ledger that lacks what the file says is refused.
-
-    Returns:
-        The ledger, which can be used in a ``with`` block.
+            every transaction. A ledger that lacks the noted head is refused.
 
     Raises:
         BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
-        LedgerLost: the ledger lacks the head that was noted: it was lost, or put back.
+        LedgerLost: the ledger lacks the noted head.
         LedgerError: the ledger cannot be reached.
 
     Example:
@@ -76,26 +62,15 @@ def open_ledger(
             with open_ledger("runs/first", create=False) as ledger:
                 print(verify(ledger).head)
     """
-    head, noted_by = None if note is None else _noted(note), f"the curator ({note})"
-    if isinstance(where, LedgerBackend):
-        if head is not None:
-            check_holds(where, head, noted_by)
-        return Ledger(where, clock, curator, note)
-    scheme, url, _ = str(where).partition("://") if isinstance(where, str) else ("", "", "")
-    kind = scheme.partition("+")[0] if url else "sqlite"
-    if kind not in BACKENDS:
-        known = ", ".join(f"{name}://" for name in BACKENDS)
-        remedy = f"give a folder, a file or a URL that begins with one of: {known}."
-        raise BadInput("ledger", f"{scheme}://", remedy)
-    make = BACKENDS.find(kind)
-    if head is not None:
+    if note is not None and (head := _noted(note)) is not None:
+        noted_by = f"the curator ({note})"
         try:
-            there = make(where, create=False)  # before a new ledger is made in its place
+            # before a new ledger is made in its place
+            with Ledger(Database(where, create=False)) as ledger:
+                ledger.check_holds(head, noted_by)
         except NoLedger as missing:
             raise _lost(str(missing.value), head, noted_by) from None
-        with closing(there):
-            check_holds(there, head, noted_by)
-    return Ledger(make(where, create=create), clock, curator, note)
+    return Ledger(Database(where, create=create), clock, curator, note)
 
 
 @contextmanager
@@ -119,70 +94,54 @@ def reading(where: str) -> Iterator[Ledger]:
         try:
             yield ledger
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError):
-            damaged = f"ledger {ledger.name} is damaged: see noisemarket ledger verify."
-            raise LedgerError(damaged) from None
-
-
-def check_holds(backend: LedgerBackend, head: Head, noted_by: str) -> None:
-    """Refuse a ledger that does not hold the entry that a head names; says who noted it.
-
-    Raises:
-        LedgerLost: it does not.
-    """
-    if head.count == 0:
-        return
-    found = next(iter(backend.entries(after=head.count - 1, until=head.count)), None)
-    if found is None or found.hash != head.hash:
-        raise _lost(backend.name, head, noted_by)
+            raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
 
 
 class Ledger(Closing):
-    """An open ledger on a backend, with what ``open_ledger`` was given.
+    """An open ledger, with what ``open_ledger`` was given.
 
     Use it in one thread; other processes may write to it meanwhile.
     """
 
     def __init__(
         self,
-        backend: LedgerBackend,
+        database: Database,
         clock: Callable[[], str] = now,
         curator: KeyPair | None = None,
         note: Path | None = None,
     ) -> None:
-        self.backend = backend
+        self.database = database
         self._clock, self._curator, self._note = clock, curator, note
         self._histories: dict[str, tuple[int, JobHistory]] = {}
 
     @property
     def name(self) -> str:
         """Where it is, without any password."""
-        return self.backend.name
+        return self.database.name
 
     def close(self) -> None:
-        """Release the backend."""
-        self.backend.close()
+        self.database.close()
 
     def head(self) -> Head:
-        """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them.
-
-        Raises:
-            LedgerError: the ledger cannot be read, or has lost its head.
-        """
-        head = self.backend.head()
+        """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them."""
+        head = self.database.head()
         if head is None:
             raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
         return head
+
+    def check_holds(self, head: Head, noted_by: str) -> None:
+        """Raise ``LedgerLost`` unless the ledger holds the entry of a head that was noted."""
+        if head.count == 0:
+            return
+        found = next(self.entries(after=head.count - 1, until=head.count), None)
+        if found is None or found.hash != head.hash:
+            raise _lost(self.name, head, noted_by)
 
     def append(self, entries: Iterable[NewEntry]) -> tuple[Entry, ...]:
         """Record all of these entries, or none, and seal the chain with the curator's key.
 
         An entry whose once key is recorded already, with the same content, is not recorded again.
-
-        Args:
-            entries: what to record, in order.
-
-        Returns:
-            The entries as they are recorded, in the order given.
+        Returns the entries as they are recorded, in the order given.
 
         Raises:
             LedgerConflict: a once key is recorded with other content, or an entry cannot follow
@@ -198,7 +157,7 @@ class Ledger(Closing):
             remedy = "open the ledger with the curator's key: what is recorded is sealed by it."
             raise BadInput("curator", "none", remedy)
         try:
-            with self.backend.writing() as transaction:
+            with self.database.writing() as transaction:
                 recorded = self._append(transaction, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
@@ -216,9 +175,9 @@ class Ledger(Closing):
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Recorded entries, as ``LedgerBackend.entries`` has them; of one contract or of all."""
+        """Recorded entries, as ``Database.entries`` has them; of one contract or of all."""
         contracts = None if contract is None else [contract]
-        return self.backend.entries(
+        return self.database.entries(
             job=job, contracts=contracts, kinds=kinds, after=after, until=until
         )
 
@@ -318,13 +277,13 @@ def _noted(note: Path) -> Head | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
-        remedy = 'cannot be read: put it back, or write {"head": "COUNT:HASH"} by hand.'
+        remedy = 'cannot be read: restore it, or write {"head": "COUNT:HASH"} by hand.'
         raise BadInput("noted head", str(note), remedy) from None
 
 
 def _lost(ledger: str, head: Head, noted_by: str) -> LedgerLost:
     return LedgerLost(
-        f"ledger {ledger} lacks entry {head.count}, which {noted_by} noted: it was lost or put "
-        "back, and going on would pay again; put a backup that holds this entry in its place, and "
-        "run again."
+        f"ledger {ledger} lacks entry {head.count}, which {noted_by} noted: it was lost or "
+        "restored from an older backup, and resuming would pay again. Restore a backup that holds "
+        "this entry, and run again."
     )

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from operator import attrgetter
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerBroken
 from noisemarket.ledger.contract import is_key
 from noisemarket.ledger.entries import (
     BROKEN,
@@ -32,7 +32,6 @@ from noisemarket.ledger.entries import (
     entry_hash,
 )
 from noisemarket.ledger.history import InvalidEntry, JobHistory
-from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
 
@@ -89,7 +88,7 @@ def verify(
                 print(verify(ledger, expected_head="41:9c5f...").paid)
     """
     noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
-    head = ledger.backend.head()
+    head = ledger.database.head()
     if head is None:
         raise LedgerBroken(None, "has lost its head.")
     length, final = head.count, head.hash
@@ -233,7 +232,7 @@ def _check_strays(ledger: Ledger, length: int) -> None:
             break
     if strays:
         raise LedgerBroken(strays[0], "exists, but the head does not count it.")
-    repeated = ledger.backend.repeated
+    repeated = ledger.database.repeated
     for kind, seq in ((OFFERED, repeated(OFFERED, "contract")), (OPENED, repeated(OPENED, "job"))):
         if seq is not None:
             raise LedgerBroken(seq, f"({kind}) happens a second time.")

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
+from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch
-from noisemarket.plain import plain
 from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
 from noisemarket.privacy.noise_shape import UploadFinding
 

@@ -15,10 +15,10 @@ import numpy as np
 import psutil
 from numpy.typing import NDArray
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import TEST_BATCH, Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
+from noisemarket.machine import available_cores
 from noisemarket.market.worker_processes import WorkerProcesses
 from noisemarket.owner.shared_arrays import SharedArrays
 from noisemarket.owner.worker import UNGUARDED, WorkerConfig, leave_unless_main, work

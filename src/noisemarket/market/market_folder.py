@@ -21,9 +21,9 @@ from pathlib import Path
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.checkpoint import RoundResult
 from noisemarket.files import private_folder, read_private, refuse_open, write_atomic
-from noisemarket.ledger.sql_backend import LEDGER_FILE
+from noisemarket.ledger.database import LEDGER_FILE
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
-from noisemarket.runfolder import RunFolder
 
 JOB = "market.json"
 SCENARIO = "scenario.toml"

@@ -7,10 +7,10 @@ from functools import cached_property
 
 import numpy as np
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.batch import PlayConfig, trace_spacing
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries

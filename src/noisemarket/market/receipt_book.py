@@ -10,7 +10,7 @@ from noisemarket.errors import BadInput
 from noisemarket.files import GrowingFile, unusable
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.ledger.store import Ledger, check_holds
+from noisemarket.ledger.store import Ledger
 from noisemarket.market.offers import Curator
 
 RECEIPTS = "receipts.jsonl"
@@ -70,7 +70,7 @@ class ReceiptBook:
             if receipt.head not in seen and receipt.signed_by(self._curator.public_key):
                 seen.add(receipt.head)
                 noted_by = f"the receipt of owner {receipt.owner}"
-                check_holds(self._ledger.backend, receipt.noted, noted_by)
+                self._ledger.check_holds(receipt.noted, noted_by)
 
     def keep(self, issued: Mapping[int, Receipt], returned: Mapping[int, Receipt]) -> None:
         """Keep what the owners have signed; a receipt of another head must be of this ledger.

@@ -20,11 +20,11 @@ from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.federated.weighting import Weighting
+from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, order
 from noisemarket.market.sigmas import given_sigma
 from noisemarket.owner.worker import leave_unless_main
-from noisemarket.plain import finite, least_median_most
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement

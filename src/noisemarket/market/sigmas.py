@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.csv_text import text_of
 from noisemarket.errors import BadInput
 from noisemarket.federated.partition import one_or_each
+from noisemarket.formats import text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.csv_text import csv_text
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.federated.weighting import effective_noise, effective_share
+from noisemarket.formats import csv_text, finite, least_median_most
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.alternatives import Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.plain import finite, least_median_most
 
 Compared = dict[str, list[Sequence[RoundResult]]]
 """What the market is compared with: for each baseline the rounds of each draw of the noise."""

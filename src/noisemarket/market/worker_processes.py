@@ -17,8 +17,8 @@ from multiprocessing import connection, get_context, resource_tracker
 from threading import Thread
 from typing import Any, TypeVar
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import Interrupted, NoisemarketError
+from noisemarket.machine import available_cores
 from noisemarket.owner.worker import end_with_parent, error_line, leave_unless_main
 
 Task = TypeVar("Task")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, BadSignature
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
@@ -25,7 +25,6 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
-from noisemarket.ledger.ledger_errors import BadSignature
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder

@@ -13,8 +13,8 @@ from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
+from noisemarket.formats import finite, infinite
 from noisemarket.ledger.contract import Contract, nonce_of
-from noisemarket.plain import finite, infinite
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 

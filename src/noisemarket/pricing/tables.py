@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from noisemarket.csv_text import csv_text, quoted
+from noisemarket.formats import csv_text, quoted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import IntArray
 from noisemarket.pricing.mechanism import Contracts, Trace

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.plain import finite, infinite
+from noisemarket.formats import finite, infinite
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 

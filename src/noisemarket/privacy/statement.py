@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.plain import infinite, plain
+from noisemarket.formats import infinite, plain
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho
 
 OwnerId = int | str

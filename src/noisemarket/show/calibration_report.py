@@ -11,7 +11,7 @@ from rich.table import Table
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import LossSurface
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
 from noisemarket.study.calibration.points import Point
 from noisemarket.study.calibration.result import PRINTED, Calibration

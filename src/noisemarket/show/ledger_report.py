@@ -16,13 +16,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from noisemarket.csv_text import cell_of
 from noisemarket.files import open_atomic
+from noisemarket.formats import cell_of, finite
 from noisemarket.ledger import queries
 from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
 from noisemarket.ledger.money import MOST, format_micro
 from noisemarket.ledger.store import Ledger
-from noisemarket.plain import finite
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
 
 Row = Mapping[str, Any]

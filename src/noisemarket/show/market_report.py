@@ -15,8 +15,8 @@ from rich.table import Table
 from noisemarket.market.alternatives import FULL_KNOWLEDGE, Alternative
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
 from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_rows
-from noisemarket.runfolder import RunFolder
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
 from noisemarket.show.training_report import draw_partition

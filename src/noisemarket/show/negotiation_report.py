@@ -12,12 +12,12 @@ from rich.table import Table
 from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
 from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.mechanism import Agreement, Contracts
 from noisemarket.pricing.tables import trace_csv
 from noisemarket.pricing.tally import Tally
-from noisemarket.runfolder import RunFolder
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
 
 _DRAWN_OWNERS = 5000

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from noisemarket.csv_text import csv_text
 from noisemarket.files import write_atomic
+from noisemarket.formats import csv_text
 from noisemarket.game.levels import FloatArray
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import colour_of, figure, label, name_of, save
 from noisemarket.study.reproduction.claims import ClaimVerdict, Interval, judge, judge_adaptation
 from noisemarket.study.reproduction.study import LEARNERS, PRESETS, Adaptation, Trials

@@ -13,8 +13,8 @@ from rich.table import Table
 
 from noisemarket.federated.partition import FloatArray, IntArray, Partition, label_entropy
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.runfolder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
 
 if TYPE_CHECKING:

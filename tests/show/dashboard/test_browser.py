@@ -19,7 +19,7 @@ from tests.show.dashboard.served import TOKEN, Served, process_of
 playwright = pytest.importorskip("playwright.sync_api")
 from playwright.sync_api import Browser, Locator, Page, expect  # noqa: E402
 
-from noisemarket.runfolder import this_process  # noqa: E402
+from noisemarket.market.run_folder import this_process  # noqa: E402
 
 pytestmark = pytest.mark.process
 

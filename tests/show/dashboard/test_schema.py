@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from tests.commands import PATIENCE
 from tests.show.dashboard.served import Served, bearer
 
-from noisemarket.runfolder import this_process
+from noisemarket.market.run_folder import this_process
 from noisemarket.show.dashboard.run_store import RunStore
 from noisemarket.show.dashboard.web_app import api
 

@@ -117,7 +117,7 @@ def test_a_run_outlives_its_viewers_and_its_server(served: Served) -> None:
 HOLD = """
 import sys, time
 from pathlib import Path
-from noisemarket.runfolder import RunFolder
+from noisemarket.market.run_folder import RunFolder
 with RunFolder.create(sys.argv[1], "held"):
     print("held", flush=True)
     time.sleep(300)

@@ -18,7 +18,6 @@ from typing import Any
 
 import tomli_w
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
 from noisemarket.flower.deploy.certificates import NodeKey, make_node_key
@@ -26,6 +25,7 @@ from noisemarket.flower.deploy.processes import HOST, ShortFolder
 from noisemarket.flower.deploy.superlink import CONNECTION, SUPERLINK, SuperLink, Value
 from noisemarket.flower.deploy.warm_apps import OWNER, WarmApps
 from noisemarket.flower.host_files import NODES, node_file
+from noisemarket.machine import available_cores
 
 POLL = "FLWR_SUPEREXEC_TASK_POLL_INTERVAL"
 """Flower's variable: how often, in seconds, a SuperNode looks whether there is an app to start."""

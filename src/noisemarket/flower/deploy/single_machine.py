@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from noisemarket.cores import available_cores
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.files import private_folder
@@ -26,6 +25,7 @@ from noisemarket.flower.remote_negotiation import tell_progress
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.money import to_micro
+from noisemarket.machine import available_cores
 from noisemarket.market.deals import Deals
 from noisemarket.market.event_file import ENDED, EVENTS, FAILED, NEGOTIATING, Tail, from_line
 from noisemarket.market.events import Event, Negotiated, Opened, Signed

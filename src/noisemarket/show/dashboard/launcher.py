@@ -19,7 +19,7 @@ import psutil
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import LOCK
-from noisemarket.runfolder import STATUS, still_runs
+from noisemarket.market.run_folder import STATUS, still_runs
 from noisemarket.show.dashboard.run_store import COMPLETE, LOGS, RUNNING, RunStore, UnknownRun
 
 PATIENCE = 90.0

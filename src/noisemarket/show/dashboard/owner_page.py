@@ -8,11 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, LedgerBroken
+from noisemarket.formats import finite, infinite
 from noisemarket.ledger import queries
-from noisemarket.ledger.ledger_errors import LedgerBroken
 from noisemarket.ledger.verification import verify
-from noisemarket.plain import finite, infinite
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.show.dashboard.run_data import contract_rows, environment_of
 from noisemarket.show.dashboard.run_ledger import RunLedger, is_elsewhere, ledger_of

@@ -11,14 +11,13 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from noisemarket.csv_text import csv_text, text_of
 from noisemarket.errors import BadInput
+from noisemarket.formats import csv_text, finite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
-from noisemarket.plain import finite
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.mechanism import Contracts

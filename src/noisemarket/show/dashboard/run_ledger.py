@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-from noisemarket.ledger.sql_backend import LEDGER_FILE
+from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.store import Ledger, reading
 from noisemarket.market.market_folder import JOB
 from noisemarket.show.dashboard.run_store import RunStore

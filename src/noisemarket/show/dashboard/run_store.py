@@ -14,7 +14,7 @@ from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, unusable
-from noisemarket.runfolder import STATUS, still_runs
+from noisemarket.market.run_folder import STATUS, still_runs
 from noisemarket.show.dashboard.kept import Kept
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"

@@ -20,8 +20,8 @@ from starlette.types import ASGIApp, Send
 
 from noisemarket import __version__
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.market.run_folder import fresh_path
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.runfolder import fresh_path
 from noisemarket.show.dashboard import form as forms
 from noisemarket.show.dashboard import run_data, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState

@@ -22,10 +22,10 @@ from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.federated.server_rule import VERSION as RULE_VERSION
 from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.files import remove_unfinished
+from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order, order
 from noisemarket.market.sigmas import one_sigma
-from noisemarket.plain import finite
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from noisemarket.formats import finite
 from noisemarket.game.levels import FloatArray
-from noisemarket.plain import finite
 from noisemarket.study.comparison.decisions import Decision
 from noisemarket.study.comparison.significance import (
     Difference,

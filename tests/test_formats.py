@@ -6,7 +6,7 @@ import io
 from hypothesis import given
 from hypothesis import strategies as st
 
-from noisemarket.csv_text import cell_of, csv_text, quoted, text_of
+from noisemarket.formats import cell_of, csv_text, quoted, text_of
 
 
 @given(st.text())

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from noisemarket import runfolder
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import LOCK, not_written
-from noisemarket.runfolder import RunFolder, read_status, still_runs
+from noisemarket.market import run_folder
+from noisemarket.market.run_folder import RunFolder, read_status, still_runs
 
 
 def status(path: Path) -> dict[str, object]:
@@ -60,8 +60,8 @@ def test_a_full_disk_has_room_for_the_last_word(
 
     folder = RunFolder.create(str(path), "x")
     folder.note(engine="embedded", much="x" * 500)
-    monkeypatch.setattr(runfolder, "write_json", full)
-    monkeypatch.setattr(runfolder, "write_atomic", full)
+    monkeypatch.setattr(run_folder, "write_json", full)
+    monkeypatch.setattr(run_folder, "write_atomic", full)
     with pytest.raises(NoisemarketError, match=r"trace\.csv cannot be written: No space"), folder:
         folder.write_text("trace.csv", "all")
     said = status(path)

@@ -1,4 +1,4 @@
-"""A ledger in a database: SQLite in a file, or PostgreSQL by URL. Its errors become sentences."""
+"""A ledger's database: SQLite in a file, or PostgreSQL by URL. Its errors become sentences."""
 
 from __future__ import annotations
 
@@ -8,59 +8,139 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
-from sqlalchemy import Connection, Engine, create_engine, event, func, insert, select, update
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Connection,
+    Engine,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    select,
+    update,
+)
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.files import unusable
-from noisemarket.ledger.backend import LedgerBackend, Transaction
-from noisemarket.ledger.entries import OFFERED, Entry, Head
-from noisemarket.ledger.ledger_errors import LedgerError, NoLedger
-from noisemarket.ledger.migrations import ENTRIES, HEAD, migrate, version
+from noisemarket.errors import BadInput, LedgerError, MissingExtra, NoLedger
+from noisemarket.files import Closing, unusable
+from noisemarket.ledger.entries import FIRST, OFFERED, Entry, Head
 
 LEDGER_FILE = "ledger.sqlite"
 """The ledger's name in a run folder."""
 
+SCHEMA_VERSION = 1
 PAGE = 2000
 """Entries that are read at a time."""
 
 _WAIT = 60.0  # seconds that a writer waits for another
 _MOST_NAMES = 500  # in one query
+_LOCK = 0x6E6F6973  # one process at a time creates the tables of a PostgreSQL database
+
+_TABLES = MetaData()
+_WHOLE = BigInteger().with_variant(Integer, "sqlite")  # there, INTEGER holds 64 bits and is faster
+SCHEMA = Table("noisemarket_schema", _TABLES, Column("version", Integer, primary_key=True))
+HEAD = Table(
+    "noisemarket_head",
+    _TABLES,
+    Column("id", Integer, CheckConstraint("id = 1"), primary_key=True),
+    Column("length", _WHOLE, nullable=False),
+    Column("hash", Text, nullable=False),
+)
+ENTRIES = Table(
+    "noisemarket_entries",
+    _TABLES,
+    Column("seq", _WHOLE, primary_key=True, autoincrement=False),
+    Column("job", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("contract", Text),
+    Column("once", Text),
+    Column("body", Text, nullable=False),
+    Column("recorded_at", Text, nullable=False),
+    Column("previous", Text, nullable=False),
+    Column("hash", Text, nullable=False),
+    UniqueConstraint("job", "once"),
+    Index("noisemarket_entries_by_contract", "contract", "kind"),
+    Index("noisemarket_entries_by_job", "job", "kind", "seq"),
+)
 _ROW = tuple(ENTRIES.c)
 
+_GROWS = "the ledger only grows: its entries cannot be changed or deleted"
+_GUARDS = {
+    "sqlite": (
+        *(
+            f"""CREATE TRIGGER noisemarket_entries_no_{event} BEFORE {event} ON noisemarket_entries
+            BEGIN SELECT RAISE(ABORT, '{_GROWS}'); END"""
+            for event in ("update", "delete")
+        ),
+        # INSERT OR REPLACE deletes without the trigger above: let it find nothing to replace.
+        f"""CREATE TRIGGER noisemarket_entries_no_replace BEFORE INSERT ON noisemarket_entries
+            WHEN NEW.seq <> (SELECT coalesce(max(seq), 0) + 1 FROM noisemarket_entries)
+                OR EXISTS
+                    (SELECT 1 FROM noisemarket_entries WHERE job = NEW.job AND once = NEW.once)
+            BEGIN SELECT RAISE(ABORT, '{_GROWS}'); END""",
+        f"""CREATE TRIGGER noisemarket_head_no_delete BEFORE DELETE ON noisemarket_head
+            BEGIN SELECT RAISE(ABORT, '{_GROWS}'); END""",
+        f"""CREATE TRIGGER noisemarket_head_no_return BEFORE UPDATE ON noisemarket_head
+            WHEN NEW.length <= OLD.length BEGIN SELECT RAISE(ABORT, '{_GROWS}'); END""",
+    ),
+    "postgresql": (
+        f"""CREATE FUNCTION noisemarket_only_grows() RETURNS trigger LANGUAGE plpgsql AS $$
+            BEGIN RAISE EXCEPTION '{_GROWS}'; END $$""",
+        """CREATE TRIGGER noisemarket_entries_no_change BEFORE UPDATE OR DELETE
+            ON noisemarket_entries FOR EACH ROW EXECUTE FUNCTION noisemarket_only_grows()""",
+        """CREATE TRIGGER noisemarket_entries_no_truncate BEFORE TRUNCATE ON noisemarket_entries
+            FOR EACH STATEMENT EXECUTE FUNCTION noisemarket_only_grows()""",
+        """CREATE TRIGGER noisemarket_head_no_delete BEFORE DELETE ON noisemarket_head
+            FOR EACH ROW EXECUTE FUNCTION noisemarket_only_grows()""",
+        """CREATE TRIGGER noisemarket_head_no_return BEFORE UPDATE ON noisemarket_head
+            FOR EACH ROW WHEN (NEW.length <= OLD.length)
+            EXECUTE FUNCTION noisemarket_only_grows()""",
+    ),
+}
 
-class SqlBackend(LedgerBackend):
-    """Keeps a ledger in SQLite or PostgreSQL; ``where`` is a folder, a file or a URL."""
+
+class Database(Closing):
+    """The entries of a ledger and its head, durable, for any number of processes.
+
+    ``where`` is a folder, a file or a URL. With ``create``, an empty ledger is made if there is
+    none; without, nothing is changed, and a missing one raises ``NoLedger``.
+    """
 
     def __init__(self, where: str | Path, *, create: bool) -> None:
         url = _url(where)
         if url.drivername == "sqlite":
-            self._name = url.database or ""
-            self._engine = _sqlite(Path(self._name), create)
+            self.name = url.database or ""
+            self._engine = _sqlite(Path(self.name), create)
         else:
-            self._name, self._engine = _shown(url), _postgresql(url)
+            self.name, self._engine = _shown(url), _postgresql(url)
         try:
             if create:
                 with self._writing() as connection:
-                    migrate(connection, self.name)
+                    self._create(connection)
             else:
                 with self._reading() as connection:
-                    if not version(connection, self.name):
+                    if not self._exists(connection):
                         raise NoLedger("ledger", self.name, "is not a ledger.")
         except BaseException:
             self.close()
             raise
 
-    @property
-    def name(self) -> str:
-        return self._name
-
     def close(self) -> None:
         self._engine.dispose()
 
     def head(self) -> Head | None:
+        """The number and hash of the last entry; None if the head is lost."""
         with self._reading() as connection:
             row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
         return None if row is None else Head(*row)
@@ -74,7 +154,10 @@ class SqlBackend(LedgerBackend):
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Entries in order, a page in each transaction."""
+        """Entries in order, a page in each transaction, also while others write.
+
+        All conditions hold together; ``after`` is exclusive and ``until`` inclusive.
+        """
         query = select(*_ROW).order_by(ENTRIES.c.seq).limit(PAGE)
         if job is not None:
             query = query.where(ENTRIES.c.job == job)
@@ -94,18 +177,23 @@ class SqlBackend(LedgerBackend):
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction that holds the head against all other writers."""
+        """A transaction for one writer at a time: the others wait.
+
+        Added entries are durable when the block ends, and are rolled back if it raises or is
+        killed.
+        """
         with self._writing() as connection:
             row = connection.execute(
                 select(HEAD.c.length, HEAD.c.hash).with_for_update()  # SQLite: BEGIN IMMEDIATE does
             ).one_or_none()
             if row is None:
                 raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
-            yield _SqlTransaction(connection, Head(*row))
+            yield Transaction(connection, Head(*row))
 
     def counts(
         self, field: Literal["job", "contract"], names: Sequence[str]
     ) -> Mapping[tuple[str, str], int]:
+        """How many entries these jobs or contracts have, by name and kind."""
         name = ENTRIES.c[field]
         query = select(name, ENTRIES.c.kind, func.count()).where(name.in_(names))
         with self._reading() as connection:
@@ -113,17 +201,42 @@ class SqlBackend(LedgerBackend):
         return {(str(one), str(kind)): int(number) for one, kind, number in rows}
 
     def contract_ids(self, prefix: str, most: int) -> list[str]:
+        """The ids of offered contracts that begin so; at most so many of them."""
         name = ENTRIES.c.contract
         query = select(name).where(ENTRIES.c.kind == OFFERED, name.startswith(prefix))
         with self._reading() as connection:
             return [str(one) for one in connection.execute(query.distinct().limit(most)).scalars()]
 
     def repeated(self, kind: str, field: Literal["job", "contract"]) -> int | None:
+        """The number of an entry of a kind that its job or contract has twice; None if none is."""
         query = select(func.max(ENTRIES.c.seq)).where(ENTRIES.c.kind == kind)
         query = query.group_by(ENTRIES.c[field]).having(func.count() > 1).limit(1)
         with self._reading() as connection:
             found: Any = connection.execute(query).scalar()
         return None if found is None else int(found)
+
+    def _create(self, connection: Connection) -> None:
+        """Create the tables if there are none, inside the caller's transaction."""
+        dialect = connection.dialect.name
+        if dialect == "postgresql":
+            connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        if self._exists(connection):
+            return
+        _TABLES.create_all(connection)
+        for statement in _GUARDS[dialect]:
+            connection.exec_driver_sql(statement)
+        connection.execute(insert(HEAD).values(id=1, length=0, hash=FIRST))
+        connection.execute(insert(SCHEMA).values(version=SCHEMA_VERSION))
+
+    def _exists(self, connection: Connection) -> bool:
+        """Whether there is a ledger; one of another version is refused."""
+        if not inspect(connection).has_table(SCHEMA.name):
+            return False
+        version = connection.scalar(select(func.max(SCHEMA.c.version)))
+        if version != SCHEMA_VERSION:
+            remedy = f"has schema {version} and this noisemarket reads schema {SCHEMA_VERSION}: "
+            raise BadInput("ledger", self.name, remedy + "use the version that wrote it.")
+        return True
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
@@ -152,23 +265,30 @@ class SqlBackend(LedgerBackend):
             raise LedgerError(f"ledger {self.name} cannot be {verb}: {problem}.") from None
 
 
-class _SqlTransaction(Transaction):
+class Transaction:
+    """A writer's view of the ledger, while no other writer can change it."""
+
     def __init__(self, connection: Connection, head: Head) -> None:
-        self._connection, self.head = connection, head
+        self._connection = connection
+        self.head = head
+        """The head before anything is added."""
 
     def recorded(self, job: str, keys: Sequence[str]) -> Iterator[Entry]:
+        """The job's entries that have one of these once keys."""
         for start in range(0, len(keys), _MOST_NAMES):
             some = ENTRIES.c.once.in_(keys[start : start + _MOST_NAMES])
             for row in self._connection.execute(select(*_ROW).where(ENTRIES.c.job == job, some)):
                 yield Entry(*row)
 
     def entries(self, job: str, after: int) -> Iterator[Entry]:
+        """The job's entries after that number, in order."""
         query = select(*_ROW).where(ENTRIES.c.job == job, ENTRIES.c.seq > after)
         query = query.where(ENTRIES.c.seq <= self.head.count).order_by(ENTRIES.c.seq)
         for row in self._connection.execute(query.execution_options(yield_per=PAGE)):
             yield Entry(*row)
 
     def add(self, entries: Sequence[Entry]) -> None:
+        """Add entries, the first of which follows the head, and move the head to the last."""
         rows = [{name: getattr(entry, name) for name in Entry.__slots__} for entry in entries]
         self._connection.execute(insert(ENTRIES), rows)
         last = entries[-1]
@@ -238,7 +358,8 @@ def _url(where: str | Path) -> URL:
         if kind in ("postgresql", "postgres"):
             return url.set(drivername="postgresql+psycopg")
         if kind != "sqlite" or not url.database or url.query:
-            raise BadInput("ledger", _shown(url), "give a folder or a file.")
+            remedy = "give a folder, a file or a URL that begins with postgresql://."
+            raise BadInput("ledger", _shown(url), remedy)
         where = url.database
     path = Path(where)
     return URL.create("sqlite", database=str(path / LEDGER_FILE if path.is_dir() else path))

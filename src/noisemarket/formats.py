@@ -1,0 +1,88 @@
+"""Values as JSON and CSV hold them.
+
+JSON: ``null`` is a number that is not finite, such as no cap, no guarantee or an infinite loss.
+CSV: safe to open in a spreadsheet, which takes no text in it for a formula.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+_FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r", "'")
+"""How a text begins that spreadsheets compute; the apostrophe, so that ``text_of`` is exact."""
+
+
+def finite(value: float) -> float | None:
+    """The number for JSON: None where it is not finite."""
+    return float(value) if math.isfinite(value) else None
+
+
+def infinite(value: Any) -> float:
+    """The number from JSON: infinity where it is None; ValueError if it is no number."""
+    if value is None:
+        return math.inf
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{value!r} is not a number")
+    return float(value)
+
+
+def least_median_most(values: Sequence[float]) -> dict[str, float | None]:
+    """The range of some numbers, for JSON."""
+    shown = {"min": min(values), "median": statistics.median(values), "max": max(values)}
+    return {name: finite(value) for name, value in shown.items()}
+
+
+def plain(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values for JSON: None for floats that are not finite, choices by their names."""
+    return {name: _plain(value) for name, value in values.items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return finite(value)
+    return str(value) if isinstance(value, StrEnum) else value
+
+
+def csv_text(header: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
+    """Rows as CSV with a header; None is an empty cell.
+
+    Example:
+        >>> print(csv_text(["owner", "paid"], [["=1+1", -2.5]]), end="")
+        owner,paid
+        '=1+1,-2.5
+    """
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows([cell_of(one) if isinstance(one, str) else one for one in row] for row in rows)
+    return text.getvalue()
+
+
+def cell_of(value: object) -> object:
+    """The cell for a value: a text that could be a formula gets an apostrophe first."""
+    formula = isinstance(value, str) and value.startswith(_FORMULA_STARTS)
+    return f"'{value}" if formula else value
+
+
+def text_of(cell: str) -> str:
+    """The text that ``cell_of`` made a cell of."""
+    return cell[1:] if cell.startswith("'") and cell[1:].startswith(_FORMULA_STARTS) else cell
+
+
+def quoted(text: str) -> str:
+    """Quote a text for a hand-built CSV row.
+
+    Example:
+        >>> quoted("Smith, Jones")
+        '"Smith, Jones"'
+    """
+    cell = str(cell_of(text))
+    if "," in cell or '"' in cell or "\n" in cell or "\r" in cell:
+        return '"' + cell.replace('"', '""') + '"'
+    return cell
