@@ -196,10 +196,6 @@ class Protection(ABC):
         """The greatest length of an upload without its noise; infinity where nothing bounds it."""
         return math.inf
 
-    def useful_reach(self, records: int) -> float:
-        """What ``market.useful_length`` is a share of: what honest owners come near to."""
-        return self.reach(records)
-
     def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
         """How long an update of this round may be at most, judged by all uploads of the round.
 
