@@ -9,7 +9,7 @@ from _reference import code, page, table
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.weighting import WEIGHTINGS
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.rules import RULES
+from noisemarket.pricing.rule import RULES
 
 INTRO = """\
 What can be chosen by name. [Extend noisemarket](../how-to/extend.md) says how to add a part of

@@ -19,14 +19,14 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
 from noisemarket.game.protocol import Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.pricing.batch import PlayConfig
+from noisemarket.pricing.batch import PlayConfig, seeds
 from noisemarket.pricing.bisection import (
     BISECTION,
     MOST_MESSAGES,
     BisectionCurator,
     BisectionOwner,
 )
-from noisemarket.pricing.draws import GOLDEN, Stream, mix
+from noisemarket.pricing.draws import Stream
 from noisemarket.pricing.mechanism import Agreement, Progress, RunOptions, same_for_all
 from noisemarket.pricing.messages import (
     CuratorPlayer,
@@ -35,8 +35,7 @@ from noisemarket.pricing.messages import (
     OwnerPlayer,
     Stakes,
 )
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import find_rule
+from noisemarket.pricing.rule import Rule, Settings, find_rule
 
 if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
@@ -134,11 +133,6 @@ def bisection_rules(environment: Environment, config: PlayConfig) -> GameRules:
     few = replace(config, iterations=min(config.iterations, MOST_MESSAGES))
     rules = game_rules(environment, BISECTION, few, 1)
     return replace(rules, protocol="signed", window=MOST_MESSAGES, starts=(0,))
-
-
-def seeds(play_seed: int) -> tuple[int, int]:
-    """The owners' and the curator's seed in a simulation, where one seed stands for all."""
-    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
 
 
 def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:

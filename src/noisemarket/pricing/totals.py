@@ -6,7 +6,6 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.pricing.compiled.arguments import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 from noisemarket.pricing.mechanism import Contracts, Progress, RunOptions, Trace, same_for_all
 
 
@@ -41,6 +40,8 @@ class PlayTotals:
 
     def trace(self) -> Trace | None:
         """The means over the owners that are finished by now, those of early batches included."""
+        from noisemarket.pricing.learning import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
+
         owners = int(self.done.sum())
         if owners == 0:
             return None
