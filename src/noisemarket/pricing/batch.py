@@ -98,13 +98,13 @@ def play_batch(
     bounds = np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64)
     ended = np.zeros(1, np.bool_) if cancelled is None else cancelled
     games = GameArrays(
-        np.ascontiguousarray(keys),
-        bounds,
-        *(
-            np.stack([getattr(phases[i], name) for i in live], axis=1)
-            for name in ("owner_rewards", "curator_rewards", "agreed")
-        ),
-        *firsts,
+        keys=np.ascontiguousarray(keys),
+        starts=bounds,
+        owner_rewards=np.stack([phases[i].owner_rewards for i in live], axis=1),
+        curator_rewards=np.stack([phases[i].curator_rewards for i in live], axis=1),
+        agreed=np.stack([phases[i].agreed for i in live], axis=1),
+        owner_first=firsts[0],
+        curator_first=firsts[1],
     )
     per_message = config.interactions_per_message
     by_messages = per_message > 1
