@@ -70,7 +70,7 @@ NUMPY_FILE_CALLS = {
 
 FLOWER_IN_PUBLIC = {
     *("flwr.app", "flwr.clientapp", "flwr.clientapp.mod"),
-    *("flwr.serverapp", "flwr.serverapp.strategy"),
+    *("flwr.serverapp", "flwr.serverapp.strategy", "flwr.simulation"),
 }
 """What may be imported of Flower, here and in the examples: the rest changes without notice."""
 

@@ -13,7 +13,7 @@ from rich.progress import TaskID
 
 from noisemarket.cli import engines
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
+from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings
 from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
@@ -68,8 +68,6 @@ _PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST
 def run(options: MarketOptions) -> None:
     """Run the command."""
     at_least_one("--draws", options.draws)
-    if options.engine is not None:
-        engines.ENGINES.find(options.engine)
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
@@ -113,19 +111,15 @@ def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOpt
         from noisemarket.flower import need_flower
 
         need_flower()
-        from noisemarket.flower.deploy.single_machine import runtime_of
         from noisemarket.flower.remote_owners import RemoteOwners
 
         RemoteOwners.check(scenario)
-        runtime_of(options.runtime, 0)
     chosen = _chosen(options, scenario, {})
     return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 
 
 def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    allowed = (
-        "--engine, --runtime, --no-tls, --[no-]baselines, --draws, --workers, --threads and --json"
-    )
+    allowed = "--engine, --[no-]baselines, --draws, --workers, --threads and --json"
     path = options.resumed("a run folder", (SCENARIO, STATUS), allowed, options.full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
@@ -149,12 +143,8 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
         draws = DRAWS[scenario.training.model]
     engine = options.engine or noted.get("engine", EMBEDDED)
-    if engine == EMBEDDED:
-        remedy = "is for --engine flower: add that, or leave it out."
-        if options.runtime is not None:
-            raise BadInput("--runtime", options.runtime, remedy)
-        if not options.tls:
-            raise BadInput("--no-tls", "given", remedy)
+    if engine not in engines.ENGINES:
+        raise BadInput("--engine", engine, f"choose one of: {', '.join(engines.ENGINES)}.")
     return replace(
         options,
         engine=engine,
@@ -180,14 +170,8 @@ def _market(
     def watch(seen: Progress) -> None:
         bar.update(talk, completed=seen.done, total=seen.total)
 
-    def show(line: str) -> None:
-        if not bar.disable:
-            bar.console.print(line, style="dim", soft_wrap=True, markup=False)
-
-    settings = RunSettings(
-        watch, show, stop, chosen.workers, chosen.threads, chosen.tls, chosen.runtime
-    )  # fmt: skip
-    run = start(str(chosen.engine), market, folder, settings)
+    settings = RunSettings(watch, stop, chosen.workers, chosen.threads)
+    run = engines.ENGINES[str(chosen.engine)](market, folder, settings)
     for event in run:
         if isinstance(event, Signed):
             bar.update(sign, advance=1, visible=True)
