@@ -13,11 +13,11 @@ import numpy as np
 import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
+from noisemarket.flower.strategy import ContractedFedAvg
 from tests.flower.conftest import Node, ProcessGrid
 
 from noisemarket.errors import BadInput, LedgerConflict, NoisemarketError
 from noisemarket.flower.client_mod import contract_mod, parameters
-from noisemarket.flower.strategy import ContractedFedAvg
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import account, contracts

@@ -11,20 +11,26 @@ import logging
 import math
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from queue import SimpleQueue
+from typing import Any
 
 import tomli_w
+from flwr.app import Context, Message
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
 
-from noisemarket.errors import MissingExtra
+from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
-from noisemarket.flower.host_files import NODES, node_file
 from noisemarket.flower.line import Bounds, WorkersDied
+from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
@@ -121,11 +127,12 @@ def run_simulation(
     if find_spec("ray") is None:
         raise MissingExtra("Flower's simulation", "flower")
     path = MarketFolder(Path(folder).resolve())
-    return MarketRun(_steps(market, path, workers, watch, stop or (lambda: False)))
+    count = workers or available_cores()
+    return MarketRun(_steps(market, path, count, watch, stop or (lambda: False)))
 
 
 def _steps(
-    market: PreparedMarket, folder: MarketFolder, workers: int | None, watch: Watch, stop: Stop
+    market: PreparedMarket, folder: MarketFolder, workers: int, watch: Watch, stop: Stop
 ) -> Steps:
     folder.prepare()
     key = KeyPair.obtain(folder.curator).public_hex
@@ -147,73 +154,133 @@ def _simulated(
     market: PreparedMarket,
     folder: MarketFolder,
     configs: Mapping[str, NodeConfig],
-    workers: int | None,
+    workers: int,
     watch: Watch,
     stop: Stop,
 ) -> Steps:
     """Run the curator in a ServerApp, whose thread hands its events to this one."""
     events, outcomes, closed = SimpleQueue[Event | None](), list[MarketOutcome](), list[bool]()
-    cores = workers or available_cores()
-    bounds = Bounds(
-        grace=600.0, insecure=True, at_once=ASKED_PER_CORE * cores, simulated=True
-    )  # fmt: skip
+    at_once = ASKED_PER_CORE * workers
+    bounds = Bounds(grace=600.0, insecure=True, at_once=at_once, simulated=True)
 
-    with _environment(configs) as temporary:
-        from flwr.app import Context
-        from flwr.serverapp import Grid, ServerApp
-        from flwr.simulation import run_simulation as simulate
+    def curator(grid: Grid) -> None:
+        owners = RemoteOwners(grid, market.scenario, folder, bounds)
+        run = run_market(
+            prepare(market.scenario, secrets=False), folder.path, owners=owners,
+            curator=folder.curator, watch=watch, stop=lambda: bool(closed) or stop(),
+        )  # fmt: skip
+        for event in run:
+            events.put(event)
+        outcomes.append(run.outcome)
 
-        from noisemarket.flower.owner_app import owner_app
-
-        server = ServerApp()
-
-        @server.main()
-        def main(grid: Grid, context: Context) -> None:
-            owners = RemoteOwners(grid, market.scenario, folder, bounds)
-            run = run_market(
-                prepare(market.scenario, secrets=False), folder.path, owners=owners,
-                curator=folder.curator, watch=watch, stop=lambda: bool(closed) or stop(),
-            )  # fmt: skip
-            for event in run:
-                events.put(event)
-            outcomes.append(run.outcome)
-
-        backend = {
-            "init_args": {"num_cpus": cores, "_temp_dir": temporary, "log_to_driver": False},
-            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-        }
-        with ThreadPoolExecutor(1) as pool:
-            running = pool.submit(
-                simulate, server, owner_app(), len(configs), backend_config=backend
-            )
-            running.add_done_callback(lambda _: events.put(None))
-            try:
-                while (event := events.get()) is not None:
-                    yield event
-            finally:
-                closed.append(True)  # if the caller takes no more events, the job stops
-            running.result()
+    with _quiet(), ThreadPoolExecutor(1) as pool:
+        running = pool.submit(simulate, list(configs.values()), curator, workers)
+        running.add_done_callback(lambda _: events.put(None))
+        try:
+            while (event := events.get()) is not None:
+                yield event
+        finally:
+            closed.append(True)  # if the caller takes no more events, the job stops
+        running.result()
     return outcomes[0]
 
 
-@contextmanager
-def _environment(configs: Mapping[str, NodeConfig]) -> Iterator[str]:
-    """Set what Ray's workers inherit, and undo what Flower and Ray set besides.
+def simulate(
+    configs: Sequence[NodeConfig],
+    curator: Callable[[Grid], None],
+    workers: int = 1,
+    app: ClientApp | None = None,
+) -> None:
+    """Call ``curator`` with a grid of simulated nodes, and wait for its end.
 
-    Simulated nodes know only their number: their configs are files in a folder that a variable
-    names. Yields a temporary folder for Ray, with a short name: its sockets lie in it.
+    There is a node for each of ``configs``; all run ``app``, by default that of a market's owner.
     """
-    before, logger = dict(os.environ), logging.getLogger("flwr")
-    level = logger.level
-    with tempfile.TemporaryDirectory(prefix="nm-", ignore_cleanup_errors=True) as temporary:
-        nodes = private_folder(Path(temporary) / "nodes")
-        for number, config in enumerate(configs.values()):
-            write_atomic(node_file(nodes, number), tomli_w.dumps(config), private=True)
-        os.environ.update({**_VARIABLES, NODES: str(nodes)})
-        logger.setLevel(logging.CRITICAL)  # what matters of it is raised
+    server = ServerApp()
+
+    @server.main()
+    def main(grid: Grid, _: Context) -> None:
+        curator(grid)
+
+    with (
+        _environment(),
+        tempfile.TemporaryDirectory(prefix="nm-", ignore_cleanup_errors=True) as at,
+    ):
+        nodes = private_folder(Path(at) / "nodes")
+        for number, config in enumerate(configs):
+            write_atomic(_node_file(nodes, number), tomli_w.dumps(config), private=True)
+        backend: dict[str, dict[str, Any]] = {
+            "init_args": {
+                "num_cpus": workers,
+                "_temp_dir": at,  # a short name: sockets lie in it
+                "log_to_driver": False,
+                "logging_level": logging.ERROR,
+            },
+            "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
+        }
+        from flwr.simulation import run_simulation as run_flower
+
         try:
-            yield temporary
-        finally:
-            logger.setLevel(level)
-            os.environ.clear()
-            os.environ.update(before)
+            run_flower(
+                server, _SimulatedNode(app or owner_app(), nodes), len(configs),
+                backend_config=backend,
+            )  # fmt: skip
+        except RuntimeError as problem:
+            why = problem.__cause__ or problem
+            raise NoisemarketError(f"Flower's simulation failed: {why}") from problem
+
+
+class _SimulatedNode(ClientApp):
+    """An app with its node's config. Flower tells a simulated node its number only; the config is
+    the file of that number, since Flower copies this object for every message."""
+
+    def __init__(self, app: ClientApp, nodes: Path) -> None:
+        super().__init__()
+        self._app, self._nodes = app, nodes
+
+    def __call__(self, message: Message, context: Context) -> Message:
+        number = int(context.node_config["partition-id"])
+        own = {**context.node_config, **_read(_node_file(self._nodes, number))}
+        known = Context(
+            context.run_id, context.node_id, own, context.state, context.run_config
+        )  # fmt: skip
+        return self._app(message, known)
+
+
+def _node_file(folder: Path, number: int) -> Path:
+    return folder / f"{number}.toml"
+
+
+@lru_cache(maxsize=4096)
+def _read(path: Path) -> NodeConfig:
+    return tomllib.loads(path.read_text(encoding="utf-8"))
+
+
+@contextmanager
+def _environment() -> Iterator[None]:
+    """Set Ray's variables, undo what Flower and Ray set besides, and hide one warning of Flower:
+    that ``run_simulation`` will be removed some day. It is the only way without an open port."""
+    before, logger = dict(os.environ), logging.getLogger("flwr")
+    os.environ.update(_VARIABLES)
+    logger.addFilter(_not_deprecated)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_not_deprecated)
+        os.environ.clear()
+        os.environ.update(before)
+
+
+def _not_deprecated(record: logging.LogRecord) -> bool:
+    return "run_simulation" not in record.getMessage()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Flower's log: a market says itself how it goes, and raises what is wrong."""
+    logger = logging.getLogger("flwr")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
