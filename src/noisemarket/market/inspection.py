@@ -18,8 +18,7 @@ from noisemarket.federated.reference import Judging
 from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch, Shapes, gone_on_from
-from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
-from noisemarket.privacy.noise_shape import UploadFinding
+from noisemarket.privacy.noise_check import Evidence, UploadFinding, alarm_rate, check_pool
 from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
 
 Arrays = Mapping[str, NDArray[Any]]
