@@ -28,7 +28,7 @@ class UpOptions(MarketOptions):
 @taking(UpOptions, "scenario owners settings workers seed out overwrite json")
 def up(options: UpOptions) -> None:
     """Run a market over Flower's simulation on this machine."""
-    from noisemarket.cli.engines import FLOWER
+    from noisemarket.cli.options import FLOWER
     from noisemarket.cli.run import run
 
     owners = options.owners or (5 if options.scenario is None else None)

@@ -11,10 +11,8 @@ from typing import Any
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
-from noisemarket.cli import engines
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings
-from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
+from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -30,8 +28,9 @@ from noisemarket.market.baselines import (
     round_line,
 )
 from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
+from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import JOB, SCENARIO
-from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.outcome import MarketOutcome, MarketRun
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
@@ -143,8 +142,8 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
         draws = DRAWS[scenario.training.model]
     engine = options.engine or noted.get("engine", EMBEDDED)
-    if engine not in engines.ENGINES:
-        raise BadInput("--engine", engine, f"choose one of: {', '.join(engines.ENGINES)}.")
+    if engine not in (EMBEDDED, FLOWER):
+        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
     return replace(
         options,
         engine=engine,
@@ -170,8 +169,18 @@ def _market(
     def watch(seen: Progress) -> None:
         bar.update(talk, completed=seen.done, total=seen.total)
 
-    settings = RunSettings(watch, stop, chosen.workers, chosen.threads)
-    run = engines.ENGINES[str(chosen.engine)](market, folder, settings)
+    run: MarketRun
+    if chosen.engine == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower()
+        from noisemarket.flower.simulation import run_simulation
+
+        run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)
+    else:
+        run = run_market(
+            market, folder, workers=chosen.workers, threads=chosen.threads, watch=watch, stop=stop
+        )
     for event in run:
         if isinstance(event, Signed):
             bar.update(sign, advance=1, visible=True)
