@@ -68,7 +68,6 @@ def test_the_benchmark_says_whether_negotiation_is_below_a_quarter(
         seconds=50.0,
         cpu=60.0,
         round_cpu=1.5,
-        curator_cpu=0.1,
         memory=500.0,
         ledger_entries=20,
     )

@@ -68,7 +68,9 @@ class Deployment:
         self._nodes, self.folder = dict(nodes), folder
         self._registered = list(nodes) if registered is None else list(registered)
         self.token = secrets.token_hex(16)
-        self._environment = {**os.environ, **QUIET, MARK: self.token, CURATOR: str(curator)}
+        path = os.pathsep.join([str(COMMANDS), os.environ["PATH"]])  # Flower starts others by name
+        own = {"PATH": path, MARK: self.token, CURATOR: str(curator)}
+        self._environment = {**os.environ, **QUIET, **own}
         self._running: dict[str, subprocess.Popen[bytes]] = {}
         ports = free_ports(1 + len(self._nodes))
         self._ports = dict(zip([SUPERLINK, *self._nodes], ports, strict=True))
