@@ -36,9 +36,9 @@ def read_contracts(file: str, environment: Environment) -> FloatArray:
             rows = list(csv.DictReader(lines))
     except (OSError, ValueError, csv.Error) as problem:
         reason = getattr(problem, "strerror", None) or "not a CSV file"
-        raise BadInput("--contracts", file, f"cannot be read ({reason}).") from None
+        raise BadInput("contracts", file, f"cannot be read ({reason}).") from None
     if not rows or not {"owner", "sigma"} <= set(rows[0]):
-        raise BadInput("--contracts", file, "give a CSV with columns owner and sigma.")
+        raise BadInput("contracts", file, "give a CSV with columns owner and sigma.")
     names = [str(name) for name in environment.population.names]
     index = {name: i for i, name in enumerate(names)}
     sigma = np.full(len(names), np.nan)
@@ -46,16 +46,16 @@ def read_contracts(file: str, environment: Environment) -> FloatArray:
         owner = row["owner"] or ""
         owner = owner if owner in index else text_of(owner)
         if owner not in index:
-            raise BadInput("--contracts", owner, "is not an owner of this scenario: drop its row.")
+            raise BadInput("contracts", owner, "is not an owner of this scenario: drop its row.")
         if not np.isnan(sigma[index[owner]]):
-            raise BadInput("--contracts", owner, "has two rows: keep one.")
+            raise BadInput("contracts", owner, "has two rows: keep one.")
         try:
             sigma[index[owner]] = float(row["sigma"])
         except (TypeError, ValueError):
             raise BadInput(f"sigma of owner {owner}", row["sigma"], "give a number.") from None
     without = np.flatnonzero(np.isnan(sigma))
     if len(without):
-        raise BadInput("--contracts", file, f"has no usable sigma for owner {names[without[0]]}.")
+        raise BadInput("contracts", file, f"has no usable sigma for owner {names[without[0]]}.")
     return _checked(sigma, names, environment.levels.sigma_max)
 
 
