@@ -253,10 +253,10 @@ def test_the_tree_in_the_documentation_is_the_one_on_disk() -> None:
 
 
 def test_a_class_and_a_file_have_a_name_of_their_own() -> None:
-    """``grep "class X"`` finds one place."""
+    """``grep "class X"`` finds one place; a file of ``cli`` is named after its command."""
     homes: dict[str, list[str]] = {}
     for file in FILES:
-        if file.name != "__init__.py":
+        if file.name != "__init__.py" and file.parts[0] != "cli":
             homes.setdefault(file.name, []).append(str(file))
         for node in ast.walk(ast.parse((SOURCES / file).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):

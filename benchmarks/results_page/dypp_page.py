@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.show.campaign_report import head_of_mechanism, knows, listed
+from noisemarket.show.comparison_report import head_of_mechanism, knows, listed
 from results_page.campaigns import FLOORED, NO_FLOOR, Stored, accuracy_in_words, campaign, marked
 from results_page.common import ROOT, Document, pm, stored, table
 

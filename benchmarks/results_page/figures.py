@@ -14,12 +14,17 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.campaign_figures import draw_frontier, draw_growth, draw_rounds
-from noisemarket.show.cost_figure import draw_costs
+from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
 from noisemarket.show.style import figure, label, save
 from noisemarket.study.comparison.significance import half_width
 from results_page import common
 from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
+from results_page.campaign_figures import (
+    draw_costs,
+    draw_growth,
+    frontier_title,
+    rounds_title,
+)
 from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
 from results_page.common import ROOT
 from results_page.dypp_figures import draw_adaptation, draw_sensitivity
@@ -69,11 +74,11 @@ def drawings() -> dict[str, Drawn]:
         (CNN, "results-cnn"),
     ):
         if (found := campaign(name)) is not None:
-            out[image] = partial(draw_frontier, rows=found.rows)
+            out[image] = partial(draw_frontier, rows=found.rows, title=frontier_title(found.rows))
     if (found := campaign(FLOORED)) is not None:
         out["results-costs"] = partial(draw_costs, rows=found.rows)
         if shown := found.rounds():
-            out["results-rounds"] = partial(draw_rounds, shown=shown)
+            out["results-rounds"] = partial(draw_rounds, shown=shown, title=rounds_title(shown))
     if times := decision_times()[0]:
         out["results-scale"] = partial(draw_growth, times=times)
     for study, drawn in (("adaptation", draw_adaptation), ("sensitivity", draw_sensitivity)):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from noisemarket.show.campaign_report import budget_in_words, head_of_mechanism
+from noisemarket.show.comparison_report import budget_in_words, head_of_mechanism
 from noisemarket.show.style import name_of
 from noisemarket.study.comparison.results import Mean
 from results_page.campaigns import (

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from best_settings import BEST
-from noisemarket.show.campaign_report import head_of_mechanism, listed
+from noisemarket.show.comparison_report import head_of_mechanism, listed
 from noisemarket.show.style import name_of
 from noisemarket.study.comparison.decisions import NO_TRADE
 from noisemarket.study.comparison.growth import Timing

@@ -65,7 +65,7 @@ def test_a_comparison_leaves_everything_in_its_folder(done: Done) -> None:
         "scenario.toml", "status.json", "plan.json", "trainings.jsonl", "comparison.json",
         "comparison.csv", "report.html", "figures",
     }  # fmt: skip
-    stems = ("frontier", "rounds", "costs", "growth")
+    stems = ("frontier", "rounds")
     assert {path.name for path in (folder / "figures").iterdir()} == {
         f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")
     }
@@ -98,7 +98,7 @@ def test_every_json_key_is_documented(done: Done) -> None:
 
 def test_the_report_opens_offline(done: Done) -> None:
     page = (done[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 2
     assert not re.search(r"<(?:script|link|img|iframe)\b", page)
     loaded = re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"|url\((?!#)[^)]*\)", page)
     assert not loaded

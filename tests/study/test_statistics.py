@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom, binomtest, norm
 
-from noisemarket.study.audit.statistics import (
+from noisemarket.study.audit import (
     chance,
     epsilon_lower,
     epsilon_of,
     mu_lower,
+    noise_check,
     rate_upper,
 )
-from noisemarket.study.audit.trials import noise_check
 
 
 @pytest.mark.parametrize("trials", [1, 20, 331, 1000])

@@ -164,18 +164,16 @@ class CalibrateOptions(Request):
 
 
 @command(
-    app, "audit", "audit --set protection=sharded --controls",
-    takes="scenario preset settings sigma trials confidence bug controls seed out overwrite json",
+    app, "audit", "audit --set protection=sharded",
+    takes="scenario preset settings sigma trials confidence seed out overwrite json",
 )  # fmt: skip
 @dataclass(frozen=True)
 class AuditOptions(Request):
     """Attack the protection that runs in training, and compare what leaks with what is claimed."""
 
     sigma: float | None = option("Noise scale to audit at; by default one at which bugs show best.")
-    trials: int | None = option("Uploads per canary and arm; by default 1000, with --controls 400.")
+    trials: int = option("Uploads per canary and arm.", default=1000)
     confidence: float = option("Least probability that a correct protection passes.", default=0.999)
-    bug: str | None = option("Audit the protection with this seeded bug.", metavar="NAME")
-    controls: bool = flag("--controls", "Audit every seeded bug, to see whether each is found.")
 
 
 @command(app, "privacy", "privacy --sigma 0.3 --rounds 30")

@@ -7,40 +7,31 @@ from contextlib import contextmanager
 
 from noisemarket.cli.app import AuditOptions
 from noisemarket.cli.common import paths, progress, show
-from noisemarket.errors import BadInput
 from noisemarket.federated.features import Edges
 from noisemarket.federated.models.linear import LinearMaker
-from noisemarket.federated.protections import Protection
 from noisemarket.market.orders import network_of
 from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from noisemarket.show.audit_report import audit_table, controls_table, draw_audit
+from noisemarket.show.audit_report import audit_table, draw_audit
 from noisemarket.study.audit import (
+    LEAST_SIGMA,
     AuditResult,
     AuditSettings,
-    Buggy,
     Target,
-    bugs_of,
-    controls,
+    Watch,
     prepare_audit,
+    uploads,
 )
-from noisemarket.study.audit.attack import LEAST_SIGMA, uploads
-from noisemarket.study.audit.trials import Watch
 
 _SIDE, _CLASSES = 28, 10
-TRIALS, CONTROL_TRIALS = 1000, 400
 
 
 def run(options: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
-    if options.controls and options.bug is not None:
-        raise BadInput("--bug", options.bug, "give only one of --bug and --controls.")
     scenario = options.load()
-    right, settings = protection_of(scenario), _settings(scenario, options)
-    if options.controls:
-        return _controls(options, scenario, right, settings)
-    prepared = prepare_audit(right if options.bug is None else Buggy(right, options.bug), settings)
+    settings = _settings(scenario, options)
+    prepared = prepare_audit(protection_of(scenario), settings)
     with options.folder(scenario, "audit") as folder:
         with _watched(uploads(settings.trials)) as watch:
             result = prepared.run(_noise(scenario), watch)
@@ -50,28 +41,6 @@ def run(options: AuditOptions) -> int:
     where = paths(folder, figures)
     show(options.json, result.to_dict(), audit_table(result), *verdict(result), *where)
     return int(not result.passed)
-
-
-def _controls(
-    options: AuditOptions, scenario: Scenario, right: Protection, settings: AuditSettings
-) -> int:
-    total = uploads(settings.trials) * (1 + len(bugs_of(right)))
-    with _watched(total) as watch:
-        audits = controls(right, settings, _noise(scenario), watch)
-        with options.folder(scenario, "audit") as folder:
-            found = list(audits)
-            good = all(control.as_hoped for control in found)
-            document = {
-                "protection": right.name,
-                "as_hoped": good,
-                "trials": settings.trials,
-                "confidence": settings.confidence,
-                "controls": [control.to_dict() for control in found],
-            }
-            folder.write_json("summary.json", document)
-            folder.status("complete", passed=good)
-    show(options.json, document, controls_table(right.name, found), *paths(folder))
-    return int(not good)
 
 
 @contextmanager
@@ -93,10 +62,9 @@ def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
     if scenario.training.model == "cnn":
         network = network_of(scenario.training, _CLASSES, _SIDE)
         target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
-    default = CONTROL_TRIALS if options.controls else TRIALS
     return AuditSettings(
         sigma=options.sigma,
-        trials=default if options.trials is None else options.trials,
+        trials=options.trials,
         confidence=options.confidence,
         delta=scenario.privacy.delta,
         seed=scenario.seed,

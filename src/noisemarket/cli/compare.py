@@ -20,9 +20,16 @@ from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.campaign_figures import draw_campaign
-from noisemarket.show.campaign_report import campaign_page, campaign_table, findings
-from noisemarket.show.comparison_report import comparison_rows, comparison_table, write_comparison
+from noisemarket.show.comparison_figures import draw_game, draw_trained
+from noisemarket.show.comparison_report import (
+    GAME_COLUMNS,
+    comparison_page,
+    findings,
+    game_csv_rows,
+    game_rows,
+    game_table,
+    trained_table,
+)
 from noisemarket.show.style import name_of
 from noisemarket.study.comparison.campaign import Campaign, Plan
 from noisemarket.study.comparison.decisions import as_compared
@@ -77,11 +84,11 @@ def run(options: CompareOptions) -> None:
             **_spent(effort, campaign, resumed=options.resume is not None),
         }
         folder.write_json(RESULTS, document)
-        figures = draw_campaign(folder.path / "figures", rows, times)
-        folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
+        figures = draw_trained(folder.path / "figures", rows)
+        folder.write_text(PAGE, comparison_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **vars(plan))
     show(
-        options.json, document, campaign_table(document["means"]), *findings(rows),
+        options.json, document, trained_table(document["means"]), *findings(rows),
         *paths(folder, figures), f"Report: {folder.path / PAGE}",
     )  # fmt: skip
 
@@ -113,8 +120,10 @@ def _game_only(options: CompareOptions) -> None:
                 bar.advance(line)
                 if stop():
                     break
-        rows = comparison_rows(results)
-        figures = write_comparison(folder, rows) if rows else []
+        rows = game_rows(results)
+        folder.write_text("comparison.csv", csv_text(GAME_COLUMNS, game_csv_rows(rows)))
+        folder.write_json(RESULTS, rows)
+        figures = draw_game(folder.path / "figures", rows) if rows else []
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -123,7 +132,7 @@ def _game_only(options: CompareOptions) -> None:
             f"{folder.path} (status: incomplete)."
         )
     document = {"seed": scenario.seed, "mechanisms": rows}
-    show(options.json, document, comparison_table(rows), *paths(folder, figures))
+    show(options.json, document, game_table(rows), *paths(folder, figures))
 
 
 def _names(options: CompareOptions) -> list[str]:

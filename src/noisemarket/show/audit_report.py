@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from rich.table import Table
 
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
-from noisemarket.study.audit.findings import AuditResult, Control, Finding
+from noisemarket.study.audit import AuditResult, Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,8 +22,7 @@ _SHOWN = 8.0  # standard deviations to either side; scores beyond are drawn at t
 
 def audit_table(result: AuditResult) -> Table:
     """Every canary and every check of noise: claimed, found, verdict."""
-    fault = "" if result.bug is None else f", with the seeded bug {result.bug}"
-    title = f"Audit of {result.protection}{fault}, {result.trials:,} trials an arm"
+    title = f"Audit of {result.protection}, {result.trials:,} trials an arm"
     table = table_of(
         title, "canary", "records", "sigma", "wrong guesses", "claimed mu", "proven mu",
         "claimed, proven epsilon",
@@ -47,23 +45,6 @@ def audit_table(result: AuditResult) -> Table:
         found = f"{100.0 * check.ratio:.2f} %"
         name = f"noise, {check.layer or check.part}"
         table.add_row(name, "", "", "", "100 %", found, "", _verdict(check.breach))
-    return table
-
-
-def controls_table(protection: str, found: Sequence[Control]) -> Table:
-    """The right protection and every seeded bug: passed or caught, and by what."""
-    heads = ("bug", "what is wrong", "audit", "shown by")
-    table = Table(*heads, title=f"Negative controls, {protection}", title_justify="left")
-    for control in found:
-        if control.bug is None:
-            word = "passes" if control.as_hoped else "FALSE ALARM"
-        else:
-            word = "caught" if control.as_hoped else "MISSED"
-        by = [name for name in control.result.breaches if not name.startswith("noise")]
-        checks = len(control.result.breaches) - len(by)
-        if checks:
-            by.append(f"{checks} of {len(control.result.noise)} checks of noise")
-        table.add_row(control.bug or "none", control.meaning, word, ", ".join(by))
     return table
 
 

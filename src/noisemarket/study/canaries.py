@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +24,9 @@ from noisemarket.federated.models.linear import LinearModel, LinearRecords
 from noisemarket.federated.models.model import Flat, Labels, Model, Records
 from noisemarket.federated.protections import Protection, UploadTask
 from noisemarket.privacy.noise import NoiseSource, SimulatedNoise
-from noisemarket.study.audit.bugs import parts, setting
+
+if TYPE_CHECKING:
+    from torch import nn
 
 BATCHES = 4
 """Steps of DP-SGD in the partial canary: with a single step, wrong noise per step cannot show."""
@@ -101,24 +104,38 @@ def probe_for(model: Model) -> Model:
     if isinstance(model, LinearModel):
         return LinearProbe()
     from noisemarket.federated.models.torch_model import TorchModel
-    from noisemarket.study.audit.torch_probe import TorchProbe
 
-    return TorchModel(TorchProbe(LAYERS, WIDTH))
-
-
-def right_part(protection: Protection) -> Protection:
-    """The right protection inside one with a seeded bug, else the protection itself."""
-    inside = getattr(protection, "right", protection)
-    assert isinstance(inside, Protection)
-    return inside
+    return TorchModel(_torch_probe())
 
 
-def check_size(protection: Protection) -> None:
-    """Refuse what would take too long."""
-    right = right_part(protection)
-    if parts(right) > MOST:
-        remedy = f"audit at most {MOST}: the code is the same."
-        raise BadInput(str(right.part_setting), parts(right), remedy)
+def _torch_probe() -> nn.Module:
+    """``LinearProbe`` as a module with its weights in several parameters, like a network's."""
+    import torch
+    from torch import nn
+
+    class TorchProbe(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts = nn.ParameterList([nn.Parameter(torch.zeros(WIDTH)) for _ in range(LAYERS)])
+
+        def forward(self, records: torch.Tensor) -> torch.Tensor:
+            """Scores of two classes for a batch (batch, 1 + dimension)."""
+            mark, vectors = records[:, 0], records[:, 1:]
+            along = vectors @ torch.cat(list(self.parts))
+            score = torch.where(mark > 0.0, along.abs() - mark, along)
+            return torch.stack((score, -score), dim=1)
+
+    return TorchProbe()
+
+
+def setting(protection: Protection, name: str | None, default: float) -> float:
+    """A setting of a protection by name, or the default."""
+    return float(getattr(protection, name, default)) if name else default
+
+
+def parts(protection: Protection) -> int:
+    """Number of clipped parts (shards, examples) that an update is the mean of."""
+    return int(setting(protection, protection.part_setting, 1))
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
@@ -126,9 +143,9 @@ def whole(protection: Protection, probe: Model, seed: int) -> Pair:
 
     Where the whole owner is hidden, all of its records are replaced.
     """
-    right, (direction, _) = right_part(protection), _directions(seed, 1)
-    count = 3 if right.whole_owner else 1
-    x = direction * _loud(right, count)
+    direction, _ = _directions(seed, 1)
+    count = 3 if protection.whole_owner else 1
+    x = direction * _loud(protection, count)
     side = [_records(probe, [x] * count, [0.0] * count, [label] * count) for label in (1, 0)]
     return _probe_pair("whole", probe, side[0], side[1])
 
@@ -139,15 +156,14 @@ def partial(protection: Protection, probe: Model, seed: int) -> Pair:
     The others pull across. Under DP-SGD there are several batches, some of the records amplify, and
     of several orders of the batches the one that puts the canary first is taken.
     """
-    right = right_part(protection)
-    count, quiet = _owner(right)
+    count, quiet = _owner(protection)
     direction, others = _directions(seed, count - 1)
-    vectors = [direction * _loud(right, 3), *(quiet * other for other in others)]
+    vectors = [direction * _loud(protection, 3), *(quiet * other for other in others)]
     marks, labels = [0.0] * count, [i % 2 for i in range(count)]
-    amplified = right.noise_in_steps
+    amplified = protection.noise_in_steps
     if amplified:
-        clip = setting(right, "clip", 1.0)
-        mark = 1e4 * (1.0 + right.reach(parts(right)) * clip)
+        clip = setting(protection, "clip", 1.0)
+        mark = 1e4 * (1.0 + protection.reach(parts(protection)) * clip)
         for index in range(1, count):
             if index % 4:
                 vectors[index] = direction * np.float32(clip)
@@ -162,7 +178,7 @@ def partial(protection: Protection, probe: Model, seed: int) -> Pair:
 
 def silent(protection: Protection, probe: Model) -> Pair:
     """An owner of records without gradient: its upload is the noise alone, over several steps."""
-    count, _ = _owner(right_part(protection))
+    count, _ = _owner(protection)
     nothing = [np.zeros(LAYERS * WIDTH, np.float32)] * count
     records = _records(probe, nothing, [0.0] * count, [0] * count)
     return _probe_pair("silent", probe, records, records)
@@ -182,9 +198,8 @@ def network(
     labels' gradients are opposite in every layer. The canary's input is made larger until the
     uploads are ``enough`` apart; the other inputs stay as they are.
     """
-    right = right_part(protection)
     # No second record in the canary's shard.
-    count = min(FEW, parts(right)) if right.part_setting else FEW
+    count = min(FEW, parts(protection)) if protection.part_setting else FEW
     inputs = np.random.default_rng(seed).random((count, *shape), np.float32)
     first = model.first_weights()
     target = np.full(classes, -50.0, np.float32)
@@ -209,24 +224,24 @@ def network(
     return best[1]
 
 
-def _owner(right: Protection) -> tuple[int, float]:
+def _owner(protection: Protection) -> tuple[int, float]:
     """How many records an owner of the usual size has, and how long its gradients are."""
-    clip = setting(right, "clip", math.inf)
+    clip = setting(protection, "clip", math.inf)
     if math.isinf(clip):
         return 128, 1.0
-    if right.noise_in_steps:
-        return BATCHES * parts(right), 2.0 * clip
-    return 2 * parts(right) + 1, clip / setting(right, "rate", 1.0)
+    if protection.noise_in_steps:
+        return BATCHES * parts(protection), 2.0 * clip
+    return 2 * parts(protection) + 1, clip / setting(protection, "rate", 1.0)
 
 
-def _loud(right: Protection, among: int) -> float:
+def _loud(protection: Protection, among: int) -> float:
     """A length that drowns the other records of a shard or batch and is sure to be clipped."""
-    clip = setting(right, "clip", math.inf)
+    clip = setting(protection, "clip", math.inf)
     if math.isinf(clip):
         return 1e4
-    if right.noise_in_steps:
-        return 100.0 * clip * parts(right)
-    return 1000.0 * among * clip / setting(right, "rate", 1.0)
+    if protection.noise_in_steps:
+        return 100.0 * clip * parts(protection)
+    return 1000.0 * among * clip / setting(protection, "rate", 1.0)
 
 
 def _directions(seed: int, others: int) -> tuple[Flat, Flat]:

@@ -14,10 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
+from noisemarket.study.canaries import parts, setting
 
 _NEVER = 1e18  # no update is so long
 
@@ -40,21 +40,33 @@ class Buggy(Protection):
     name: str = field(init=False)
 
     def __post_init__(self) -> None:
-        if self.bug not in BUGS:
-            raise BadInput("bug", self.bug, f"choose one of: {', '.join(BUGS)}.")
-        if not BUGS[self.bug].touches(self.right):
-            raise BadInput("bug", self.bug, f"changes nothing in {self.right}: choose another.")
         object.__setattr__(self, "name", self.right.name)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("right", "bug") or name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.right, name)  # settings such as clip, rate and shards
 
     @property
     def whole_owner(self) -> bool:
         return self.right.whole_owner
+
+    @property
+    def noise_in_steps(self) -> bool:
+        return self.right.noise_in_steps
+
+    @property
+    def part_setting(self) -> str | None:
+        return self.right.part_setting
 
     def upload(self, task: UploadTask) -> Upload:
         return BUGS[self.bug].upload(self.right, task)
 
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         return self.right.sensitivity(dimension, records, neighbours)
+
+    def reach(self, records: int) -> float:
+        return self.right.reach(records)
 
     def protects(self, neighbours: Neighbours) -> str:
         return self.right.protects(neighbours)
@@ -63,16 +75,6 @@ class Buggy(Protection):
 def bugs_of(protection: Protection) -> tuple[str, ...]:
     """The bugs that make a difference to this protection."""
     return tuple(name for name, bug in BUGS.items() if bug.touches(protection))
-
-
-def setting(protection: Protection, name: str | None, default: float) -> float:
-    """A setting of a protection by name, where it has one of that name."""
-    return float(getattr(protection, name, default)) if name else default
-
-
-def parts(protection: Protection) -> int:
-    """Of how many clipped parts (shards, examples) an update is the mean."""
-    return int(setting(protection, protection.part_setting, 1))
 
 
 def _changed(protection: Protection, **settings: Any) -> Protection:
