@@ -181,9 +181,10 @@ def _budget(word: str) -> float | None:
 
 def _check(scenario: Scenario, plan: Plan) -> None:
     """Refuse what cannot be compared, before anything is written."""
-    if scenario.faults or scenario.market.aggregate != "mean":
-        what = "faults" if scenario.faults else "market.aggregate"
-        raise BadInput(what, "", "compare trains owners that keep their contracts: leave it out.")
+    if scenario.faults:
+        raise BadInput(
+            "faults", "", "compare trains owners that keep their contracts: leave it out."
+        )
     for section in scenario.compared:
         find_mechanism(section.mechanism)
     mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
