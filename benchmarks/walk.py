@@ -1,8 +1,8 @@
 """Follow one owner's deal through a run: which files it passes, and how often it changes rooms.
 
 Runs a market of one owner and one round in this process, and notes every function of the package
-when it is called for the first time; modules outside of rooms (files, errors) do not count. Worker processes are not followed; what they run is the
-owner's training.
+when it is called for the first time; modules outside of rooms (files, errors) do not count. Worker
+processes are not followed: what they run is the owner's training.
 """
 
 from __future__ import annotations
