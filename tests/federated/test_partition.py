@@ -211,6 +211,7 @@ class TestFollowsTheDirichletLaw:
         assert entropy == pytest.approx([0, np.log(2), np.log(4)])
 
 
+<<<<<<< HEAD
 class TestBadInput:
     @pytest.mark.parametrize(
         ("owners", "more", "said"),
@@ -247,6 +248,17 @@ class TestBadInput:
 
     def test_labels_of_other_data(self) -> None:
         assert "give the 60,000 labels" in complaint(lambda: deal(3, 1.0).label_counts([0, 1]))
+=======
+@pytest.mark.parametrize(
+    ("owners", "minimum", "said"),
+    [
+        (6001, 10, "owners is 6001: 60,000 images suffice for 6,000 owners of at least 10 each."),
+        (60_001, 1, "60,000 images suffice for 60,000 owners"),
+    ],
+)
+def test_more_owners_than_images_suffice_for(owners: int, minimum: int, said: str) -> None:
+    assert said in complaint(lambda: deal(owners, 1.0, minimum=minimum))
+>>>>>>> main
 
 
 class TestFigure:

@@ -32,7 +32,7 @@ from noisemarket.market.orders import Order
 from noisemarket.market.owners import Owners
 from noisemarket.owner.terms import Assignment
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.pricing.bisection import BISECTION, Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Stop, Watch
@@ -112,7 +112,8 @@ class RemoteOwners(Owners):
             clock = RemoteClock(environment, demand, self._asking, folder)
             agreement = clock.run(terms, curator_key, watch, stop)
         else:
-            game = RemoteGame(scenario, environment, str(mechanism.rule), self._asking, folder)
+            rule = str(mechanism.rule) if isinstance(mechanism, Learned) else BISECTION
+            game = RemoteGame(scenario, environment, rule, self._asking, folder)
             agreement = game.play(terms, curator_key, watch, stop)
         return Negotiation(scenario, environment, agreement)
 

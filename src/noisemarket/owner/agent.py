@@ -176,7 +176,7 @@ class OwnerAgent:
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
         seed = int(self._private().get("seed", secrets.randbits(64)))
-        player = owner_player(invitation.table, self._side(invitation), seed, invitation.key)
+        player = owner_player(invitation.table, [self._side(invitation)], seed, invitation.key)
         if record.state:
             with of_this_version():
                 player.restore(record.state)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from noisemarket.errors import BadInput
 from noisemarket.parts import Parts
-from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.pricing.auctions import CSRAAuction, PACAuction
+from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Mechanism
@@ -12,7 +13,6 @@ from noisemarket.pricing.oracles import Equilibrium, FirstBest
 from noisemarket.pricing.pain_fl import PainFL
 from noisemarket.pricing.portfolio import BestPortfolio
 from noisemarket.pricing.posted_price import PostedPrice
-from noisemarket.pricing.proportional_share import CSRAAuction, PACAuction
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.unasked import NoDP, UniformDP
 

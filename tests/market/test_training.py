@@ -17,11 +17,10 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import MNIST_SCALING
 from noisemarket.federated.weighting import Equal, FloatArray, PublicFigures, Weighting
-from noisemarket.market import session
-from noisemarket.market.orders import order
+from noisemarket.market import training
+from noisemarket.market.orders import given_sigma, order
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.market.session import Training, train
-from noisemarket.market.sigmas import given_sigma
+from noisemarket.market.training import Training, train
 from noisemarket.privacy import accountant
 
 pytestmark = pytest.mark.training
@@ -122,7 +121,7 @@ def test_a_model_to_start_from_and_going_on_from_a_checkpoint(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In this process: workers would load torch for each of these trainings."""
-    monkeypatch.setattr(session, "LocalEngine", lambda job, *more: SerialEngine(job))
+    monkeypatch.setattr(training, "LocalEngine", lambda job, *more: SerialEngine(job))
     torch.manual_seed(5)
     net = Net()
     kept = {name: value.clone() for name, value in net.state_dict().items()}
