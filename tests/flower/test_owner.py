@@ -164,7 +164,7 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
 def test_all_that_an_owner_keeps_is_for_it_alone(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        config = dict(deal(make_order(), NAMES, {}, tmp_path / "owners")[0].config)
+        config = deal(make_order(), NAMES, {}, tmp_path / "owners")[NAMES[0]]
         call(config, ask(start(make_order())))
     finally:
         os.umask(before)

@@ -11,7 +11,7 @@ from tests.market.common import write_images
 from noisemarket.errors import BadInput
 from noisemarket.federated.data_files import load_data
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.session import train
+from noisemarket.market.training import train
 from noisemarket.scenario import Scenario
 from noisemarket.study.comparison.campaign import Campaign, Plan
 from noisemarket.study.comparison.decisions import decisions

@@ -1,6 +1,6 @@
-"""SuperNodes that find this folder on PYTHONPATH send heartbeats every 6 seconds, not 30.
+"""SuperNodes that find this folder on PYTHONPATH send heartbeats every 10 seconds, not 30.
 
-A killed SuperNode is let in again when two heartbeat intervals have gone by without one: after 12
+A killed SuperNode is let in again when two heartbeat intervals have gone by without one: after 20
 seconds instead of a minute. Where Flower has no such constants, it is as slow as ever.
 """
 
@@ -10,7 +10,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any
 
-INTERVAL = 6
+INTERVAL = 10
 CONSTANTS = {
     "flwr.supernode.fleet_http_connection": "HEARTBEAT_DEFAULT_INTERVAL",
     "flwr.superlink.servicer.fleet.fleet_handlers": "HEARTBEAT_MIN_INTERVAL",

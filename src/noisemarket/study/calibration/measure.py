@@ -24,8 +24,7 @@ from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.files import remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.orders import Order, order
-from noisemarket.market.sigmas import one_sigma
+from noisemarket.market.orders import Order, given_sigma, order
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population
@@ -71,7 +70,7 @@ def point_order(scenario: Scenario, setting: Setting) -> Order:
     scenario = simulated(scenario).model_copy(update={"seed": setting.seed})
     environment = scenario.environment()
     owners = len(environment)
-    sigma = one_sigma(setting.sigma, owners, environment.levels.sigma_max)
+    sigma = given_sigma(setting.sigma, environment)
     if setting.sellers < 1.0:
         order_of_sale = np.random.default_rng((setting.seed, 11)).permutation(owners)
         others = order_of_sale[some_of(setting.sellers, owners) :]
@@ -85,7 +84,7 @@ def some_of(share: float, owners: int) -> int:
     sellers = round(share * owners)
     if not 0 < sellers < owners:
         remedy = f"is {sellers} of {owners} owners: give a share that leaves sellers and others."
-        raise BadInput("--mixed", share, remedy)
+        raise BadInput("mixed", share, remedy)
     return sellers
 
 

@@ -18,8 +18,8 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.market.baselines import with_noise
 from noisemarket.market.orders import Order, order
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.market.session import carry_out
 from noisemarket.market.summary import deployed
+from noisemarket.market.training import carry_out
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 
