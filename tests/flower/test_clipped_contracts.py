@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ledger.common import changed
 
 from noisemarket.errors import BadInput, LedgerConflict, NoisemarketError
 from noisemarket.ledger.contract import Contract
@@ -51,7 +51,7 @@ def test_an_owner_signs_nothing_that_costs_more_than_it_says(
     good = contract_of(owner, curator)
     accept, work = OwnerAgent(owner).accept_without_game, Assignment()
     with pytest.raises(NoisemarketError, match=words):
-        accept(replace(good, **changes), SIZE, math.inf, work)
+        accept(changed(good, **changes), SIZE, math.inf, work)
     with pytest.raises(Declined, match="agreed to other rho_per_round"):
         accept(good, 10**9, math.inf, work)
     with pytest.raises(Declined, match="agreed to other rho_cap"):
