@@ -1,10 +1,10 @@
 """What an owner costs in a deployment: processor time for an owner and round, beside plain Flower.
 
-    python benchmarks/flower_nodes.py --owners 20 --rounds 5
-    python benchmarks/flower_nodes.py --owners 50 --rounds 2 --starts warm --only-market
-    python benchmarks/flower_nodes.py --cold-market # the market with Flower's own processes, too
-    python benchmarks/flower_nodes.py --quick       # 3 owners: shows that it runs, no more
-    python benchmarks/flower_nodes.py --out FILE    # adds what is measured to a JSON file
+    python -m benchmarks flower_nodes --owners 20 --rounds 5
+    python -m benchmarks flower_nodes --owners 50 --rounds 2 --starts warm --only-market
+    python -m benchmarks flower_nodes --cold-market # the market with Flower's own processes, too
+    python -m benchmarks flower_nodes --quick       # 3 owners: shows that it runs, no more
+    python -m benchmarks flower_nodes --out FILE    # adds what is measured to a JSON file
 
 In one run and on the same SuperLink, SuperNodes and poll interval: an app that sends every node an
 empty message and gets one back, and then the ``market`` preset with a clock auction. The first with
@@ -28,6 +28,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.process_tree import ProcessTree
 from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.deploy.deployment import Deployment, poll_interval
 from noisemarket.flower.deploy.single_machine import at_once, deal_out
@@ -38,7 +39,6 @@ from noisemarket.market.event_file import EVENTS
 from noisemarket.market.market_folder import SCENARIO, MarketFolder
 from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
-from process_tree import ProcessTree
 
 MOST = 1.5
 COLD, WARM = "cold", "warm"

@@ -6,8 +6,8 @@ import os
 
 import torch
 
+from benchmarks.peers import common
 from noisemarket.federated.models.flat_model import FlatModel
-from peers import common
 
 
 def main() -> None:

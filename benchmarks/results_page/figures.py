@@ -13,17 +13,20 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
+from benchmarks.campaign import Timing
+from benchmarks.results_page import common
+from benchmarks.results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
+from benchmarks.results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
+from benchmarks.results_page.common import ROOT
+from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
+from benchmarks.results_page.study_parts import decision_times
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.campaign_figures import draw_frontier, draw_growth, draw_rounds
+from noisemarket.show.campaign_figures import WIDE, draw_frontier, draw_rounds
+from noisemarket.show.campaign_report import head_of_mechanism
 from noisemarket.show.cost_figure import draw_costs
-from noisemarket.show.style import figure, label, save
-from noisemarket.study.comparison.significance import half_width
-from results_page import common
-from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
-from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
-from results_page.common import ROOT
-from results_page.dypp_figures import draw_adaptation, draw_sensitivity
-from results_page.study_parts import decision_times
+from noisemarket.show.curve_labels import direct_labels
+from noisemarket.show.style import colour_of, figure, label, look_of, save
+from noisemarket.study.results import half_width
 
 IMAGES = ROOT / "docs" / "images"
 COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
@@ -143,3 +146,44 @@ def draw_accuracy(folder: Path) -> list[Path]:
         words = f"{words.replace('`', '')}:\n{end:.0f} % at full noise ({seeds})"
         label(axis, words, "sigma of all owners", "test accuracy, %")
     return save(canvas, folder, "accuracy")
+
+
+def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
+    """Processor seconds to decide over the number of owners, both on logarithmic axes."""
+    canvas, axes = figure(1, size=WIDE)
+    axis = axes[0][0]
+    ends = {}
+    for name in dict.fromkeys(one.mechanism for one in times):
+        some = [one for one in times if one.mechanism == name]
+        owners, seconds = [one.owners for one in some], [max(one.seconds, 1e-5) for one in some]
+        axis.plot(owners, seconds, **look_of(name))
+        ends[head_of_mechanism(name)] = float(owners[-1]), seconds[-1], colour_of(name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    direct_labels(axis, ends)
+    label(axis, _growth_title(times), "owners", "processor seconds to decide")
+    return save(canvas, folder, "growth")
+
+
+def _growth_title(times: Sequence[Timing]) -> str:
+    """What is seen on the right: the most owners, who served them, and how long the slowest took.
+
+    A curve that ends before is said to do so, the slowest of them by its last point.
+    """
+    most = max(one.owners for one in times)
+    there = sorted((one for one in times if one.owners == most), key=lambda one: one.seconds)
+    first = f"For {most:,} owners {_timed(there[0], 'decides in')}"
+    if len(there) > 1:
+        first += f", {_timed(there[-1], 'in')}"
+    last = {one.mechanism: one for one in times}
+    ended = [one for one in last.values() if one.owners < most]
+    if not ended:
+        return first
+    slow = max(ended, key=lambda one: one.seconds / one.owners)
+    return f"{first};\n{_timed(slow, 'takes')} for {slow.owners:,}"
+
+
+def _timed(one: Timing, verb: str) -> str:
+    return f"{head_of_mechanism(one.mechanism)} {verb} {one.seconds:.2g} s"

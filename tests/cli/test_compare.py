@@ -18,7 +18,7 @@ from tests.market.common import write_images
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.compare import _command
-from noisemarket.study.comparison.campaign import Plan
+from noisemarket.study.compare import Plan
 
 pytestmark = pytest.mark.process
 
@@ -65,7 +65,7 @@ def test_a_comparison_leaves_everything_in_its_folder(done: Done) -> None:
         "scenario.toml", "status.json", "plan.json", "trainings.jsonl", "comparison.json",
         "comparison.csv", "report.html", "figures",
     }  # fmt: skip
-    stems = ("frontier", "rounds", "costs", "growth")
+    stems = ("frontier", "rounds", "costs")
     assert {path.name for path in (folder / "figures").iterdir()} == {
         f"{stem}.{ending}" for stem in stems for ending in ("png", "svg")
     }
@@ -92,24 +92,18 @@ def test_every_json_key_is_documented(done: Done) -> None:
     part = page.partition("\n## JSON of compare\n")[2].partition("\n## ")[0]
     assert part
     document = done[1]
-    keys = {*document, *document["rows"][0], *document["differences"][0], *document["growth"][0]}
+    keys = {*document, *document["rows"][0], *document["differences"][0]}
     assert {key for key in keys if f"`{key}`" not in part} == set()
 
 
 def test_the_report_opens_offline(done: Done) -> None:
     page = (done[0] / "report.html").read_text(encoding="utf-8")
-    assert page.count("<svg") == 4
+    assert page.count("<svg") == 3
     assert not re.search(r"<(?:script|link|img|iframe)\b", page)
     loaded = re.findall(r"(?:src|href)=\"(?!#)[^\"]*\"|url\((?!#)[^)]*\)", page)
     assert not loaded
     for words in ("clock auction", "exact equilibrium", "no trade", "more than chance"):
         assert words in page
-
-
-def test_growth_is_timed_for_each_mechanism(done: Done) -> None:
-    timed = {(one["mechanism"], one["owners"]) for one in done[1]["growth"]}
-    assert {name for name, _ in timed} == set(MECHANISMS.split(","))
-    assert all(one["seconds"] > 0 for one in done[1]["growth"])
 
 
 def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ from noisemarket.show import campaign_figures, cost_figure
 from noisemarket.show.campaign_figures import (
     RoundMeans,
     draw_frontier,
-    draw_growth,
     draw_rounds,
     frontier_title,
     round_means,
 )
 from noisemarket.show.cost_figure import draw_costs, gained_title, selling_fifths, sold_title
-from noisemarket.study.comparison.growth import Timing
-from noisemarket.study.comparison.results import Row
+from noisemarket.study.results import Row
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
@@ -113,17 +111,6 @@ def test_titles_of_costs_follow_the_bars() -> None:
     assert gained_title(gained, None).startswith("DyPP (WoLF-PHC) leaves owners most,\nclock")
     assert selling_fifths([np.array([1.0, 0.001, 0, 0, 0])]) == [0]
     assert selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
-
-
-def test_the_title_of_growth_is_of_what_is_shown(drawn: list[Any]) -> None:
-    times = [
-        Timing("clock", 10, 0.1), Timing("clock", 1000, 0.5), Timing("bisection", 10, 1.0),
-        Timing("bisection", 1000, 7.0), Timing("dypp", 10, 9.0),
-    ]  # fmt: skip
-    draw_growth(Path(), times)
-    title = drawn[0].axes[0].get_title(loc="left")
-    assert title.startswith("For 1,000 owners clock auction decides in 0.5 s, bisection in 7 s;")
-    assert title.endswith("DyPP (WoLF-PHC) takes 9 s for 10")
 
 
 def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: list[Any]) -> None:

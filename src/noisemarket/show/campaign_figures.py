@@ -1,4 +1,4 @@
-"""Figures of a comparison: accuracy over money (the frontier), over rounds, and time to decide."""
+"""Figures of a comparison: accuracy over money (the frontier) and over rounds."""
 
 from __future__ import annotations
 
@@ -21,10 +21,7 @@ from noisemarket.show.campaign_report import (
 from noisemarket.show.cost_figure import draw_costs
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.style import colour_of, figure, label, look_of, save
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.growth import Timing
-from noisemarket.study.comparison.results import Mean, Row, means, paired_differences
-from noisemarket.study.comparison.significance import half_width
+from noisemarket.study.results import NO_TRADE, Mean, Row, half_width, means, paired_differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -42,12 +39,11 @@ Points = NDArray[np.float64]
 _NOTHING = "#6a6a6a"
 
 
-def draw_campaign(folder: Path, rows: Sequence[Row], times: Sequence[Timing]) -> list[Path]:
+def draw_campaign(folder: Path, rows: Sequence[Row]) -> list[Path]:
     """Draw all of them into a folder; gives the files."""
     budget = middle_budget(rows)
     rounds = [one for one in round_means(rows) if one.budget == budget]
-    out = draw_frontier(folder, rows) + draw_rounds(folder, rounds) + draw_costs(folder, rows)
-    return out + (draw_growth(folder, times) if times else [])
+    return draw_frontier(folder, rows) + draw_rounds(folder, rounds) + draw_costs(folder, rows)
 
 
 def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
@@ -247,47 +243,6 @@ def _rounds_title(shown: Sequence[RoundMeans]) -> str:
         number for number, one in enumerate(best.mean, start=1) if one > none.mean[-1]
     )  # fmt: skip
     return f"{title},\nand is past where no trade ends ({none.mean[-1]:.1f} %) after round {passed}"
-
-
-def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
-    """Processor seconds to decide over the number of owners, both on logarithmic axes."""
-    canvas, axes = figure(1, size=WIDE)
-    axis = axes[0][0]
-    ends = {}
-    for name in dict.fromkeys(one.mechanism for one in times):
-        some = [one for one in times if one.mechanism == name]
-        owners, seconds = [one.owners for one in some], [max(one.seconds, 1e-5) for one in some]
-        axis.plot(owners, seconds, **look_of(name))
-        ends[head_of_mechanism(name)] = float(owners[-1]), seconds[-1], colour_of(name)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    direct_labels(axis, ends)
-    label(axis, _growth_title(times), "owners", "processor seconds to decide")
-    return save(canvas, folder, "growth")
-
-
-def _growth_title(times: Sequence[Timing]) -> str:
-    """What is seen on the right: the most owners, who served them, and how long the slowest took.
-
-    A curve that ends before is said to do so, the slowest of them by its last point.
-    """
-    most = max(one.owners for one in times)
-    there = sorted((one for one in times if one.owners == most), key=lambda one: one.seconds)
-    first = f"For {most:,} owners {_timed(there[0], 'decides in')}"
-    if len(there) > 1:
-        first += f", {_timed(there[-1], 'in')}"
-    last = {one.mechanism: one for one in times}
-    ended = [one for one in last.values() if one.owners < most]
-    if not ended:
-        return first
-    slow = max(ended, key=lambda one: one.seconds / one.owners)
-    return f"{first};\n{_timed(slow, 'takes')} for {slow.owners:,}"
-
-
-def _timed(one: Timing, verb: str) -> str:
-    return f"{head_of_mechanism(one.mechanism)} {verb} {one.seconds:.2g} s"
 
 
 def _few(names: Sequence[str]) -> str:

@@ -15,9 +15,14 @@ from rich.table import Table
 
 from noisemarket.pricing import MECHANISMS
 from noisemarket.show.style import name_of
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import Row, paired_differences, same_contracts
-from noisemarket.study.comparison.significance import LEVEL, Difference
+from noisemarket.study.results import (
+    LEVEL,
+    NO_TRADE,
+    Difference,
+    Row,
+    paired_differences,
+    same_contracts,
+)
 
 OWN = "clock"
 """What the findings on the screen compare all others with, if it is among them."""
@@ -51,7 +56,6 @@ _CAPTIONS = {
     "interval.",
     "rounds": "Accuracy over the rounds, with 95 % intervals over the seeds.",
     "costs": "Who sells: owners in fifths by their privacy cost.",
-    "growth": "Processor seconds to decide as owners grow.",
 }
 _MEANINGS = (
     ("paid", "sum of the payments"),

@@ -17,8 +17,7 @@ from noisemarket.show.campaign_report import (
     middle_budget,
 )
 from noisemarket.show.style import figure, label, save
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import QUANTILES, Row
+from noisemarket.study.results import NO_TRADE, QUANTILES, Row
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
