@@ -57,7 +57,6 @@ class Played:
     found: Mapping[int, Mapping[str, object]]
     refused: Mapping[int, int]
     paid: Mapping[int, bool]
-    standing: Mapping[int, tuple[float, float]]
     accuracy: float
 
 
@@ -70,17 +69,16 @@ def play(
     state = made.start()
     watch = UploadInspector(
         contracts, scenario.market.false_alarm, rounds, state.weights.size,
-        protection=made.job.protection, directions=made.directions() if inspected else None,
+        protection=made.job.protection,
     )  # fmt: skip
 
-    def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        return watch.inspect(number, weights, uploads) if inspected else {}
+    def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+        return watch.inspect(number, uploads) if inspected else {}
 
-    screened = inspected and scenario.market.aggregate == "screened"
     with FaultyEngine(SerialEngine(made.job), faults, made.job) as engine:
         for _ in train(
             engine, made.job, Accountant(made.budgets), made.plan, state, None, inspect,
-            lambda _: watch.present(), watch.left_out if screened else None,
+            lambda _: watch.present(),
         ):  # fmt: skip
             pass
     came = ((result.delivered, result.refused) for result in state.results)
@@ -89,7 +87,6 @@ def play(
     for result in state.results:
         for owner, _ in result.refused:
             refused.setdefault(owner, result.number)
-    standing = {owner: watch.standing(owner) for owner in contracts}
     return Played(
         watch.accused,
         refused,
@@ -97,16 +94,13 @@ def play(
             owner: one.kept and contracts[owner].owed(one.delivered) > 0
             for owner, one in zip(contracts, judged, strict=True)
         },
-        {owner: (at.best, at.against) for owner, at in standing.items()},
         state.results[-1].averaged.accuracy if state.results[-1].averaged else 0.0,
     )
 
 
 def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
     """A contract for every owner, each paying 1, as the market would draw it up."""
-    directions = made.directions()
-    manifest = JobManifest("job", *OFFERED, "", 0 if directions is None else len(directions))
-    terms = job_terms(scenario, manifest)
+    terms = job_terms(scenario, JobManifest("job", *OFFERED, ""))
     return {
         index: contract_of(
             Deal(name, KEPT_SIGMA - sigma, sigma, 10**6), "0" * 64, "1" * 64, budget, terms,
@@ -122,8 +116,8 @@ def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
 class Jobs:
     """Jobs of one size, with data loaded and dealt out once for each non-IID degree."""
 
-    def __init__(self, owners: int, rounds: int, records: int, protection: str) -> None:
-        self._owners, self._rounds, self._records = owners, rounds, records
+    def __init__(self, owners: int, rounds: int, protection: str) -> None:
+        self._owners, self._rounds = owners, rounds
         self._protection = protection
         self._made: dict[tuple[float, int], Order] = {}
 
@@ -131,7 +125,7 @@ class Jobs:
         """The scenario of a job."""
         return Scenario.from_preset(
             "market", owners=self._owners, rounds=self._rounds, beta=beta, seed=seed,
-            noise="simulated", reference_records=self._records, protection=self._protection, **more,
+            noise="simulated", protection=self._protection, **more,
         )  # fmt: skip
 
     def order(self, scenario: Scenario, sigma: float, sellers: int) -> Order:
@@ -159,7 +153,6 @@ def campaign(jobs: Jobs, owners: int, kinds: Sequence[str]) -> Table:
 
 
 def _cell(seen: Played) -> str:
-    best, against = seen.standing[1]
     if 1 in seen.found:
         found = seen.found[1]
         evidence = found["evidence"]
@@ -168,25 +161,22 @@ def _cell(seen: Played) -> str:
     paid = "paid" if seen.paid[1] else "not paid"
     if 1 in seen.refused:
         return f"refused from round {seen.refused[1]}, {paid}"
-    return f"{paid} (best {best:.1f}, against {against:.1f})"
+    return paid
 
 
 def honest(jobs: Jobs, owners: int, seeds: int) -> Table:
     """Who of honest owners is accused, and who is not paid, at several non-IID degrees."""
-    head = "beta", "sigma", "owners", "accused", "not paid", "least best", "most against"
-    table = Table(*head)
+    table = Table("beta", "sigma", "owners", "accused", "not paid")
     for beta in (0.1, 1.0, 10.0):
         for sigma, sellers in ((0.1, owners // 10), (0.1, owners), (0.3, owners), (0.6, owners)):
-            count, accused, unpaid, least, most = 0, 0, 0, np.inf, -np.inf
+            count, accused, unpaid = 0, 0, 0
             for seed in range(1, seeds + 1):
                 scenario = jobs.scenario(beta, seed)
                 seen = play(jobs.order(scenario, sigma, sellers), scenario, [])
                 count, accused = count + sellers, accused + len(seen.found)
                 unpaid += sum(not seen.paid[owner] for owner in range(sellers))
-                least = min(least, *(seen.standing[owner][0] for owner in range(sellers)))
-                most = max(most, *(one[1] for one in seen.standing.values()))
             name = f"{sigma:g} (a tenth; others 0.6)" if sellers < owners else f"{sigma:g} (all)"
-            row = f"{beta:g}", name, count, accused, unpaid, f"{least:.1f}", f"{most:.1f}"
+            row = f"{beta:g}", name, count, accused, unpaid
             table.add_row(*map(str, row))
     return table
 
@@ -195,7 +185,6 @@ DEFENCES: dict[str, tuple[bool, dict[str, object]]] = {
     "no checks": (False, {}),
     "checks": (True, {}),
     "checks, weight cap 0.02": (True, {"weight_cap": 0.02}),
-    "checks, screened mean": (True, {"aggregate": "screened"}),
 }
 """Whether uploads are inspected, and settings."""
 
@@ -284,7 +273,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--owners", type=int, default=100)
     parser.add_argument("--rounds", type=int, default=30)
-    parser.add_argument("--records", type=int, default=300, help="the curator's own")
     parser.add_argument("--protection", default="sharded", help="sharded or dp_sgd")
     parser.add_argument("--seeds", type=int, default=2, help="for --honest")
     parser.add_argument("--kind", action="append", choices=KINDS, help="these cheats only")
@@ -295,7 +283,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--out", type=Path, help="where --poison stores its results")
     given = parser.parse_args(arguments)
     owners, rounds = (20, 2) if given.quick else (given.owners, given.rounds)
-    jobs = Jobs(owners, rounds, given.records, given.protection)
+    jobs = Jobs(owners, rounds, given.protection)
     began = time.monotonic()
     if given.cost:
         table = cost((100, 1000) if given.quick else (100, 1000, 10_000))

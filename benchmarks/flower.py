@@ -53,7 +53,6 @@ PHASES = {
     wire.CONTRACT: "negotiation",
     wire.SIGNED: "negotiation",
     wire.TRAIN: "training",
-    wire.REFERENCE: "settlement",
     wire.SETTLED: "settlement",
 }
 

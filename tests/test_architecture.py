@@ -29,14 +29,14 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "machine": set(),
     "formats": set(),
     "files": {"errors"},
-    "registry": {"errors"},
+    "parts": {"errors"},
     "game": {"errors"},
     "privacy": {"errors", "files", "formats"},
-    "federated": {"errors", "files", "formats", "machine", "privacy", "registry"},
-    "pricing": {"errors", "federated", "formats", "game", "registry"},
-    "ledger": {"errors", "files", "formats", "registry"},
+    "federated": {"errors", "files", "formats", "machine", "privacy", "parts"},
+    "pricing": {"errors", "federated", "formats", "game", "parts"},
+    "ledger": {"errors", "files", "formats", "parts"},
 }
-ROOMS_BELOW["scenario"] = {"errors", "federated", "game", "pricing", "registry"}
+ROOMS_BELOW["scenario"] = {"errors", "federated", "game", "pricing", "parts"}
 ROOMS_BELOW["owner"] = {
     *("errors", "federated", "files", "game", "formats", "ledger", "pricing", "privacy")
 }

@@ -18,12 +18,13 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import (
     LOCK,
     UNFINISHED,
-    GrowingFile,
+    JsonLines,
     digest,
     exclusive,
     is_open,
     open_atomic,
     private_folder,
+    read_json_lines,
     save_arrays,
     write_atomic,
     write_json,
@@ -325,29 +326,50 @@ def test_what_cannot_be_locked(tmp_path: Path) -> None:
         exclusive(tmp_path / "b", "file")
 
 
-def test_a_growing_file_has_one_user_at_a_time(tmp_path: Path) -> None:
+def test_json_lines_have_one_user_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "a"
     with pytest.raises(BadInput, match=r"journal = .*a: cannot be used"):
-        GrowingFile(path, "journal", "another job", create=False)
+        JsonLines(path, "journal", "another job", create=False)
     assert names(tmp_path) == set()
-    file = GrowingFile(path, "journal", "another job")
-    file.append(b"one\ntwo\n")
-    with pytest.raises(BadInput, match=r"in use by another job\."):
-        GrowingFile(path, "journal", "another job")
-    assert path.read_bytes() == file.read() == b"one\ntwo\n"
-    file.cut(4)
-    file.append(b"three\n")
-    file.close()
-    assert path.read_bytes() == b"one\nthree\n"
+    with JsonLines(path, "journal", "another job") as file:
+        file.append({"a": 1}, [2])
+        with pytest.raises(BadInput, match=r"in use by another job\."):
+            JsonLines(path, "journal", "another job")
+        assert path.read_bytes() == b'{"a": 1}\n[2]\n'
     assert names(tmp_path) == {"a"}
 
 
+def test_an_unfinished_line_is_skipped_and_replaced(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    for left in (b"[3", b"[3]", b"\xff", bytes(512)):
+        path.write_bytes(b"[1]\n[2]\n" + left)
+        assert read_json_lines(path, "journal", list) == [[1], [2]]
+        assert path.read_bytes().endswith(left)
+        with JsonLines(path, "journal", "another job") as file:
+            assert (file.read(list), file.unfinished) == ([[1], [2]], left)
+            file.append([4])
+        assert path.read_bytes() == b"[1]\n[2]\n[4]\n"
+
+
+@pytest.mark.parametrize("line", [b"[1", b"\xff", b"1", b"", b"[" * 100_000])
+def test_a_damaged_line_is_named(tmp_path: Path, line: bytes) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"[1]\n" + line + b"\n[3]\n")
+    with pytest.raises(BadInput, match=r"points = .*a: is damaged in line 2: measure it again\."):
+        read_json_lines(path, "points", list, "measure it again.")
+
+
 @posix
-def test_a_growing_file_without_room(tmp_path: Path) -> None:
-    file = GrowingFile(tmp_path / "a", "journal", "another job")
-    with little_room(100), pytest.raises(NoisemarketError, match="a cannot be written: File too"):
-        file.append(bytes(200))
-    file.close()
+def test_json_lines_without_room(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    with JsonLines(path, "journal", "another job") as file:
+        file.append([1])
+        with little_room(100), pytest.raises(NoisemarketError, match="a cannot be written: File"):
+            file.append([0] * 200)
+        with pytest.raises(NoisemarketError, match="open it again"):
+            file.append([2])
+    with JsonLines(path, "journal", "another job") as file:
+        assert file.read(list) == [[1]]
 
 
 def test_a_digest_knows_where_a_part_ends() -> None:

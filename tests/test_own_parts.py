@@ -1,4 +1,4 @@
-"""Mechanisms, rules, protections and weightings of a package of the user's own."""
+"""Mechanisms, rules, protections and weightings of the user's own, by package.module:Name."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class Unfinished(Rule):
 class OneStep(Protection):
     clip: float = 1.0
     strength: int = 50
-    name = "one_step"
     scenario_keys = {"clip": "privacy.clip"}
 
     def upload(self, task):
@@ -63,27 +62,8 @@ class OneStep(Protection):
 
 
 class FirstOwner(Weighting):
-    name = "first_owner"
-
     def weights(self, figures):
         return np.arange(len(figures)) == 0
-"""
-
-ENTRY_POINTS = """
-[noisemarket.pricing]
-half = own_parts:Half
-dypp = own_parts:Half
-text = own_parts:__name__
-
-[noisemarket.rules]
-lowest = own_parts:Lowest
-unfinished = own_parts:Unfinished
-
-[noisemarket.protections]
-one_step = own_parts:OneStep
-
-[noisemarket.weightings]
-first_owner = own_parts:FirstOwner
 """
 
 
@@ -92,10 +72,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the package, as an installer leaves it."""
     folder = tmp_path_factory.mktemp("site")
     (folder / "own_parts.py").write_text(PACKAGE, encoding="utf-8")
-    info = folder / "own_parts-1.0.dist-info"
-    info.mkdir()
-    (info / "METADATA").write_text("Name: own-parts\nVersion: 1.0\n", encoding="utf-8")
-    (info / "entry_points.txt").write_text(ENTRY_POINTS, encoding="utf-8")
     write_images(folder, 120, 40)
     return folder
 
@@ -134,7 +110,13 @@ def call_all(site: Path, commands: list[list[str]]) -> list[Done]:
 
 def compare() -> list[str]:
     words = ["--set", "owners=4", "--set", "iterations=60", "--json"]
-    return ["compare", "--game-only", "--mechanisms", "half,lowest,uniform", *words]
+    return [
+        "compare",
+        "--game-only",
+        "--mechanisms",
+        "own_parts:Half,own_parts:Lowest,uniform",
+        *words,
+    ]
 
 
 @pytest.mark.process
@@ -142,16 +124,17 @@ def test_the_command_line_knows_them(told: dict[str, list[Done]]) -> None:
     (done,) = told["known"]
     assert done.returncode == 0, done.stderr
     half, lowest, uniform = json.loads(done.stdout)["mechanisms"]
-    assert (half["mechanism"], half["knows"]) == ("half", "nothing")
+    assert (half["mechanism"], half["knows"]) == ("own_parts:Half", "nothing")
     assert half["mean_saving"] == pytest.approx(0.3)
-    assert (lowest["mechanism"], lowest["knows"]) == ("lowest", "nothing private")
+    assert (lowest["mechanism"], lowest["knows"]) == ("own_parts:Lowest", "nothing private")
     assert lowest["mean_saving"] == uniform["mean_saving"] == 0.0
 
 
 REFUSED = {
-    "text": "mechanism = text: cannot be loaded from own_parts:__name__ (TypeError",
-    "unfinished": "rule = unfinished: cannot be loaded from own_parts:Unfinished (TypeError",
-    "nobody": "first_best, half, text, lowest, unfinished.",
+    "own_parts:__name__": "own_parts:__name__",
+    "own_parts:Unfinished": "lacks act, learn, policy",
+    "nobody": "first_best; or give package.module:Name.",
+    "dypq": "did you mean dypp?",
 }
 
 
@@ -177,14 +160,14 @@ def small(site: Path, *settings: str) -> list[str]:
 
 
 def market(site: Path) -> list[list[str]]:
-    own = ["protection=one_step", "privacy.settings.strength=40", "clip=0.5",
-           "weighting=first_owner"]  # fmt: skip
+    own = ["protection=own_parts:OneStep", "privacy.settings.strength=40", "clip=0.5",
+           "weighting=own_parts:FirstOwner"]  # fmt: skip
     short = ["--no-baselines", "--workers", "1", "--json"]
     return [
         ["run", *small(site, *own), *short, "--out", "market"],
         ["ledger", "export", "market", "--json", "chain.json"],
         ["ledger", "verify", "market"],
-        ["privacy", "--protection", "one_step", "--sigma", "0.3", "--json"],
+        ["privacy", "--protection", "own_parts:OneStep", "--sigma", "0.3", "--json"],
     ]
 
 
@@ -196,18 +179,18 @@ def test_a_market_runs_under_them(site: Path, told: dict[str, list[Done]]) -> No
     assert json.loads(done.stdout)["broken"] == {}, "honest owners were accused"
     assert shown.returncode == 0, shown.stderr
     chain = (site / "chain.json").read_text(encoding="utf-8")
-    assert "one_step" in chain
+    assert "own_parts:OneStep" in chain
     assert "strength" in chain
     assert verified.returncode == 0
     assert json.loads(again.stdout)["sensitivity"] == 2 / 50
 
 
 UNFIT = {
-    "protection=two_steps": "choose one of: paper, sharded, dp_sgd, clipped, one_step.",
-    "weighting=last": "choose one of: noise, data_size, equal, first_owner.",
-    "protection=one_step settings.other=1":
-        "privacy.settings.other = 1: is not a setting of one_step, which has clip, strength.",
-    "protection=one_step settings.clip=1": "give it as privacy.clip instead.",
+    "protection=two_steps": "choose one of: paper, sharded, dp_sgd, clipped; or give",
+    "weighting=last": "choose one of: noise, data_size, equal; or give",
+    "protection=own_parts:OneStep settings.other=1":
+        "is not a setting of own_parts:OneStep, which has clip, strength.",
+    "protection=own_parts:OneStep settings.clip=1": "give it as privacy.clip instead.",
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import os
 import torch
 
 from benchmarks.peers import common
-from noisemarket.federated.models.flat_model import FlatModel
+from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
 
 
 def main() -> None:
@@ -17,13 +17,14 @@ def main() -> None:
     data = common.load(task)
     images, labels = common.tensors(data)
     images = images.contiguous(memory_format=torch.channels_last)
-    model = FlatModel(common.first_model())
+    model = TorchModel(common.first_model())
+    weights = model.first_weights()
     rounds = common.Rounds()
     rounds.start()
     for _ in range(task.rounds):
         for at in range(0, len(labels), common.CENTRAL_BATCH):
             part = slice(at, at + common.CENTRAL_BATCH)
-            model.descend(images[part], labels[part], common.RATE)
+            model.descend(weights, TorchRecords(images[part], labels[part]), common.RATE)
         rounds.done()
     common.say(accuracy=common.accuracy(model.module, data))
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from benchmarks.peers import common
 from noisemarket.federated.models.cnn import CNN
-from noisemarket.federated.models.flat_model import FlatModel
+from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
 from noisemarket.privacy.noise import SecureNoise, add_noise
 
 MODES = ("hooks", "functorch", "ew", "ghost")
@@ -35,13 +35,14 @@ def _network(widths: tuple[tuple[int, int], int]) -> CNN:
 
 
 def _ours(widths: tuple[tuple[int, int], int], multiplier: float) -> Step:
-    model, noise = FlatModel(_network(widths)), SecureNoise()
+    model, noise = TorchModel(_network(widths)), SecureNoise()
+    weights = model.first_weights()
     sigma = multiplier * CLIP * common.RATE / common.BATCH
 
     def step(images: torch.Tensor, labels: torch.Tensor) -> None:
-        summed = model.clipped_gradient(images, labels, CLIP)
-        move = (summed * (-common.RATE / common.BATCH)).numpy()
-        model.weights.add_(torch.from_numpy(add_noise(move, sigma, noise)))
+        summed = model.clipped_gradient(weights, TorchRecords(images, labels), CLIP)
+        move = summed * np.float32(-common.RATE / common.BATCH)
+        weights[:] += add_noise(move, sigma, noise)
 
     return step
 

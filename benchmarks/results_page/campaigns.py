@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.campaign_figures import RoundMeans
-from noisemarket.show.campaign_report import head_of_mechanism, knows, middle_budget
+from noisemarket.show.comparison_figures import RoundMeans
+from noisemarket.show.comparison_report import head_of_mechanism, knows, middle_budget
 from noisemarket.study.results import (
     NO_TRADE,
     Difference,

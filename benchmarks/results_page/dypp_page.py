@@ -22,7 +22,7 @@ from benchmarks.results_page.campaigns import (
     marked,
 )
 from benchmarks.results_page.common import ROOT, Document, pm, stored, table
-from noisemarket.show.campaign_report import head_of_mechanism, knows, listed
+from noisemarket.show.comparison_report import head_of_mechanism, knows, listed
 
 REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")

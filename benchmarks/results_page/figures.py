@@ -13,19 +13,21 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from benchmarks.campaign import Timing
 from benchmarks.results_page import common
 from benchmarks.results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
+from benchmarks.results_page.campaign_figures import (
+    draw_costs,
+    draw_growth,
+    frontier_title,
+    rounds_title,
+)
 from benchmarks.results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
 from benchmarks.results_page.common import ROOT
 from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
 from benchmarks.results_page.study_parts import decision_times
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.campaign_figures import WIDE, draw_frontier, draw_rounds
-from noisemarket.show.campaign_report import head_of_mechanism
-from noisemarket.show.cost_figure import draw_costs
-from noisemarket.show.curve_labels import direct_labels
-from noisemarket.show.style import colour_of, figure, label, look_of, save
+from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
+from noisemarket.show.style import figure, label, save
 from noisemarket.study.results import half_width
 
 IMAGES = ROOT / "docs" / "images"
@@ -72,11 +74,11 @@ def drawings() -> dict[str, Drawn]:
         (CNN, "results-cnn"),
     ):
         if (found := campaign(name)) is not None:
-            out[image] = partial(draw_frontier, rows=found.rows)
+            out[image] = partial(draw_frontier, rows=found.rows, title=frontier_title(found.rows))
     if (found := campaign(FLOORED)) is not None:
         out["results-costs"] = partial(draw_costs, rows=found.rows)
         if shown := found.rounds():
-            out["results-rounds"] = partial(draw_rounds, shown=shown)
+            out["results-rounds"] = partial(draw_rounds, shown=shown, title=rounds_title(shown))
     if times := decision_times()[0]:
         out["results-scale"] = partial(draw_growth, times=times)
     for study, drawn in (("adaptation", draw_adaptation), ("sensitivity", draw_sensitivity)):
@@ -146,44 +148,3 @@ def draw_accuracy(folder: Path) -> list[Path]:
         words = f"{words.replace('`', '')}:\n{end:.0f} % at full noise ({seeds})"
         label(axis, words, "sigma of all owners", "test accuracy, %")
     return save(canvas, folder, "accuracy")
-
-
-def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
-    """Processor seconds to decide over the number of owners, both on logarithmic axes."""
-    canvas, axes = figure(1, size=WIDE)
-    axis = axes[0][0]
-    ends = {}
-    for name in dict.fromkeys(one.mechanism for one in times):
-        some = [one for one in times if one.mechanism == name]
-        owners, seconds = [one.owners for one in some], [max(one.seconds, 1e-5) for one in some]
-        axis.plot(owners, seconds, **look_of(name))
-        ends[head_of_mechanism(name)] = float(owners[-1]), seconds[-1], colour_of(name)
-    axis.set_xscale("log")
-    axis.set_yscale("log")
-    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    direct_labels(axis, ends)
-    label(axis, _growth_title(times), "owners", "processor seconds to decide")
-    return save(canvas, folder, "growth")
-
-
-def _growth_title(times: Sequence[Timing]) -> str:
-    """What is seen on the right: the most owners, who served them, and how long the slowest took.
-
-    A curve that ends before is said to do so, the slowest of them by its last point.
-    """
-    most = max(one.owners for one in times)
-    there = sorted((one for one in times if one.owners == most), key=lambda one: one.seconds)
-    first = f"For {most:,} owners {_timed(there[0], 'decides in')}"
-    if len(there) > 1:
-        first += f", {_timed(there[-1], 'in')}"
-    last = {one.mechanism: one for one in times}
-    ended = [one for one in last.values() if one.owners < most]
-    if not ended:
-        return first
-    slow = max(ended, key=lambda one: one.seconds / one.owners)
-    return f"{first};\n{_timed(slow, 'takes')} for {slow.owners:,}"
-
-
-def _timed(one: Timing, verb: str) -> str:
-    return f"{head_of_mechanism(one.mechanism)} {verb} {one.seconds:.2g} s"

@@ -12,7 +12,7 @@ from benchmarks.results_page.campaigns import (
     marked,
 )
 from benchmarks.results_page.common import Document, made_by, not_measured, table
-from noisemarket.show.campaign_report import budget_in_words, head_of_mechanism
+from noisemarket.show.comparison_report import budget_in_words, head_of_mechanism
 from noisemarket.show.style import name_of
 from noisemarket.study.results import Mean
 

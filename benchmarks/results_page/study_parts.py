@@ -8,7 +8,7 @@ import numpy as np
 
 from benchmarks.campaign import BEST, Timing
 from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
-from noisemarket.show.campaign_report import head_of_mechanism, listed
+from noisemarket.show.comparison_report import head_of_mechanism, listed
 from noisemarket.show.style import name_of
 from noisemarket.study.results import NO_TRADE, half_width
 

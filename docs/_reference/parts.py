@@ -6,7 +6,6 @@ import re
 from collections.abc import Mapping
 
 from _reference import code, page, table
-from noisemarket.cli.engines import ENGINES
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.weighting import WEIGHTINGS
 from noisemarket.pricing import MECHANISMS
@@ -25,7 +24,6 @@ def parts_page() -> str:
     parts += ["## Learning rules", _learning_rules()]
     parts += _kind("Protections", PROTECTIONS)
     parts += _kind("Weightings", WEIGHTINGS)
-    parts += _kind("Engines", ENGINES)
     return page("Parts by name", *parts)
 
 

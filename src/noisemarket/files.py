@@ -16,9 +16,9 @@ import sys
 import tokenize
 import zipfile
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 
 import numpy as np
 from filelock import FileLock, Timeout
@@ -26,6 +26,9 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 
+Parsed = TypeVar("Parsed")
+
+RESTORE = "restore it from a backup."
 LOCK = ".lock"
 """The name of a folder's lock, while a process holds it."""
 
@@ -222,8 +225,11 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     return Lock(lock)
 
 
-class GrowingFile(Closing):
-    """A file that one process at a time may append to, such as a journal.
+class JsonLines(Closing):
+    """A file of JSON lines that only grows, such as a journal, for one process at a time.
+
+    A line is on disk before anything follows from it. So an unfinished last line, which a killed
+    process left, was never acted upon: reading skips it, and the next ``append`` replaces it.
 
     Args:
         path: the file. Its folder must exist.
@@ -236,46 +242,89 @@ class GrowingFile(Closing):
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
-        self._path, self._lock = path, exclusive(path, field, user)
+        self._path, self._field, self._lock = path, field, exclusive(path, field, user)
         try:
             if create:
                 path.touch(exist_ok=True)
-            self._file = path.open("r+b")
+            self._file = path.open("r+b", buffering=0)  # a failed write must not come later
+            content = self._file.read()
         except OSError as problem:
             self._lock.close()
             raise unusable(field, path, "used", problem) from None
         sync_folder(path.parent)
+        self._size = content.rfind(b"\n") + 1
+        self._lines = content[: self._size]
+        self.unfinished = content[self._size :]
+        """What a killed process, or another program, left after the last whole line."""
+        self._process, self._sound = os.getpid(), True
 
-    def read(self) -> bytes:
-        """All that is in the file."""
-        self._file.seek(0)
-        return self._file.read()
+    def read(self, parse: Callable[[Any], Parsed], remedy: str = RESTORE) -> list[Parsed]:
+        """The lines that were in the file when it was opened, as ``parse_json_lines`` has them."""
+        return parse_json_lines(self._lines, self._path, self._field, parse, remedy)
 
-    def cut(self, size: int) -> None:
-        """Keep the first ``size`` bytes only."""
-        self._file.seek(size)
-        self._file.truncate()
-
-    def append(self, data: bytes) -> None:
-        """Add bytes at the end. They are on disk when this returns.
+    def append(self, *documents: Any) -> None:
+        """Add a line for each document. They are on disk when this returns.
 
         Raises:
-            NoisemarketError: they cannot be written. The file may end in a part of them.
+            NoisemarketError: they cannot be written. The file may end in a part of them, and has
+                to be opened again.
         """
+        if not self._sound or os.getpid() != self._process:
+            raise NoisemarketError(f"{self._path}: open it again before more is written.")
+        lines = (json.dumps(document, allow_nan=False) + "\n" for document in documents)
+        data = "".join(lines).encode()
+        self._sound = False
         try:
-            self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
-            self._file.flush()
+            self._file.seek(self._size)
+            self._file.truncate()
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._file.write(rest) :]
             os.fsync(self._file.fileno())
         except OSError as problem:
             raise not_written(self._path, problem) from None
+        self._size += len(data)
+        self._sound = True
 
     def close(self) -> None:
-        """Close the file and release it."""
         try:
             self._file.close()
         finally:
             self._lock.close()
+
+
+def read_json_lines(
+    path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
+) -> list[Parsed]:
+    """The lines of a file that may be growing, which is neither locked nor changed.
+
+    Raises:
+        BadInput: the file cannot be read, or a line is damaged.
+    """
+    try:
+        content = path.read_bytes()
+    except OSError as problem:
+        raise unusable(field, path, "used", problem) from None
+    return parse_json_lines(content, path, field, parse, remedy)
+
+
+def parse_json_lines(
+    content: bytes, path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
+) -> list[Parsed]:
+    """What ``parse`` makes of each line; an unfinished last one is skipped.
+
+    Raises:
+        BadInput: a line is not JSON, or ``parse`` refused it.
+    """
+    found = []
+    whole = content[: content.rfind(b"\n") + 1]
+    for number, line in enumerate(whole.splitlines(), start=1):
+        try:
+            found.append(parse(json.loads(line)))
+        except (BadInput, ValueError, TypeError, LookupError, AttributeError, RecursionError):
+            reason = f"is damaged in line {number}: {remedy}"
+            raise BadInput(field, str(path), reason) from None
+    return found
 
 
 def private_folder(path: Path) -> Path:

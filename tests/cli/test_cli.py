@@ -135,7 +135,6 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["compare", "--budgets", "-3"], "--budgets = -3"),
         (["compare", "--budgets", "nan"], "--budgets = nan"),
         (["compare", "--budgets", "100,1e2"], "name each budget once"),
-        (["compare", "--set", "market.aggregate=screened"], "leave it out"),
         (
             ["run", "--mechanism", "pac_auction", "--target-accuracy", "94"],
             "aims at no accuracy: choose --mechanism clock, best_portfolio.",

@@ -10,7 +10,6 @@ from tests.commands import Done, call_here
 from tests.market.common import here as run_here
 from tests.market.common import words, write_images
 
-from noisemarket.cli import engines
 from noisemarket.formats import text_of
 
 pytestmark = pytest.mark.training
@@ -40,7 +39,7 @@ def done(place: Path) -> Done:
     given = words(place, rounds=1, model="features")
     given = [one.replace("owners=3", 'file="people.csv"') for one in given]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engines, "run_market", run_here)
+        patch.setattr("noisemarket.cli.run.run_market", run_here)
         ended = call_here(*given, "--out", "r", cwd=place)
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -12,9 +12,10 @@ from tests.cli.small_jobs import fails, run_words
 from tests.market.common import here as run_here
 from tests.market.common import write_images
 
-from noisemarket.cli import engines, main
+from noisemarket.cli import main
+from noisemarket.cli import run as cli_run
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.registry import Registry
+from noisemarket.market import job
 
 pytestmark = pytest.mark.training
 
@@ -34,7 +35,7 @@ def test_broken_contracts_are_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(engines, "run_market", run_here)
+    monkeypatch.setattr("noisemarket.cli.run.run_market", run_here)
     monkeypatch.chdir(tmp_path)
     fault = 'faults=[{owner="1", kind="huge"}]'
     with pytest.raises(SystemExit) as end:
@@ -54,7 +55,8 @@ def here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int, str, str]:
     """A run in this process: its code, and what it says."""
-    monkeypatch.setattr(engines, "run_market", run_here)
+    if cli_run.run_market is job.run_market:
+        monkeypatch.setattr(cli_run, "run_market", run_here)
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--no-baselines"])
     out, said = capsys.readouterr()
@@ -133,20 +135,20 @@ def test_a_resumed_run_compares_what_it_began_with(
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
 
-    def stopped(market: object, folder: Path, settings: object) -> Any:
+    def stopped(*_: object, **__: object) -> Any:
         raise Interrupted("stopped.")
 
     def reached(*_: object, **__: object) -> Any:
         asked.append("baselines")
         raise Interrupted("reached.")
 
-    both = {"embedded": engines.embedded, "stops": stopped}
-    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
-    monkeypatch.setattr(engines, "run_market", run_here)
+    runs = iter([stopped, run_here])
+    monkeypatch.setattr(
+        "noisemarket.cli.run.run_market", lambda *given, **more: next(runs)(*given, **more)
+    )
     monkeypatch.setattr("noisemarket.cli.run._baselines", reached)
     given = run_words(images, rounds=1, owners=2, model="features")
-    for words_ in ([*given, begun, "--engine", "stops", "--out", "r"],
-                   ["run", "--resume", "r", "--engine", "embedded", *resumed]):  # fmt: skip
+    for words_ in ([*given, begun, "--out", "r"], ["run", "--resume", "r", *resumed]):  # fmt: skip
         with pytest.raises(SystemExit) as end:
             main(words_)
     assert end.value.code == (130 if compared else 0), capsys.readouterr().err
@@ -157,11 +159,10 @@ def test_a_resumed_run_compares_what_it_began_with(
 def stops(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the engine stop before it does anything."""
 
-    def stopped(market: object, folder: Path, settings: object) -> Any:
+    def stopped(*_: object, **__: object) -> Any:
         raise Interrupted("stopped.")
 
-    only = Registry("--engine", engines.GROUP, {"embedded": stopped})
-    monkeypatch.setattr(engines, "ENGINES", only)
+    monkeypatch.setattr("noisemarket.cli.run.run_market", stopped)
 
 
 @pytest.mark.parametrize(("noted", "draws"), [(2, 2), (None, 3), (0, 3), (True, 3), ("2", 3)])
@@ -205,14 +206,13 @@ def test_a_run_goes_on_with_its_engine(
     monkeypatch.chdir(tmp_path)
     asked: list[str] = []
 
-    def stopped(market: object, folder: Path, settings: object) -> Any:
+    def stopped(market: object, folder: Path, **_: object) -> Any:
         status = json.loads((folder / "status.json").read_text())
         asked.append(status["engine"])
         assert status["state"] == "running"
         raise Interrupted("stopped.")
 
-    both = {"embedded": engines.embedded, "flower": stopped}
-    monkeypatch.setattr(engines, "ENGINES", Registry("--engine", engines.GROUP, both))
+    monkeypatch.setattr("noisemarket.flower.deploy.single_machine.run_on_flower", stopped)
     given = [
         *run_words(images, mechanism="dypp", iterations=400),
         "--engine",

@@ -29,12 +29,11 @@ from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import SURFACES
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.batch import PlayConfig, play_batch
-from noisemarket.pricing.by_message import game_rules
 from noisemarket.pricing.compiled.arguments import Batch
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Agreement, RunOptions
 from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
-from noisemarket.pricing.players import curator_player, owner_player
+from noisemarket.pricing.players import curator_player, game_rules, owner_player
 from noisemarket.pricing.rule import Rule, Settings
 from noisemarket.pricing.rules import find_rule
 from noisemarket.scenario import Scenario
@@ -198,8 +197,8 @@ def players(
     rules = replace(game_rules(environment, rule, config, 50), window=200)
     one, key = slice(index, index + 1), int(environment.population.key[index])
     return (
-        owner_player(rules, environment.owner_side(-1, one), 1, key),
-        curator_player(rules, environment.curator_side(-1, one), 2, key, config.curator_optimism),
+        owner_player(rules, [environment.owner_side(-1, one)], 1, key),
+        curator_player(rules, [environment.curator_side(-1, one)], 2, key, config.curator_optimism),
     )
 
 

@@ -80,6 +80,3 @@ class WeightingConformance:
     def test_owners_with_the_same_figures_count_alike(self) -> None:
         weights = owner_weights(self.weighting, EDGES["all alike"])
         assert weights == pytest.approx(np.full(3, weights[0]))
-
-    def test_it_has_a_name(self) -> None:
-        assert self.weighting.name.isidentifier()

@@ -10,9 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from noisemarket.federated.models import flat_model
+from noisemarket.federated.models import torch_model
 from noisemarket.federated.models.cnn import CNN
-from noisemarket.federated.models.flat_model import FlatModel
 from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
 from noisemarket.federated.protections import Sharded, UploadTask
 from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
@@ -20,7 +19,6 @@ from noisemarket.privacy.noise import SimulatedNoise, rounding_reach
 pytestmark = pytest.mark.training
 
 SIDE = 18
-Shards = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -77,98 +75,83 @@ MODELS: dict[str, Callable[[], nn.Module]] = {
 }
 
 
-def flat(make: Callable[[], nn.Module]) -> FlatModel:
+def made_of(make: Callable[[], nn.Module]) -> TorchModel:
     torch.manual_seed(3)
-    return FlatModel(make())
+    return TorchModel(make())
 
 
-def dealt(sizes: list[int], seed: int = 0) -> Shards:
+def dealt(number: int, seed: int = 0) -> TorchRecords:
     made = torch.Generator().manual_seed(seed)
-    out = []
-    for size in sizes:
-        images = torch.randn(size, 1, SIDE, SIDE, generator=made)
-        images = images.contiguous(memory_format=torch.channels_last)
-        out.append((images, torch.randint(0, 5, (size,), generator=made)))
-    return out
+    images = torch.randn(number, 1, SIDE, SIDE, generator=made)
+    images = images.contiguous(memory_format=torch.channels_last)
+    return TorchRecords(images, torch.randint(0, 5, (number,), generator=made))
 
 
-def rows(updates: object) -> np.ndarray:
-    return torch.cat(list(updates)).numpy()  # type: ignore[call-overload]
+def one_by_one(
+    model: TorchModel, records: TorchRecords, shards: int, steps: int, rate: float
+) -> np.ndarray:
+    """What each shard makes of the first weights, by steps on its records alone."""
+    start, rows = model.first_weights(), []
+    for shard in range(min(shards, len(records))):
+        weights, own = start.copy(), records.take(np.arange(shard, len(records), shards))
+        for _ in range(steps):
+            model.descend(weights, own, rate)
+        rows.append(weights - start)
+    return np.stack(rows)
 
 
-def in_order(made: np.ndarray, wanted: np.ndarray) -> np.ndarray:
-    """Rows of the one in the order of the other, by which is nearest."""
-    apart = ((made[:, None] - wanted[None]) ** 2).sum(2)
-    places = apart.argmin(0)
-    assert sorted(places) == list(range(len(wanted)))
-    return made[places]
+def updates(
+    model: TorchModel, records: TorchRecords, shards: int, steps: int, rate: float
+) -> np.ndarray:
+    start = model.first_weights()
+    return np.concatenate(list(model.shard_updates(start, records, shards, steps, rate)))
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("sizes", [[4] * 6, [5, 4, 5, 4, 4, 1], [3], [2, 1, 7]])
-def test_the_same_as_one_after_the_other(name: str, sizes: list[int]) -> None:
-    model, shards = flat(MODELS[name]), dealt(sizes)
-    start = model.weights.clone()
-    wanted = rows(model.sequential_updates(start, shards, 3, 0.1))
-    made = rows(model.shard_updates(start, shards, 3, 0.1))
-    assert not model._single_shards
-    assert made.shape == wanted.shape == (len(sizes), len(model))
+@pytest.mark.parametrize(("number", "shards"), [(24, 6), (23, 5), (3, 1), (3, 7)])
+def test_the_same_as_one_after_the_other(name: str, number: int, shards: int) -> None:
+    model, records = made_of(MODELS[name]), dealt(number)
+    wanted = one_by_one(model, records, shards, 3, 0.1)
+    made = updates(model, records, shards, 3, 0.1)
+    assert made.shape == wanted.shape == (min(number, shards), len(model))
     assert np.abs(wanted).max() > 1e-3
-    np.testing.assert_allclose(in_order(made, wanted), wanted, atol=2e-6, rtol=1e-4)
-
-
-def test_the_model_is_left_as_it_was_side_by_side() -> None:
-    model, shards = flat(MODELS["stride"]), dealt([4] * 3)
-    start = model.weights.clone() + 0.1
-    before = model.weights.clone()
-    list(model.shard_updates(start, shards, 2, 0.1))
-    assert torch.equal(model.weights, before)
+    np.testing.assert_allclose(made, wanted, atol=2e-6, rtol=1e-4)
 
 
 def test_few_at_a_time_is_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory bounds how many are trained at once."""
-    model, shards = flat(MODELS["stride"]), dealt([4] * 7 + [3] * 2)
-    start = model.weights.clone()
-    wanted = rows(model.shard_updates(start, shards, 2, 0.1))
-    monkeypatch.setattr(flat_model, "AT_ONCE", 3 * len(model))
-    groups = list(model.shard_updates(start, shards, 2, 0.1))
+    model, records = made_of(MODELS["stride"]), dealt(34)  # seven shards of four, two of three
+    wanted = updates(model, records, 9, 2, 0.1)
+    monkeypatch.setattr(torch_model, "AT_ONCE", 3 * len(model))
+    groups = list(model.shard_updates(model.first_weights(), records, 9, 2, 0.1))
     assert [len(group) for group in groups] == [3, 3, 1, 2]
-    np.testing.assert_allclose(rows(groups), wanted, atol=1e-6)
+    np.testing.assert_allclose(np.concatenate(groups), wanted, atol=1e-6)
 
 
-def test_a_model_that_cannot_is_trained_one_by_one() -> None:
-    model, shards = flat(Curious), dealt([4] * 4)
-    start = model.weights.clone()
-    with pytest.raises(RuntimeError):
-        model.batched_updates(start, shards[0][0][None], shards[0][1][None], 1, 0.1)
-    made = rows(model.shard_updates(start, shards, 2, 0.1))
-    assert model._single_shards
-    wanted = rows(model.sequential_updates(start, shards, 2, 0.1))
-    np.testing.assert_array_equal(made, wanted)
-    again = rows(model.shard_updates(start, shards, 2, 0.1))  # known by now
-    np.testing.assert_array_equal(again, wanted)
+def test_a_model_that_cannot_be_batched_is_trained_one_by_one() -> None:
+    model, records = made_of(Curious), dealt(16)
+    wanted = one_by_one(model, records, 4, 2, 0.1)
+    for _ in range(2):  # the second time this is known from the start
+        groups = list(model.shard_updates(model.first_weights(), records, 4, 2, 0.1))
+        assert [len(group) for group in groups] == [1] * 4
+        np.testing.assert_allclose(np.concatenate(groups), wanted, atol=1e-6)
 
 
 def test_a_model_that_draws_draws_for_each_shard() -> None:
-    model = flat(dropping)
-    one = dealt([4])[0]
-    start = model.weights.clone()
+    model = made_of(dropping)
+    records = dealt(4).take(np.repeat(np.arange(4), 3))  # three shards of the same records
     torch.manual_seed(1)
-    made = rows(model.shard_updates(start, [one] * 3, 1, 0.1))
+    made = updates(model, records, 3, 1, 0.1)
     assert len(made) == 3
     assert np.isfinite(made).all()
-    assert len({row.tobytes() for row in made}) == 3  # equal records, other units dropped
+    assert len({row.tobytes() for row in made}) == 3  # other units dropped
     torch.manual_seed(1)
-    np.testing.assert_array_equal(rows(model.shard_updates(start, [one] * 3, 1, 0.1)), made)
+    np.testing.assert_array_equal(updates(model, records, 3, 1, 0.1), made)
 
 
 def test_the_same_bits_again() -> None:
-    shards = dealt([5, 4, 5, 4])
-    made = []
-    for _ in range(2):
-        model = flat(MODELS["pool"])
-        made.append(rows(model.shard_updates(model.weights.clone(), shards, 2, 0.1)).tobytes())
-    assert made[0] == made[1]
+    first, again = (updates(made_of(MODELS["pool"]), dealt(18), 4, 2, 0.1) for _ in range(2))
+    assert first.tobytes() == again.tobytes()
 
 
 def sharded(model: TorchModel, records: TorchRecords, protection: Sharded) -> np.ndarray:
@@ -177,30 +160,24 @@ def sharded(model: TorchModel, records: TorchRecords, protection: Sharded) -> np
     return protection.upload(task).astype(np.float64)
 
 
-def whole(make: Callable[[], nn.Module]) -> TorchModel:
-    torch.manual_seed(3)
-    return TorchModel(make())
-
-
 @pytest.mark.parametrize("name", ["pool", "stride", "mixed"])
 @pytest.mark.parametrize("bad", [1e4, 1e30, math.inf, math.nan])
 def test_no_record_breaks_the_bound(name: str, bad: float) -> None:
     """Whatever one record is, its shard moves the upload by no more than 2 clip / shards."""
-    model, protection = whole(MODELS[name]), Sharded(shards=5, clip=0.5, steps=2, rate=1.0)
-    images, labels = dealt([23])[0]  # shards of five and of four
-    here = sharded(model, TorchRecords(images, labels), protection)
+    model, protection = made_of(MODELS[name]), Sharded(shards=5, clip=0.5, steps=2, rate=1.0)
+    records = dealt(23)  # shards of five and of four
+    here = sharded(model, records, protection)
     bound = 2 * 0.5 / 5 + rounding_reach(len(model))
     assert np.linalg.norm(here) <= 0.5 + rounding_reach(len(model))
     for place in (0, 22):
-        other = images.clone()
+        other = records.inputs.clone()
         other[place] = bad
-        there = sharded(model, TorchRecords(other, labels), protection)
+        there = sharded(model, TorchRecords(other, records.labels), protection)
         assert np.isfinite(there).all()
         assert 0 < np.linalg.norm(there - here) <= bound
 
 
 def test_more_shards_than_records() -> None:
-    model, protection = whole(MODELS["stride"]), Sharded(shards=64, clip=1.0, steps=2, rate=0.5)
-    images, labels = dealt([10])[0]
-    made = sharded(model, TorchRecords(images, labels), protection)
+    model, protection = made_of(MODELS["stride"]), Sharded(shards=64, clip=1.0, steps=2, rate=0.5)
+    made = sharded(model, dealt(10), protection)
     assert 0 < np.linalg.norm(made) <= 10 / 64 + rounding_reach(len(model))

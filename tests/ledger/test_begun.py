@@ -15,8 +15,6 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.ledger.verification import verify
 
-DIGEST = "a" * 64
-
 
 @pytest.fixture
 def job() -> Job:
@@ -30,26 +28,22 @@ def ledger(tmp_path: Path, job: Job) -> Iterator[Ledger]:
         yield ledger
 
 
-def begun(job: Job, number: int, reference: str | None = None, owners: int = 3) -> NewEntry:
-    return entries.begun(job.name, number, owners, reference)
+def begun(job: Job, number: int, owners: int = 3) -> NewEntry:
+    return entries.begun(job.name, number, owners)
 
 
 def test_rounds_begin_once_and_in_order(ledger: Ledger, job: Job) -> None:
-    ledger.append([begun(job, 1, DIGEST)])
-    ledger.append([begun(job, 1, DIGEST)])
+    ledger.append([begun(job, 1)])
+    ledger.append([begun(job, 1)])
     ledger.append([begun(job, 2)])
     verify(ledger)
     said = [entry.content() for entry in ledger.entries(kinds=["begun"])]
     assert said == [
-        {"round": 1, "owners": 3, "reference": DIGEST},
-        {"round": 2, "owners": 3, "reference": None},
+        {"round": 1, "owners": 3},
+        {"round": 2, "owners": 3},
     ]
-    for again, told in (
-        (begun(job, 1, "b" * 64), "something else recorded"),
-        (begun(job, 1, owners=2), "something else recorded"),
-    ):
-        with pytest.raises(LedgerConflict, match=told):
-            ledger.append([again])
+    with pytest.raises(LedgerConflict, match="something else recorded"):
+        ledger.append([begun(job, 1, owners=2)])
 
 
 @pytest.mark.parametrize(
@@ -60,12 +54,11 @@ def test_rounds_begin_once_and_in_order(ledger: Ledger, job: Job) -> None:
         ({"round": 1.5}, "which round begins"),
         ({"owners": -1}, "which round begins"),
         ({"owners": True}, "which round begins"),
-        ({"reference": "short"}, "not a digest"),
         ({"more": 1}, "exactly the fields"),
     ],
 )
 def test_what_cannot_begin(ledger: Ledger, job: Job, wrong: dict[str, object], told: str) -> None:
-    body = {"round": 1, "owners": 3, "reference": None} | wrong
+    body = {"round": 1, "owners": 3} | wrong
     entry = entries._new(job.name, "begun", body)
     with pytest.raises(LedgerConflict, match=told):
         ledger.append([entry])

@@ -236,7 +236,7 @@ def watch_of(
 
 def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None:
     watch, told, job = watch_of(images, tmp_path)
-    weights, noise = np.zeros(SIZE), SimulatedNoise(5)
+    noise = SimulatedNoise(5)
 
     def uploads(number: int) -> dict[int, Any]:
         sent = {
@@ -247,7 +247,7 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
         }
         return sent | ({3: np.zeros(SIZE, np.float32)} if number == 1 else {})
 
-    first = watch.inspect(1, weights, uploads(1))
+    first = watch.inspect(1, uploads(1))
     assert first == {3: "too little noise"}
     assert [finding[:3] for finding in told] == [(3, 1, "too little noise")]
     again = UploadInspector(
@@ -257,8 +257,8 @@ def test_the_watch_remembers_in_plain_json(images: Path, tmp_path: Path) -> None
     assert again.accused == watch.accused
     assert again.present() == watch.present() == [0, 1, 2]
     for number in (2, 3):
-        assert again.inspect(number, weights, uploads(number)) == {}
-        assert watch.inspect(number, weights, uploads(number)) == {}
+        assert again.inspect(number, uploads(number)) == {}
+        assert watch.inspect(number, uploads(number)) == {}
     assert again.state() == watch.state()
     for owner in range(4):
         assert again.evidence(owner) == watch.evidence(owner)
@@ -272,14 +272,14 @@ def test_the_watch_says_what_it_has_checked(images: Path, tmp_path: Path) -> Non
     watch, _, _ = watch_of(images, tmp_path, sigma=(0.0,))
     assert watch.evidence(0) == {"checked": False}
     for number in (1, 2):
-        assert watch.inspect(number, np.zeros(SIZE), {0: np.zeros(SIZE, np.float32)}) == {}
+        assert watch.inspect(number, {0: np.zeros(SIZE, np.float32)}) == {}
     assert watch.evidence(0) == {"checked": True, "rounds_checked": 2}
 
 
 def test_evidence_is_plain_whatever_came(images: Path, tmp_path: Path) -> None:
     watch, told, _ = watch_of(images, tmp_path)
     sent: dict[int, Any] = {owner: np.full(SIZE, 1e200) for owner in range(4)}
-    assert watch.inspect(1, np.zeros(SIZE), sent) == dict.fromkeys(range(4), "too much noise")
+    assert watch.inspect(1, sent) == dict.fromkeys(range(4), "too much noise")
     for owner in range(4):
         assert watch.evidence(owner)["evidence"]["noise_ratio"] is None
         json.dumps(watch.evidence(owner), allow_nan=False)
@@ -313,7 +313,7 @@ def test_free_updates_under_any_noise_are_not_accused(
 ) -> None:
     watch, told, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
     for number in range(1, 31):
-        assert watch.inspect(number, np.zeros(SIZE), sent_by(sigma, lengths, number)) == {}
+        assert watch.inspect(number, sent_by(sigma, lengths, number)) == {}
     assert not told
 
 
@@ -333,7 +333,7 @@ def test_free_updates_that_are_far_too_long(
     images: Path, tmp_path: Path, sigma: Sequence[float], lengths: Sequence[float], bad: int
 ) -> None:
     watch, _, _ = watch_of(images, tmp_path, protection="paper", sigma=sigma)
-    refused = watch.inspect(1, np.zeros(SIZE), sent_by(sigma, lengths, 1))
+    refused = watch.inspect(1, sent_by(sigma, lengths, 1))
     assert refused == {bad: "far longer than usual"}
 
 

@@ -1,4 +1,4 @@
-"""The cheat campaign, small: owners that send what is only as long as noise, or what helps nobody.
+"""The cheat campaign, small: owners that send what is only as long as noise, or another's noise.
 
 ``benchmarks/cheats.py`` plays it at full size.
 """
@@ -10,19 +10,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.market.common import here, played, scenario, state
+from tests.market.common import here, played, scenario
 from tests.market.test_attacks import BAD, accounts, attacked
-from tests.privacy.whole_standing import standing_of
 
-from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
-from noisemarket.ledger.queries import Account
 from noisemarket.market.events import Accused
 from noisemarket.market.faults import CHEATS
 from noisemarket.market.noise_watch import SAME_NOISE
-from noisemarket.market.preparation import prepare
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.scenario.schema import FaultSection
 
 pytestmark = pytest.mark.training
@@ -111,115 +106,15 @@ def test_every_kind_of_fault_can_be_named() -> None:
         assert FaultSection(owner="1", kind=kind).kind == kind  # type: ignore[arg-type]
 
 
-# Does it help?
-
-
-class Recorder(SerialEngine):
-    """Keeps what the owners sent, as each of them could."""
-
-    sent: dict[int, list[np.ndarray]]
-
-    def train(self, round_number: int, weights: Weights, owners: Any) -> Any:
-        uploads = super().train(round_number, weights, owners)
-        for owner, upload in uploads.items():
-            Recorder.sent.setdefault(owner, []).append(upload)
-        return uploads
-
-
-def useful(images: Path, folder: Path, **more: Any) -> dict[str, Account]:
-    """A market that pays only for what helps. All owners sell nearly all their noise."""
-    terms = {"sigma_max": 0.1, "quality_value": 2.0, "privacy_cost": 3.8}
-    given = {"rounds": 12, "reference_records": 60, **terms, **more}
-    Recorder.sent = {}
-    run = here(scenario(images, **given), folder, engine=Recorder)
-    list(run)
-    return accounts(folder)
-
-
-def test_only_who_helps_is_paid_and_every_owner_can_check_it(images: Path, tmp_path: Path) -> None:
-    faults = [{"owner": BAD, "kind": "free_rider"}]
-    found = useful(images, tmp_path, faults=faults)
-    for one in found.values():
-        contract = one.contract
-        rule = UsefulnessRule.of(contract.usefulness)
-        assert (contract.pay, rule.directions) == ("useful", 11)
-        stated, idle = contract.usefulness["idle_paid"], rule.idle_paid(contract.sigma, 12)
-        assert stated == pytest.approx(idle, rel=1e-5)
-        assert stated < 0.01
-        assert contract.payment > 0
-        assert 0.0 < contract.sigma < 0.05
-    assert {owner for owner, one in found.items() if one.state == "paid"} == {"0", "1", "3"}
-    assert found[BAD].evidence["reason"] == "not found useful"
-    # By its own uploads, and the directions that are published, an owner finds the same.
-    rounds = sorted((tmp_path / "curator" / "reference").iterdir())
-    directions = np.stack([np.load(path)["directions"] for path in rounds])
-    assert directions.shape == (12, 11, 2000)
-    for owner in (0, 1, 3):
-        one = found[str(owner)]
-        at = standing_of(np.stack(Recorder.sent[owner]), directions, one.contract.sigma)
-        seen = one.evidence["usefulness"]
-        assert (at.rounds, at.best) == (12, pytest.approx(seen["best"], rel=1e-4))
-        assert at.against == pytest.approx(seen["against"], rel=1e-4, abs=1e-4)
-
-
-def test_honest_owners_are_paid_where_noise_comes_in_steps(images: Path, tmp_path: Path) -> None:
-    """Seven steps a round: what is asked for is a share of one step, which honest owners move, and
-    not of all seven as if they had one direction. Who sends mere noise is not paid."""
-    faults = [{"owner": BAD, "kind": "free_rider"}]
-    given = {"protection": "dp_sgd", "batch": 2, "faults": faults}
-    found = useful(images, tmp_path, **given)
-    for one in found.values():
-        stated, terms = one.contract.usefulness, one.contract.settings
-        assert stated["reach"] == pytest.approx(terms["rate"] * one.contract.clip)
-        assert terms["reach"] == pytest.approx(7 * stated["reach"])
-    assert {owner for owner, one in found.items() if one.state == "paid"} == {"0", "1", "3"}
-    assert found[BAD].evidence["reason"] == "not found useful"
-
-
-def test_who_moves_the_model_back_is_found_and_left_out(images: Path, tmp_path: Path) -> None:
-    faults = [{"owner": BAD, "kind": "flip"}]
-    found = useful(images, tmp_path / "mean", faults=faults)
-    assert found[BAD].evidence["reason"] == "moves the model against the reference records"
-    assert found[BAD].state == "broken"
-    assert [one.state for owner, one in found.items() if owner != BAD] == ["paid"] * 3
-    screened = useful(images, tmp_path / "screened", faults=faults, aggregate="screened")
-    assert screened[BAD].state == "broken"
-
-
-def test_without_records_of_its_own_a_curator_pays_who_keeps_the_contract(
-    images: Path, tmp_path: Path
-) -> None:
-    """It cannot tell who helps: a free rider is paid, and the contract says who is."""
+def test_a_free_rider_with_the_right_noise_is_paid(images: Path, tmp_path: Path) -> None:
+    """At the noise that protects a record nobody can tell who learned: a weight cap bounds it."""
     faults = [{"owner": BAD, "kind": "free_rider"}]
     played(scenario(images, faults=faults), tmp_path)
-    one = accounts(tmp_path)[BAD]
-    assert (one.state, one.contract.pay, dict(one.contract.usefulness)) == ("paid", "kept", {})
-    assert "usefulness" not in one.evidence
-
-
-@pytest.mark.parametrize("setting", [{"pay": "useful"}, {"aggregate": "screened"}])
-def test_what_needs_reference_records_says_so(images: Path, setting: dict[str, str]) -> None:
-    with pytest.raises(BadInput, match="reference_records above 0"):
-        prepare(scenario(images, **setting))
-    with pytest.raises(BadInput, match="at most half of the 120 training records"):
-        prepare(scenario(images, reference_records=61, **setting))
+    assert accounts(tmp_path)[BAD].state == "paid"
 
 
 def test_a_single_owner_is_watched_too(images: Path, tmp_path: Path) -> None:
     faults = [{"owner": "0", "kind": "replay"}]
-    made = scenario(images, owners=1, faults=faults, reference_records=20)
+    made = scenario(images, owners=1, faults=faults)
     played(made, tmp_path)
     assert accounts(tmp_path)["0"].state == "broken"
-
-
-def test_a_resumed_job_with_records_of_its_own_ends_as_one_that_was_not_cut_off(
-    images: Path, tmp_path: Path
-) -> None:
-    made = scenario(images, reference_records=40, rounds=3)
-    played(made, tmp_path / "whole")
-    for steps in (7, 8, 30):
-        stream = here(made, tmp_path / "cut")
-        for _ in zip(range(steps), stream, strict=False):
-            pass
-        stream.close()
-    assert state(tmp_path / "cut") == state(tmp_path / "whole")

@@ -22,7 +22,7 @@ from noisemarket import files
 from noisemarket.errors import BadInput
 from noisemarket.federated import engine
 from noisemarket.federated.rounds import Checkpoint
-from noisemarket.files import GrowingFile
+from noisemarket.files import JsonLines
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
@@ -46,7 +46,7 @@ class Killed(BaseException):
 STEPS: list[tuple[Any, str]] = [
     (store.Ledger, "append"),
     (Checkpoint, "save"),
-    (GrowingFile, "append"),
+    (JsonLines, "append"),
     (KeyPair, "create"),
     (files, "open_atomic"),
     (run_folder.RunFolder, "append"),

@@ -190,7 +190,7 @@ def test_the_curators_own_receipts_hold_the_ledger_too(made: Scenario, run: Path
         played(made, run)
     path = run / "curator" / RECEIPTS
     path.write_bytes(b"{}\n" + path.read_bytes())
-    with pytest.raises(BadInput, match=r"receipts = .*: line 1 is not a receipt: put the file"):
+    with pytest.raises(BadInput, match=r"receipts = .*: is damaged in line 1: restore"):
         played(made, run)
 
 

@@ -98,8 +98,8 @@ def test_a_round_that_was_just_begun_is_known_with_its_owners(tmp_path: Path) ->
     job, weights = Job.of(), np.zeros(3)
     with open_ledger(tmp_path, clock=lambda: NOW, curator=key("curator")) as ledger:
         ledger.append([*job.opening(), *job.signing()])
-        begun = RoundBeginning(ledger, job.name, None, tmp_path, lambda number, digest: None)
-        begun.begin(1, weights, [0, 1])
+        begun = RoundBeginning(ledger, job.name)
+        begun.begin(1, [0, 1])
         budgets = [PrivacyBudget(owner, "sharded", sigma=1.0, sensitivity=1.0) for owner in (0, 1)]
         with JournalledAccountant(tmp_path / "journal", budgets) as accountant:
             given = dict(enumerate(job.contracts)), State.first(weights), accountant, tmp_path

@@ -43,8 +43,9 @@ from typing import Any
 from tests.ledger.postgres import Server
 from tests.market.common import here, settings, state, write_images
 
-from noisemarket.cli import engines, main
+from noisemarket.cli import main
 from noisemarket.cli import run as market_command
+from noisemarket.cli import run as run_command
 from noisemarket.errors import LedgerError
 from noisemarket.files import load_arrays
 from noisemarket.ledger.database import LEDGER_FILE
@@ -102,7 +103,7 @@ class Job:
         """``noisemarket run``, in this process, but for its figures: they take nearly all the time,
         and are drawn when everything is paid."""
         market_command.draw_market = lambda *_: []  # type: ignore[assignment]
-        engines.run_market = here if self.kind == FORKED else run_market  # type: ignore[assignment]
+        run_command.run_market = here if self.kind == FORKED else run_market  # type: ignore[assignment]
         try:
             main(self.words(images))
         except SystemExit as end:

@@ -11,9 +11,8 @@ from tests.owner.test_clock_record import CLOCKS, OWN, agent
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.record import Invitation
-from noisemarket.pricing.by_message import bisection_rules, curator_against, game_rules
 from noisemarket.pricing.messages import CuratorPlayer
-from noisemarket.pricing.players import GameRules
+from noisemarket.pricing.players import GameRules, bisection_rules, curator_against, game_rules
 from noisemarket.scenario import Scenario
 
 

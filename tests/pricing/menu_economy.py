@@ -7,7 +7,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.game.levels import FloatArray, Levels
+from noisemarket.game.levels import FloatArray, IntArray, Levels
+from noisemarket.game.sides import chosen_items
 from noisemarket.game.surface import SURFACES
 from noisemarket.pricing.pain_fl import Menu, MenuProblem
 
@@ -73,8 +74,14 @@ def assert_no_type_regrets(menu: Menu, allowance: float) -> None:
     assert np.all(menu.payments >= 0)
 
 
+def choose(menu: Menu, costs: FloatArray) -> IntArray:
+    """The item that owners of these costs take."""
+    weights = menu.payment_value, menu.privacy_weight
+    return chosen_items(menu.savings, menu.payments, costs, np.inf, *weights)
+
+
 def taken_savings(menu: Menu, costs: FloatArray) -> FloatArray:
-    chosen = menu.choose(costs)
+    chosen = choose(menu, costs)
     return np.where(chosen < 0, 0.0, menu.savings[chosen])
 
 

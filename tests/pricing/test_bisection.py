@@ -16,23 +16,21 @@ from noisemarket.game.protocol import games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.game.surface import LossSurface
 from noisemarket.pricing.batch import PlayConfig
-from noisemarket.pricing.bisection_curator import (
+from noisemarket.pricing.bisection import (
+    ASKS_AFTER,
     PATIENCE,
     UNKNOWN,
+    Wants,
     curator_beliefs,
     hear_answer,
-    quote,
-    stands,
-)
-from noisemarket.pricing.bisection_owner import (
-    ASKS_AFTER,
-    Wants,
     hear_quote,
     make_proposal,
     owner_beliefs,
+    quote,
+    stands,
     wants_of,
 )
-from noisemarket.pricing.compiled.bisection_loop import Bargains, bargain_batch
+from noisemarket.pricing.bisection_loop import Bargains, bargain_batch
 from noisemarket.pricing.rule import Settings
 from noisemarket.scenario import Scenario
 

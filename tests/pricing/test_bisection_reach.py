@@ -12,8 +12,7 @@ import numpy as np
 import pytest
 
 from noisemarket.market.negotiation import Negotiation, negotiate
-from noisemarket.pricing.bisection_curator import curator_beliefs, hear_answer, quote
-from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.pricing.bisection import Bisection, curator_beliefs, hear_answer, quote
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.compiled

@@ -18,11 +18,10 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.market.deals import strike
 from noisemarket.market.negotiation import negotiate
-from noisemarket.pricing.clock import ClockAuction, floor_level
+from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.joint import JointValue
 from noisemarket.pricing.mechanism import Contracts, Demand
 from noisemarket.pricing.portfolio import best_portfolio
-from noisemarket.pricing.sellers import FallingPrices, price_levels
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.slow

@@ -16,6 +16,7 @@ from tests.pricing.menu_economy import (
     RATE,
     UNCAPPED,
     assert_no_type_regrets,
+    choose,
     default_grid_menu,
     grid_menu,
     parabola,
@@ -191,7 +192,7 @@ def test_nobody_trades_what_is_worth_too_little() -> None:
     np.testing.assert_array_equal(menu.savings, 0.0)
     np.testing.assert_array_equal(menu.payments, 0.0)
     assert menu.curator_gain == 0.0
-    assert set(menu.choose(np.array([0.0, 0.1, 5.0]))) == {-1}
+    assert set(choose(menu, np.array([0.0, 0.1, 5.0]))) == {-1}
 
 
 def test_everybody_sells_everything_that_costs_little() -> None:
@@ -215,7 +216,7 @@ def test_without_money_the_menu_is_empty() -> None:
     ):
         np.testing.assert_array_equal(menu.savings, 0.0)
         np.testing.assert_array_equal(menu.payments, 0.0)
-        assert set(menu.choose(types)) == {-1}
+        assert set(choose(menu, types)) == {-1}
 
 
 # --- the grid menu ------------------------------------------------------------------------------

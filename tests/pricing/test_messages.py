@@ -5,7 +5,7 @@ import pytest
 from tests.conformance.rule_suite import MessageConformance, players
 
 from noisemarket.errors import BadInput
-from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals, message_lengths
+from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals
 from noisemarket.pricing.rules import RULES
 
 
@@ -69,8 +69,3 @@ def test_usual_needs_half() -> None:
     assert deals([True, False]).usual() == (2, 3)
     assert deals([True, False, False]).usual() == (0, 0)
     assert RecentDeals.none().usual() == (0, 0)
-
-
-def test_message_lengths_add_up() -> None:
-    assert list(message_lengths(10, 4)) == [4, 4, 2]
-    assert list(message_lengths(8, 4)) == [4, 4]

@@ -11,12 +11,14 @@ import pytest
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
+from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.market.deals import strike
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing import MECHANISMS
+from noisemarket.pricing.asker import ArrayAsker
+from noisemarket.pricing.auctions import Award
 from noisemarket.pricing.joint import JointValue
 from noisemarket.pricing.mechanism import Contracts, Demand
-from noisemarket.pricing.sealed_bids import Award, SealedBids, limits
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.slow
@@ -43,11 +45,29 @@ def market(kind: str, seed: int = 1, owners: int = 3) -> Environment:
 
 
 def award(name: str, environment: Environment, budget: float | None) -> tuple[Award, int]:
-    """The rule of an auction, and the level down to which it buys."""
-    auction, options = MECHANISMS[name], run_options(Scenario.from_preset("market"))
-    assert isinstance(auction, SealedBids)
+    """What a mechanism makes of bids, and the level down to which it buys."""
+    options = run_options(Scenario.from_preset("market"))
     options = replace(options, demand=Demand(floor=0.1, budget=budget))
-    return auction.award(environment, options, 5), 5
+
+    def contracts(bids: IntArray) -> Contracts:
+        answers = replace(options, asker=Bidders(environment, bids))
+        return MECHANISMS[name].run(environment, answers).contracts
+
+    return contracts, 5
+
+
+class Bidders(ArrayAsker):
+    """Owners that answer by given limits."""
+
+    def __init__(self, environment: Environment, bids: IntArray) -> None:
+        super().__init__(environment)
+        self._bids = bids
+
+    def bid(self, saving: int) -> IntArray:
+        return self._bids
+
+    def stay(self, saving: int, owners: IntArray, payments: IntArray) -> BoolArray:
+        return self._bids[owners] <= payments
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -124,7 +144,8 @@ def test_budget_limits_and_worth_hold_for_many(
     assert (side.surplus(contracts.saving, contracts.payment)[contracts.signed] >= -1e-9).all()
     if budget != 30.0:  # two sellers may not be worth it
         assert contracts.signed.any() == (budget != 0.0)
-    assert (limits(environment, 10)[contracts.signed] <= contracts.payment[contracts.signed]).all()
+    bids = ArrayAsker(environment).bid(10)
+    assert (bids[contracts.signed] <= contracts.payment[contracts.signed]).all()
 
 
 def test_more_data_for_the_same_price_goes_first() -> None:
@@ -145,7 +166,7 @@ def test_the_posted_price_is_the_best_of_all_single_prices(budget: float | None)
     )
     found = negotiate(scenario, mechanism="posted_price")
     environment, joint = found.environment, JointValue.of(found.environment)
-    limit, best = limits(environment, 10), 0.0
+    limit, best = ArrayAsker(environment).bid(10), 0.0
     for level in range(1, environment.levels.payment_levels + 1):
         price, willing = environment.levels.payments[level], np.flatnonzero(limit <= level)
         if budget is not None:

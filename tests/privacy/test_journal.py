@@ -63,11 +63,8 @@ def test_a_crash_at_any_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     for size in range(len(content) + 1):
         torn.write_bytes(content[:size])
         acted_upon = [ledger for end, ledger in history if end <= size] or [Accountant(BUDGETS)]
-        # A line that lacks only its newline is whole, and counts, though nobody acted on it yet.
-        whole = [ledger for end, ledger in history if end == size + 1]
         with JournalledAccountant(torn, BUDGETS) as resumed:
-            assert resumed.charges in {ledger.charges for ledger in (acted_upon[-1], *whole)}
-            assert resumed.spent(0) >= acted_upon[-1].spent(0)
+            assert resumed.charges == acted_upon[-1].charges
             known = resumed.charged(0, 2, "first-2")
             assert resumed.charge(0, 2, RHO, "first-2") is not known  # the same bits: once
             before = resumed.spent(0)
@@ -198,7 +195,7 @@ def test_a_full_disk_stops_the_job(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             with pytest.raises(NoisemarketError, match="No space left"):
                 accountant.charge(0, 1)
         assert accountant.spent(0) == 0.0
-        with pytest.raises(NoisemarketError, match="open the journal again"):
+        with pytest.raises(NoisemarketError, match="open it again"):
             accountant.charge(0, 1)
 
 
@@ -222,5 +219,5 @@ except BadInput as problem:
 def test_a_forked_child_may_not_charge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with JournalledAccountant(tmp_path / "journal", BUDGETS) as accountant:
         monkeypatch.setattr(os, "getpid", lambda: -1)
-        with pytest.raises(NoisemarketError, match="open the journal again"):
+        with pytest.raises(NoisemarketError, match="open it again"):
             accountant.charge(0, 1)

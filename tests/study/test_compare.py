@@ -74,12 +74,13 @@ def test_every_case_has_a_row_and_no_trade_is_among_them(rows: list[Row]) -> Non
 
 def test_what_repeats_is_trained_once(done: Comparison, rows: list[Row]) -> None:
     assert done.file.trained_now == len({one.key for one in done.tasks()}) < len(rows)  # type: ignore[attr-defined]
-    file = HereFile(done.file.path)
-    again = Comparison(done.scenario, PLAN, file)
-    again.decide(threads=1)
-    again.train()
-    assert file.trained_now == 0
-    assert [row.accuracy for row in again.rows()] == [row.accuracy for row in rows]
+    done.file.close()
+    with HereFile(done.file.path) as file:
+        again = Comparison(done.scenario, PLAN, file)
+        again.decide(threads=1)
+        again.train()
+        assert file.trained_now == 0
+        assert [row.accuracy for row in again.rows()] == [row.accuracy for row in rows]
 
 
 def test_a_row_is_what_negotiation_and_training_come_to(
@@ -153,15 +154,16 @@ def test_what_bought_the_same_in_every_seed_is_found(rows: list[Row]) -> None:
 def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
     one, two = TrainingResult(1, "aa", [50.0, 60.5], 0.1), TrainingResult(2, "bb", [51.0], 0.2)
     path = tmp_path / "t.jsonl"
-    file = TrainingFile(path)
-    assert file.results == {}
-    file.add(one)
-    file.add(two)
+    with TrainingFile(path) as file:
+        assert file.results == {}
+        file.add(one)
+        file.add(two)
     path.write_text(path.read_text()[:-9])
-    file = TrainingFile(path)
-    assert file.results == {one.key: one}
-    file.add(two)  # a line of its own
-    assert TrainingFile(path).results == {one.key: one, two.key: two}
+    with TrainingFile(path) as file:
+        assert file.results == {one.key: one}
+        file.add(two)  # a line of its own
+    with TrainingFile(path) as file:
+        assert file.results == {one.key: one, two.key: two}
     path.write_text("{}\n" + path.read_text())
     with pytest.raises(BadInput, match="line 1"):
         TrainingFile(path)
@@ -170,9 +172,10 @@ def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
 def test_equal_noise_is_one_training_per_seed(scenario: Scenario, tmp_path: Path) -> None:
     noise = np.array([0.1, 0.6])
     some = [TrainingTask(2, noise), TrainingTask(1, noise), TrainingTask(2, noise.copy())]
-    comparison = Comparison(scenario, PLAN, TrainingFile(tmp_path / "t.jsonl"))
-    comparison._decisions = some  # type: ignore[assignment]
-    assert [one.seed for one in comparison.tasks()] == [1, 2]
+    with TrainingFile(tmp_path / "t.jsonl") as file:
+        comparison = Comparison(scenario, PLAN, file)
+        comparison._decisions = some  # type: ignore[assignment]
+        assert [one.seed for one in comparison.tasks()] == [1, 2]
 
 
 def test_a_mechanism_may_have_a_scenario_of_its_own() -> None:

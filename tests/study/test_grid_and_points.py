@@ -113,7 +113,7 @@ class TestPoints:
         with Points(path, ALIKE) as points:
             points.add(point(0.1))
         before = path.read_bytes()
-        with pytest.raises(BadInput, match="in line 1, a point of other settings or data"):
+        with pytest.raises(BadInput, match="holds a point of other settings or data"):
             Points(path, "of others")
         assert path.read_bytes() == before
 

@@ -23,7 +23,6 @@ from noisemarket.cli.options import (
     flag,
     option,
 )
-from noisemarket.cli.owner_standing import owner_app
 
 app = typer.Typer(
     name="noisemarket",
@@ -37,7 +36,6 @@ app = typer.Typer(
 
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(flower_app, name="flower")
-app.add_typer(owner_app, name="owner")
 
 
 @app.callback(invoke_without_command=True)

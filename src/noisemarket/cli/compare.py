@@ -19,9 +19,16 @@ from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.campaign_figures import draw_campaign
-from noisemarket.show.campaign_report import campaign_page, campaign_table, findings
-from noisemarket.show.comparison_report import comparison_rows, comparison_table, write_comparison
+from noisemarket.show.comparison_figures import draw_game, draw_trained
+from noisemarket.show.comparison_report import (
+    GAME_COLUMNS,
+    comparison_page,
+    findings,
+    game_csv_rows,
+    game_rows,
+    game_table,
+    trained_table,
+)
 from noisemarket.show.style import name_of
 from noisemarket.study.compare import Comparison, Plan, TrainingFile, or_left_out
 from noisemarket.study.results import AVERAGED, Row, comparison_document
@@ -49,11 +56,11 @@ def run(options: CompareOptions) -> None:
         command = _command(options, plan)
         folder = options.folder(scenario, "compare")
     effort = Effort()
-    with folder:
+    with folder, TrainingFile(folder.path / TRAININGS) as file:
         folder.write_json(PLAN, {**vars(plan), "command": command})
         with stoppable() as stop:
             try:
-                comparison = _trained(folder, scenario, plan, options, stop)
+                comparison = _trained(file, scenario, plan, options, stop)
                 rows = comparison.rows()
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
@@ -68,11 +75,11 @@ def run(options: CompareOptions) -> None:
             **_spent(effort, comparison, resumed=options.resume is not None),
         }
         folder.write_json(RESULTS, document)
-        figures = draw_campaign(folder.path / "figures", rows)
-        folder.write_text(PAGE, campaign_page(document, figures, folder.path / "scenario.toml"))
+        figures = draw_trained(folder.path / "figures", rows)
+        folder.write_text(PAGE, comparison_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **vars(plan))
     show(
-        options.json, document, campaign_table(document["means"]), *findings(rows),
+        options.json, document, trained_table(document["means"]), *findings(rows),
         *paths(folder, figures), f"Report: {folder.path / PAGE}",
     )  # fmt: skip
 
@@ -104,8 +111,10 @@ def _game_only(options: CompareOptions) -> None:
                 bar.advance(line)
                 if stop():
                     break
-        rows = comparison_rows(results)
-        figures = write_comparison(folder, rows) if rows else []
+        rows = game_rows(results)
+        folder.write_text("comparison.csv", csv_text(GAME_COLUMNS, game_csv_rows(rows)))
+        folder.write_json(RESULTS, rows)
+        figures = draw_game(folder.path / "figures", rows) if rows else []
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -114,7 +123,7 @@ def _game_only(options: CompareOptions) -> None:
             f"{folder.path} (status: incomplete)."
         )
     document = {"seed": scenario.seed, "mechanisms": rows}
-    show(options.json, document, comparison_table(rows), *paths(folder, figures))
+    show(options.json, document, game_table(rows), *paths(folder, figures))
 
 
 def _names(options: CompareOptions) -> list[str]:
@@ -153,9 +162,10 @@ def _budget(word: str) -> float | None:
 
 def _check(scenario: Scenario, plan: Plan) -> None:
     """Refuse what cannot be compared, before anything is written."""
-    if scenario.faults or scenario.market.aggregate != "mean":
-        what = "faults" if scenario.faults else "market.aggregate"
-        raise BadInput(what, "", "compare trains owners that keep their contracts: leave it out.")
+    if scenario.faults:
+        raise BadInput(
+            "faults", "", "compare trains owners that keep their contracts: leave it out."
+        )
     mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
     common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
     for name, mechanism in mechanisms.items():
@@ -179,9 +189,9 @@ def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
 
 
 def _trained(
-    folder: RunFolder, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
+    file: TrainingFile, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
 ) -> Comparison:
-    comparison = Comparison(scenario, plan, TrainingFile(folder.path / TRAININGS))
+    comparison = Comparison(scenario, plan, file)
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
         comparison.decide(options.threads, stop)

@@ -28,7 +28,7 @@ class UpOptions(MarketOptions):
 @taking(UpOptions, "scenario owners settings tls runtime seed out overwrite json")
 def up(options: UpOptions) -> None:
     """Start Flower on this machine, run a market on it, and stop it."""
-    from noisemarket.cli.engines import FLOWER
+    from noisemarket.cli.options import FLOWER
     from noisemarket.cli.run import run
 
     owners = options.owners or (5 if options.scenario is None else None)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from noisemarket.scenario import Scenario
 
 SURFACE = "surface.toml"
+EMBEDDED, FLOWER = "embedded", "flower"
 
 SCENARIO = (
     "SCENARIO is a TOML file with what differs from the preset, such as owners and budget: "

@@ -36,7 +36,7 @@ def run(asked: PrivacyOptions) -> None:
 
 def privacy_answer(asked: PrivacyOptions) -> dict[str, Any]:
     """The answer as plain values; infinity is null."""
-    kind = PROTECTIONS.find(asked.protection, "--protection")
+    kind = PROTECTIONS.find(asked.protection, "--protection", load=True)
     options, neighbours = _settings(asked, kind), Neighbours.named(asked.neighbours)
     if not asked.clip > 0.0:
         raise BadInput("--clip", asked.clip, "give a positive number.")

@@ -11,10 +11,8 @@ from typing import Any
 from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
-from noisemarket.cli import engines
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.engines import EMBEDDED, FLOWER, RunSettings, start
-from noisemarket.cli.options import SURFACE, MarketOptions, at_least_one
+from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions, at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -30,8 +28,9 @@ from noisemarket.market.baselines import (
     round_line,
 )
 from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
+from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import JOB, SCENARIO
-from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.outcome import MarketOutcome, MarketRun
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
@@ -68,8 +67,8 @@ _PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST
 def run(options: MarketOptions) -> None:
     """Run the command."""
     at_least_one("--draws", options.draws)
-    if options.engine is not None:
-        engines.ENGINES.find(options.engine)
+    if options.engine not in (None, EMBEDDED, FLOWER):
+        raise BadInput("--engine", options.engine, f"choose {EMBEDDED} or {FLOWER}.")
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
@@ -184,10 +183,21 @@ def _market(
         if not bar.disable:
             bar.console.print(line, style="dim", soft_wrap=True, markup=False)
 
-    settings = RunSettings(
-        watch, show, stop, chosen.workers, chosen.threads, chosen.tls, chosen.runtime
-    )  # fmt: skip
-    run = start(str(chosen.engine), market, folder, settings)
+    run: MarketRun
+    if chosen.engine == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower()
+        from noisemarket.flower.deploy.single_machine import run_on_flower
+
+        run = run_on_flower(
+            market, folder, tls=chosen.tls, runtime=chosen.runtime, watch=watch, stop=stop,
+            show=show,
+        )  # fmt: skip
+    else:
+        run = run_market(
+            market, folder, workers=chosen.workers, threads=chosen.threads, watch=watch, stop=stop
+        )
     for event in run:
         if isinstance(event, Signed):
             bar.update(sign, advance=1, visible=True)

@@ -17,7 +17,7 @@ from noisemarket.federated.weighting import capped
 from noisemarket.privacy.accountant import Accountant, Charge
 from noisemarket.privacy.noise import NoiseSource, round_noise
 
-__all__ = ["Begin", "Checkpoint", "Inspect", "LeftOut", "Present", "RoundResult", "State",
+__all__ = ["Begin", "Checkpoint", "Inspect", "Present", "RoundResult", "State",
            "TrainingPlan", "aggregate", "check_charges", "screen", "train"]  # fmt: skip
 
 Inspect = Callable[[int, Weights, Mapping[int, Upload]], Mapping[int, str]]
@@ -27,14 +27,11 @@ can be used. Returns whom to refuse, and why. Rounds count from 1, here as every
 Present = Callable[[int], Collection[int]]
 """The owners that take part in a round, at most; the others are neither invited nor charged."""
 
-Begin = Callable[[int, Weights, Collection[int]], None]
+Begin = Callable[[int, Collection[int]], None]
 """Is told that a round begins: it was charged to these owners, and nothing of it is released."""
 
 Refused = tuple[tuple[int, str], ...]
 """Owners whose uploads do not count in a round, and why."""
-
-LeftOut = Callable[[], Collection[int]]
-"""Owners whose uploads of the round, delivered and accepted, have no part in the mean."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,6 @@ def train(
     checkpoint: Checkpoint | None = None,
     inspect: Inspect | None = None,
     present: Present | None = None,
-    left_out: LeftOut | None = None,
     *,
     begin: Begin | None = None,
     once: bool = False,
@@ -96,14 +92,12 @@ def train(
             if not owners and not any(accountant.may_start(owner) for owner in range(len(job))):
                 return
             if begin is not None:
-                begin(number, state.weights, owners)
+                begin(number, owners)
             uploads = engine.train(number, state.weights, owners) if owners else {}
             good, refused = screen(uploads, engine.dimension)
             if inspect is not None:
                 good, refused = refuse(inspect(number, state.weights, good), good, refused, uploads)
-            out = set() if left_out is None else set(left_out())
-            counted = {owner: upload for owner, upload in good.items() if owner not in out}
-            weights, velocity = _moved(state, counted, plan)
+            weights, velocity = _moved(state, good, plan)
             past = plan.averaging if number > 1 else 0.0
             averaged = past * state.averaged + (1.0 - past) * weights
             scores = engine.score(weights), engine.score(averaged) if plan.averaging > 0 else None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.registry import Registry, subclass_of
+from noisemarket.parts import Parts
 
 FloatArray = NDArray[np.float64]
 
@@ -52,17 +52,12 @@ class Weighting(ABC):
     """Weighs the owners' updates by public figures alone, so that it costs no privacy.
 
     Example:
-        A weighting of a user's own package, registered through an entry point of the group
-        ``noisemarket.weightings`` and chosen by ``training.weighting``::
+        A weighting of a user's own, chosen by ``training.weighting = "my_package:RootOfSize"``::
 
             class RootOfSize(Weighting):
-                name = "root_of_size"
-
                 def weights(self, figures):
                     return np.sqrt(figures.records)
     """
-
-    name: str
 
     @abstractmethod
     def weights(self, figures: PublicFigures) -> FloatArray:
@@ -87,8 +82,6 @@ class Noise(Weighting):
     For owners of one size these are the minimum-variance weights.
     """
 
-    name = "noise"
-
     def weights(self, figures: PublicFigures) -> FloatArray:
         records = np.maximum(figures.records, 1).astype(float)
         between = UNEVENNESS / (LABELS * figures.beta + 1.0) ** 2
@@ -99,8 +92,6 @@ class Noise(Weighting):
 class DataSize(Weighting):
     """A weight in proportion to the number of records."""
 
-    name = "data_size"
-
     def weights(self, figures: PublicFigures) -> FloatArray:
         return figures.records.astype(float)
 
@@ -108,19 +99,14 @@ class DataSize(Weighting):
 class Equal(Weighting):
     """The same weight for every owner."""
 
-    name = "equal"
-
     def weights(self, figures: PublicFigures) -> FloatArray:
         return np.ones(len(figures))
 
 
-WEIGHTINGS = Registry[type[Weighting]](
-    "training.weighting",
-    "noisemarket.weightings",
-    {"noise": Noise, "data_size": DataSize, "equal": Equal},
-    subclass_of(Weighting),
+WEIGHTINGS = Parts[type[Weighting]](
+    "training.weighting", {"noise": Noise, "data_size": DataSize, "equal": Equal}, Weighting
 )
-"""All weightings by name."""
+"""All weightings by name; your own by ``package.module:Name``."""
 
 
 def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
@@ -128,10 +114,10 @@ def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
     weights = np.asarray(weighting.weights(figures), dtype=np.float64)
     if weights.shape != (len(figures),):
         remedy = f"give a one-dimensional array of {len(figures)} weights, one for each owner."
-        raise BadInput(weighting.name, f"an array of shape {weights.shape}", remedy)
+        raise BadInput("training.weighting", f"an array of shape {weights.shape}", remedy)
     if not (np.isfinite(weights).all() and (weights >= 0.0).all() and weights.sum() > 0.0):
         remedy = "give finite weights that are not negative, nor all zero."
-        raise BadInput(weighting.name, weights.tolist(), remedy)
+        raise BadInput("training.weighting", weights.tolist(), remedy)
     return weights
 
 

@@ -35,8 +35,6 @@ class FlowerEngine(Engine):
         self.line, self._job, self._id = line, job, job_id
         self._model = job.model(job.seed)
         self._first = job.first_weights()
-        self.reference = ""
-        """The digest of the directions that the next uploads are judged along, if they are."""
 
     @property
     def dimension(self) -> int:
@@ -53,8 +51,6 @@ class FlowerEngine(Engine):
         for owner in owners:
             sigma = float(self._job.sigma[owner])
             config = ConfigRecord({"job": self._id, "server-round": round_number, "sigma": sigma})
-            if self.reference:
-                config["reference"] = self.reference
             asked[names[owner]] = RecordDict({"arrays": model, "config": config})
         answers = self.line.ask(wire.TRAIN, asked, group=str(round_number))
         return {owner: _upload(answers.get(names[owner])) for owner in owners}

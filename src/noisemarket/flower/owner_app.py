@@ -21,7 +21,6 @@ from noisemarket.federated.models import maker_of
 from noisemarket.flower import wire
 from noisemarket.flower.host_files import config_of_node
 from noisemarket.flower.house import HOUSE, apart, owners_of, together
-from noisemarket.ledger.contract import is_key
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
@@ -60,10 +59,7 @@ def owner_app(models: Modules | None = None) -> ClientApp:
             signature=agent.accept(*wire.read_contract(said), build)
         ),
         wire.SIGNED: lambda agent, said: wire.receipt(agent.keep_accepted(*wire.read_signed(said))),
-        wire.SETTLED: lambda agent, said: wire.receipt(
-            agent.settle(wire.read_receipt(said), claim=wire.read_claim(said))
-        ),
-        wire.REFERENCE: _keep_directions,
+        wire.SETTLED: lambda agent, said: wire.receipt(agent.settle(wire.read_receipt(said))),
     }
     app.query(_action(wire.HELLO))(_hello)
     app.train()(_handler(partial(_train, build)))
@@ -101,14 +97,6 @@ def _handler(answer: Answer) -> Handler:
     return handle
 
 
-def _keep_directions(agent: OwnerAgent, message: wire.Said) -> RecordDict:
-    task, rows = Task.of(message), wire.read_directions(message)
-    from noisemarket.owner.own_standing import keep_shown
-
-    keep_shown(agent.folder, task.job, task.round_number, rows)
-    return wire.with_config(kept=True)
-
-
 def _train(build: Models, agent: OwnerAgent, message: wire.Said) -> RecordDict:
     task = Task.of(message)
     terms, start = task.terms(agent.folder), wire.array_of(message, wire.WEIGHTS)
@@ -119,7 +107,7 @@ def _train(build: Models, agent: OwnerAgent, message: wire.Said) -> RecordDict:
     from noisemarket.owner.round import OwnRound
 
     mine = OwnRound(agent.folder, terms, build)
-    update = mine.upload(task.round_number, start, task.reference)
+    update = mine.upload(task.round_number, start)
     return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
 
 
@@ -130,7 +118,6 @@ class Task:
     job: str
     round_number: int
     sigma: float | None
-    reference: str = ""
 
     @classmethod
     def of(cls, message: wire.Said) -> Task:
@@ -145,10 +132,7 @@ class Task:
             raise Declined("the message names no round")
         if sigma is not None and not isinstance(sigma, float):
             raise Declined("sigma is not a number")
-        reference = config.get("reference", "")
-        if not isinstance(reference, str) or (reference and not is_key(reference)):
-            raise Declined("the reference is not a digest")
-        return cls(job, number, sigma, reference)
+        return cls(job, number, sigma)
 
     def terms(self, folder: OwnerFolder) -> OwnerTerms:
         """The owner's own terms for it; declined where the message says otherwise."""

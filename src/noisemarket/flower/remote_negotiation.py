@@ -26,16 +26,16 @@ from noisemarket.ledger.canonical import canonical
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.record import ClockInvitation, Invitation
 from noisemarket.owner.terms import JobTerms
-from noisemarket.pricing.by_message import (
+from noisemarket.pricing.bisection import BISECTION
+from noisemarket.pricing.clock import ClockAuction
+from noisemarket.pricing.mechanism import Agreement, Demand, Progress, Stop, Watch, same_for_all
+from noisemarket.pricing.messages import CuratorPlayer, ProposalBatch
+from noisemarket.pricing.players import (
     agreement_of,
     bisection_rules,
     curator_against,
     game_rules,
 )
-from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.mechanism import Agreement, Demand, Progress, Stop, Watch, same_for_all
-from noisemarket.pricing.messages import CuratorPlayer, ProposalBatch
-from noisemarket.pricing.players import BISECTION
 from noisemarket.scenario import Scenario
 
 REPLIES, LOTS_KEPT = "replies.npz", "clock.json"

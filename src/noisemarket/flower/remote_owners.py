@@ -7,13 +7,10 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, BadSignature, NoisemarketError
 from noisemarket.federated.engine import Engine
@@ -35,7 +32,7 @@ from noisemarket.market.orders import Order
 from noisemarket.market.owners import Owners
 from noisemarket.owner.terms import Assignment
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.pricing.bisection import BISECTION, Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Stop, Watch
@@ -67,7 +64,6 @@ class RemoteOwners(Owners):
         self._names = [str(name) for name in self._environment.population.names]
         self._line: Line
         self._asking: Asking  # both from ``negotiate`` on: before, another run may hold the folder
-        self._engine: FlowerEngine | None = None
         self._job = ""
 
     @property
@@ -116,7 +112,8 @@ class RemoteOwners(Owners):
             clock = RemoteClock(environment, demand, self._asking, folder)
             agreement = clock.run(terms, curator_key, watch, stop)
         else:
-            game = RemoteGame(scenario, environment, str(mechanism.rule), self._asking, folder)
+            rule = str(mechanism.rule) if isinstance(mechanism, Learned) else BISECTION
+            game = RemoteGame(scenario, environment, rule, self._asking, folder)
             agreement = game.play(terms, curator_key, watch, stop)
         return Negotiation(scenario, environment, agreement)
 
@@ -181,12 +178,7 @@ class RemoteOwners(Owners):
     # Training and after
 
     def engine(self, order: Order) -> Engine:
-        self._engine = FlowerEngine(self._line, order.job, self._job)
-        return self._engine
-
-    def begin(self, round_number: int, reference: str) -> None:
-        if self._engine is not None:
-            self._engine.reference = reference
+        return FlowerEngine(self._line, order.job, self._job)
 
     def present(self, owners: Sequence[int]) -> Sequence[int]:
         wanted = set(owners)
@@ -198,14 +190,9 @@ class RemoteOwners(Owners):
         return sorted(here)
 
     def settled(
-        self,
-        statements: Mapping[int, PrivacyStatement],
-        receipts: Mapping[int, Receipt],
-        claims: Mapping[int, Mapping[str, Any]],
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
-        asked = {
-            self._names[index]: wire.receipt(receipts[index], claims[index]) for index in statements
-        }
+        asked = {self._names[index]: wire.receipt(receipts[index]) for index in statements}
         self._line.meet(0.0)
         replies = self._line.ask(wire.SETTLED, asked, timeout=min(60.0, self._bounds.timeout))
         found = {
@@ -214,18 +201,6 @@ class RemoteOwners(Owners):
         }
         write_json(self._folder / TRAFFIC, [asdict(one) for one in self._line.traffic])
         return {index: receipt for index, receipt in found.items() if receipt is not None}
-
-    def show(
-        self, owners: Sequence[int], rounds: Iterable[tuple[int, NDArray[np.float32]]]
-    ) -> None:
-        """Owners that do not answer get no more of them; they may ask the curator for the files."""
-        here = [self._names[index] for index in owners]
-        for number, rows in rounds:
-            shown = wire.directions(self._job, number, rows)
-            asked, timeout = dict.fromkeys(here, shown), min(60.0, self._bounds.timeout)
-            here = [*self._line.ask(wire.REFERENCE, asked, timeout=timeout, group=str(number))]
-            if not here:
-                return
 
 
 def _countersigned(reply: Any, issued: Receipt) -> Receipt | None:

@@ -152,7 +152,7 @@ class ContractedFedAvg(Strategy):
                 uploads[index] = _update(model, reply, self._arrays, weights)
         good, screened = screen(uploads, weights.size)
         refused = dict(screened) | at.inspector.inspect(
-            server_round, weights, {p: self._exact(p, good[p], at) for p in good}
+            server_round, {p: self._exact(p, good[p], at) for p in good}
         )
         good = {index: upload for index, upload in good.items() if index not in refused}
         moved = model.arrays(aggregate(weights, good, self._shares, rate=self._rate))

@@ -7,11 +7,8 @@ query.price     an invitation, a price         whether the owner stays
 query.contract  a contract, an assignment      the owner's signature
 query.signed    a contract, both signatures,   the receipt, signed by the owner
                 and a receipt
-train           job, round, sigma, the model,  an update
-                the digest of directions
-query.settled   a receipt of what is paid,     the receipt, signed by the owner
-                and where the owner stands
-query.reference the directions of a round      nothing
+train           job, round, sigma, the model   an update
+query.settled   a receipt of what is paid      the receipt, signed by the owner
 """
 
 from __future__ import annotations
@@ -37,10 +34,9 @@ from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
 
 HELLO, KEY, QUOTES, CONTRACT = "query.hello", "query.key", "query.quotes", "query.contract"
 PRICE, SIGNED, TRAIN, SETTLED = "query.price", "query.signed", "train", "query.settled"
-REFERENCE = "query.reference"
 WEIGHTS = "weights"
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Which messages these are. It grows when an owner or a curator of before could not read them."""
 
 Said = Message | Part
@@ -175,36 +171,9 @@ def read_signed(message: Said) -> tuple[SignedContract, Receipt]:
     return SignedContract(_contract(message), owner, curator), read_receipt(message)
 
 
-def receipt(of: Receipt, claim: Mapping[str, Any] | None = None) -> RecordDict:
-    """A receipt, an owner's answer to one, or the curator's of what is paid: then with ``claim``,
-    where the owner stands by the reference records."""
-    more = {} if claim is None else {"usefulness": json.dumps(dict(claim))}
-    return with_config(receipt=json.dumps(of.to_dict()), **more)
-
-
-def read_claim(message: Said) -> dict[str, Any]:
-    """Where the curator says that the owner stands; empty if it says nothing of use."""
-    try:
-        claim = json.loads(message_text(message, "usefulness") or "{}")
-        rounds = [int(number) for number in claim["rounds"]][:_LARGEST]
-        figures = {name: float(claim[name]) for name in ("best", "against")}
-    except (ValueError, TypeError, KeyError, RecursionError):
-        return {}
-    return {"rounds": rounds, **figures} if np.isfinite(list(figures.values())).all() else {}
-
-
-def directions(job: str, number: int, rows: NDArray[np.float32]) -> RecordDict:
-    """The directions along which a round's uploads were judged."""
-    config = ConfigRecord({"job": job, "server-round": number})
-    return RecordDict({"config": config, "arrays": ArrayRecord({REFERENCE: Array(rows)})})
-
-
-def read_directions(message: Said) -> NDArray[np.float32]:
-    """The directions of a round, not believed yet."""
-    rows = array_of(message, REFERENCE)
-    if rows is None or rows.ndim != 2 or rows.dtype != np.float32 or not np.isfinite(rows).all():
-        raise Declined("the directions cannot be read")
-    return rows
+def receipt(of: Receipt) -> RecordDict:
+    """A receipt: the curator's, or an owner's answer to one."""
+    return with_config(receipt=json.dumps(of.to_dict()))
 
 
 def read_receipt(message: Said) -> Receipt:

@@ -23,6 +23,9 @@ SLACK = 1e-9
 """Rounding allowance of the signing tests, as a part of the largest payoff at stake: prices sit
 exactly on the owner's limit quite often."""
 
+_CHUNK = 1 << 14
+"""Owners that choose from a menu at a time: memory does not grow with the population."""
+
 
 @dataclass(frozen=True)
 class OwnerSide:
@@ -114,6 +117,26 @@ class OwnerSide:
         sells = self.sells(some) & answers
         return np.where(sells, found, self.levels.payment_levels + 1).astype(np.int64)
 
+    def choose(self, savings: IntArray, payments: IntArray) -> IntArray:
+        """The item of a menu (level numbers) that each owner takes; -1 for none.
+
+        The printed payoff has the wrong sign: by it nobody would have to be paid. So privacy counts
+        in a menu as in ``privacy_loss``.
+        """
+        traded = self.levels.savings if self.payoff == "printed" else self.traded()
+        item = chosen_items(
+            traded[savings],
+            self.levels.payments[payments],
+            self.privacy_cost * (1.0 + self.markup),
+            np.where(self.sells(), traded, 0.0).max(axis=1),
+            self.payment_value,
+            self.privacy_weight,
+        )
+        for one in np.unique(item[item >= 0]) if not self.behaviour.exact else ():
+            accepts = self.accepts(int(savings[one]), int(payments[one]))
+            item = np.where((item == one) & ~accepts, -1, item)
+        return item
+
     def sells(self, some: slice = slice(None)) -> BoolArray:
         """Which of some savings each owner sells at all: they leave it its floor, and not
         infinitely much is sold."""
@@ -176,6 +199,38 @@ class OwnerSide:
         more = self._loss(some) - self._loss(slice(0, 1))
         extra = (1.0 + self.markup)[:, None] * more
         return np.asarray(extra - SLACK * self.income()[-1])
+
+
+def chosen_items(
+    savings: FloatArray,
+    payments: FloatArray,
+    cost: FloatArray,
+    most: float | FloatArray,
+    payment_value: float,
+    privacy_weight: float,
+) -> IntArray:
+    """The item of a menu that each owner likes best at its reservation cost, -1 for none.
+
+    Up to a rounding allowance, ties go to the larger saving and a sale at no gain is made. An item
+    without a saving counts as taking none; of equal items the first is meant. ``most`` is the
+    largest saving that each owner would sell at all.
+    """
+    order = np.lexsort((-payments, -savings))  # larger savings first: argmax takes the first
+    order = order[np.diff(savings[order], prepend=np.inf) != 0.0]
+    sold = order[savings[order] > 0]
+    loss = privacy_weight * np.append(savings[sold], 0.0)
+    income = payment_value * np.append(payments[sold], 0.0)
+    index = np.append(sold, -1)
+    limit = np.broadcast_to(most, cost.shape) + SLACK
+    given = np.append(savings[sold], -np.inf)  # to take nothing is open to all
+    chosen = np.empty(cost.size, dtype=np.int64)
+    for start in range(0, cost.size, _CHUNK):
+        some = slice(start, start + _CHUNK)
+        utility = income - cost[some, None] * loss
+        utility[given > limit[some, None]] = -np.inf
+        good = utility >= utility.max(axis=1, keepdims=True) - SLACK
+        chosen[some] = index[np.argmax(good, axis=1)]
+    return chosen
 
 
 @dataclass(frozen=True)

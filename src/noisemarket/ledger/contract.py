@@ -24,10 +24,6 @@ ALL_ROUNDS = "all_rounds"
 MISSED_ROUNDS = (PRO_RATA, ALL_ROUNDS)
 """What is paid for missed rounds: the delivered share, rounded down; or nothing unless all came."""
 
-KEPT = "kept"
-USEFUL = "useful"
-PAY_RULES = (KEPT, USEFUL)
-"""Who is paid: who keeps the contract; or who keeps it and is found useful besides."""
 
 MOST_ROUNDS = 1_000_000
 _MOST_TEXT = 1000
@@ -69,8 +65,6 @@ class Contract:
         missed_rounds: what is paid if rounds are missed, one of ``MISSED_ROUNDS``.
         minimum_share: share of the rounds below which nothing is paid.
         false_alarm: the chance that the job accuses any honest owner.
-        pay: who is paid, one of ``PAY_RULES``.
-        usefulness: the rule of ``pay = "useful"`` with its error rates; empty otherwise.
         version: of this form.
 
     Raises:
@@ -103,8 +97,6 @@ class Contract:
     missed_rounds: str = PRO_RATA
     minimum_share: float = 0.0
     false_alarm: float = 0.0
-    pay: str = KEPT
-    usefulness: Mapping[str, Any] = field(default_factory=dict)
     version: int = VERSION
 
     def __post_init__(self) -> None:
@@ -139,17 +131,15 @@ class Contract:
             raise BadInput("missed_rounds", self.missed_rounds, f"choose one of: {choices}.")
         if not moment("expires_at", self.expires_at) > moment("offered_at", self.offered_at):
             raise BadInput("expires_at", self.expires_at, "give a time after offered_at.")
-        if self.pay not in PAY_RULES:
-            raise BadInput("pay", self.pay, f"choose one of: {', '.join(PAY_RULES)}.")
-        for name in ("settings", "usefulness"):
-            object.__setattr__(self, name, MappingProxyType(_settings(name, getattr(self, name))))
+        settings = MappingProxyType(_settings("settings", self.settings))
+        object.__setattr__(self, "settings", settings)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is None."""
         values = {name: getattr(self, name) for name in _FIELDS}
         for name in _MAY_BE_INFINITE:
             values[name] = finite(values[name])
-        values["settings"], values["usefulness"] = dict(self.settings), dict(self.usefulness)
+        values["settings"] = dict(self.settings)
         return values
 
     @classmethod

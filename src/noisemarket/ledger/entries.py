@@ -190,12 +190,9 @@ def signed(signed_contract: SignedContract) -> NewEntry:
     return _new(signed_contract.contract, SIGNED, signatures)
 
 
-def begun(job: str, round: int, owners: int, reference: str | None = None) -> NewEntry:
-    """A round was charged to so many owners, and uploads are asked for from now on.
-
-    ``reference`` is the digest of the directions along which they will be judged.
-    """
-    return _new(job, BEGUN, {"round": round, "owners": owners, "reference": reference})
+def begun(job: str, round: int, owners: int) -> NewEntry:
+    """A round was charged to so many owners, and uploads are asked for from now on."""
+    return _new(job, BEGUN, {"round": round, "owners": owners})
 
 
 def delivered(

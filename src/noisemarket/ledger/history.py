@@ -48,7 +48,7 @@ _ROUNDING = 1e-9  # relative: rho is added up in another order than the accounta
 
 _FIELDS = {
     OPENED: {"budget", "curator_key", "owner_keys", "about"},
-    BEGUN: {"round", "owners", "reference"},
+    BEGUN: {"round", "owners"},
     OFFERED: {"contract"},
     SIGNED: {"owner_signature", "curator_signature"},
     VERIFIED: {"kept", "delivered", "evidence"},
@@ -194,13 +194,11 @@ class JobHistory:
             )
 
     def _begun(self, content: dict[str, Any]) -> None:
-        number, owners, reference = content["round"], content["owners"], content["reference"]
+        number, owners = content["round"], content["owners"]
         if type(number) is not int or type(owners) is not int or owners < 0:
             raise InvalidEntry("does not say which round begins, for how many owners.")
         if not self.begun < number < 2**31:
             raise InvalidEntry(f"begins round {number} after round {self.begun}.")
-        if reference is not None and not is_key(reference):
-            raise InvalidEntry("has a reference that is not a digest.")
         self.begun = number
 
     def _offered(self, contract: str, content: dict[str, Any]) -> None:

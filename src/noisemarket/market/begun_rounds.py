@@ -2,33 +2,23 @@
 
 A round is charged in the journal, then begun on the ledger, then trained, then kept in the
 checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
-one that the journal does not have, means that a file was lost: none is made twice. And the digest
-of the directions along which uploads will be judged is on the ledger, and with the owners, before
-there is an upload to choose them by.
+one that the journal does not have, means that a file was lost: none is made twice.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from noisemarket.errors import BadInput
-from noisemarket.federated.engine import Weights
-from noisemarket.federated.reference import Directions, directions_digest
 from noisemarket.federated.rounds import State
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED
 from noisemarket.ledger.store import Ledger
-from noisemarket.owner.own_standing import directions_in, keep_directions
 from noisemarket.privacy.journal import JournalledAccountant
-
-Rows = NDArray[np.float32]
 
 
 def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
@@ -38,38 +28,17 @@ def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
 
 
 class RoundBeginning:
-    """Begins the rounds of a job on the ledger, and fixes the directions of each in a folder.
+    """Begins the rounds of a job on the ledger; one that was cut off begins once."""
 
-    ``tell`` is given a round's number and the digest of its directions, empty if there are none.
-    """
-
-    def __init__(
-        self,
-        ledger: Ledger,
-        job: str,
-        directions: Directions | None,
-        folder: Path,
-        tell: Callable[[int, str], None],
-    ) -> None:
-        self._ledger, self._job, self._folder, self._tell = ledger, job, folder, tell
+    def __init__(self, ledger: Ledger, job: str) -> None:
+        self._ledger, self._job = ledger, job
         self._known = begun_rounds(ledger, job)
-        self.directions = None if directions is None else FixedDirections(directions)
 
-    def begin(self, number: int, weights: Weights, owners: Collection[int]) -> None:
-        """Say that a round begins. One that was cut off begins once, with the same directions.
-
-        Raises:
-            BadInput: the directions of a round that was cut off cannot be had again.
-        """
-        reference = None if self.directions is None else self._fixed(number, weights)
-        if number in self._known:
-            if self._known[number]["reference"] != reference:
-                remedy = f"lacks the directions that round {number} began with: put it back."
-                raise BadInput("reference", str(self._folder), remedy)
-        else:
-            new = entries.begun(self._job, number, len(owners), reference)
+    def begin(self, number: int, owners: Collection[int]) -> None:
+        """Say that a round begins, which was charged to these owners."""
+        if number not in self._known:
+            new = entries.begun(self._job, number, len(owners))
             self._known[number] = self._ledger.append([new])[0].content()
-        self._tell(number, reference or "")
 
     def check_spent(
         self,
@@ -114,44 +83,3 @@ class RoundBeginning:
                     "back; nothing is released twice."
                 )
                 raise BadInput("journal", journal, remedy)
-
-    def kept(self) -> Iterator[tuple[int, Rows]]:
-        """The directions of all rounds that were begun."""
-        for number in sorted(self._known):
-            if self.directions is not None and (rows := self._of(number)) is not None:
-                yield number, rows
-
-    def _fixed(self, number: int, weights: Weights) -> str:
-        """The digest of a round's directions, which are kept."""
-        assert self.directions is not None
-        if number in self._known and (rows := self._of(number)) is not None:
-            self.directions.fix(weights, rows)  # made on another machine, they may differ in a bit
-        else:
-            rows = self.directions.fix(weights)
-            keep_directions(self._folder, number, rows)
-        return directions_digest(rows)
-
-    def _of(self, number: int) -> Rows | None:
-        return directions_in(self._folder, number)
-
-
-class FixedDirections:
-    """Directions that are computed once in a round, and are then the same for all who ask."""
-
-    def __init__(self, directions: Directions) -> None:
-        self._directions = directions
-        self._at: bytes | None = None
-        self._rows = np.zeros((0, 0), np.float32)
-
-    def __len__(self) -> int:
-        return len(self._directions)
-
-    def fix(self, weights: Weights, rows: Rows | None = None) -> Rows:
-        """The directions from this global model: those that are given, or computed now."""
-        self._rows = self._directions.at(weights) if rows is None else rows
-        self._at = weights.tobytes()
-        return self._rows
-
-    def at(self, weights: Weights) -> Rows:
-        """The directions from this global model."""
-        return self._rows if weights.tobytes() == self._at else self.fix(weights)

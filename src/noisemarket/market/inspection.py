@@ -1,4 +1,4 @@
-"""The curator's watch over uploads: is the contracted noise in them, and do they help?"""
+"""The curator's watch over uploads: is the contracted noise in them?"""
 
 from __future__ import annotations
 
@@ -9,33 +9,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
-from noisemarket.federated.reference import Judging
 from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
-from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch, Shapes, gone_on_from
-from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
-from noisemarket.privacy.noise_shape import UploadFinding
-from noisemarket.privacy.usefulness_rule import LEAST_SIGMA, UsefulStanding, standings
+from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch
+from noisemarket.privacy.noise_check import Evidence, UploadFinding, alarm_rate, check_pool
 
 Arrays = Mapping[str, NDArray[Any]]
-
-LEFT_OUT = 2.0
-"""From this ``against`` on, a screened mean leaves an owner out: two deviations."""
 
 
 class UploadInspector:
     """Judges every upload, alone and with the owner's rounds before, and beside all others.
 
-    It works on what the curator has: contracts and uploads, and ``directions`` from labelled
-    records of its own where it has some. What it finds goes to ``report``. ``state`` is plain JSON
-    and ``arrays`` are what is kept of the uploads, so that a job that was killed goes on watching
-    where it stood. ``dimension`` is the size of an upload. Without a ``protection``, it is the one
-    that each contract names.
+    It works on what the curator has: contracts and uploads. What it finds goes to ``report``.
+    ``state`` is plain JSON and ``arrays`` are what is kept of the uploads, so that a job that was
+    killed goes on watching where it stood. ``dimension`` is the size of an upload. Without a
+    ``protection``, it is the one that each contract names.
     """
 
     def __init__(
@@ -48,7 +39,6 @@ class UploadInspector:
         state: dict[str, Any] | None = None,
         protection: Protection | None = None,
         arrays: Arrays | None = None,
-        directions: Judging | None = None,
     ) -> None:
         self._contracts = contracts
         self._protections = {
@@ -81,10 +71,6 @@ class UploadInspector:
         steps = np.array([self._protections[owner].noise_in_steps for owner in self._owners], bool)
         kept = dict(arrays or {})
         self._noise = NoiseWatch(sigma, bounds, steps, false_alarm, rounds, dimension, seed, kept)
-        self._useful = None
-        if directions is not None:
-            rate = SHARES["harm"] * false_alarm / (owners * rounds)
-            self._useful = UsefulnessWatch(sigma, directions, rate, rounds, kept)
 
     @property
     def accused(self) -> Mapping[int, dict[str, Any]]:
@@ -102,16 +88,13 @@ class UploadInspector:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """What is kept of the uploads between rounds."""
-        useful = {} if self._useful is None else self._useful.arrays
-        return self._noise.arrays | useful
+        return self._noise.arrays
 
     def present(self) -> list[int]:
         """Who takes part: all whose contract was not found broken."""
         return [owner for owner in self._contracts if owner not in self._accused]
 
-    def inspect(
-        self, round_number: int, weights: Weights, uploads: Mapping[int, Upload]
-    ) -> dict[int, str]:
+    def inspect(self, round_number: int, uploads: Mapping[int, Upload]) -> dict[int, str]:
         """Whom to refuse in this round, and why. Of what can be used: the screen has seen it."""
         refused: dict[int, str] = {}
         longest = self._longest(uploads)
@@ -123,35 +106,12 @@ class UploadInspector:
         by_row = {self._rows[owner]: uploads[owner] for owner in uploads if owner not in refused}
         rows = np.array(sorted(by_row), dtype=np.int64)
         accused, spoilt = self._noise.check(round_number, rows, by_row)
-        if self._useful is not None:  # of what counts; a round that is refused is not paid
-            rows = np.array([row for row in rows if row not in accused | spoilt], dtype=np.int64)
-            for row, finding in self._useful.check(round_number, weights, rows, by_row).items():
-                accused.setdefault(row, finding)
         for row, finding in accused.items():
             if (owner := self._owners[row]) not in refused:
                 refused[owner] = self._accuse(round_number, owner, finding.reason, _told(finding))
         for row, finding in spoilt.items():
             refused.setdefault(self._owners[row], finding.reason)
         return refused
-
-    def left_out(self) -> list[int]:
-        """Owners whose uploads stood against the reference records so far: for a robust mean."""
-        if self._useful is None:
-            return []
-        return [self._owners[row] for row in self._useful.against()]
-
-    def standing(self, owner: int) -> UsefulStanding:
-        """How far an owner's uploads went along the reference records, if there are any."""
-        if self._useful is None:
-            return UsefulStanding(0, 0.0, 0.0)
-        return self._useful.standing(self._rows[owner])
-
-    def claim(self, owner: int) -> dict[str, Any]:
-        """Where an owner stands and which rounds count, for the owner to compute by itself."""
-        if self._useful is None:
-            return {}
-        at, counted = self.standing(owner), self._useful.counted(self._rows[owner])
-        return {"rounds": counted, "best": _digits(at.best), "against": _digits(at.against)}
 
     def evidence(self, owner: int) -> dict[str, Any]:
         """What the finding about an owner's whole contract rests on."""
@@ -160,9 +120,6 @@ class UploadInspector:
         if owner not in self._tested:
             return {"checked": False}
         seen: dict[str, Any] = {"checked": True, "rounds_checked": self._tested[owner]}
-        if self._useful is not None:
-            claim = self.claim(owner)
-            seen["usefulness"] = claim | {"rounds": len(claim["rounds"])}
         if (pool := self._pools.get(owner)) is None:
             return seen
         return seen | plain({"noise_ratio": pool.noise_ratio, "z_score": pool.z_score})
@@ -229,78 +186,3 @@ def _read(fields: Mapping[str, Any]) -> Evidence:
     """Evidence as ``plain`` wrote it. Of evidence for an owner, only what has no limit is None."""
     values: dict[str, Any] = {n: math.inf if v is None else v for n, v in fields.items()}
     return Evidence(**values)
-
-
-class UsefulnessWatch:
-    """Adds up how far each owner's uploads go along the directions of the reference records.
-
-    Args:
-        sigma: each owner's contracted noise, in the order of rows.
-        directions: of the curator's own records.
-        rate: how often an owner that is no more against than along is accused, in one round.
-        rounds: how many the job has.
-        arrays: what was kept before.
-    """
-
-    def __init__(
-        self,
-        sigma: NDArray[np.float64],
-        directions: Judging,
-        rate: float,
-        rounds: int,
-        arrays: Arrays,
-    ) -> None:
-        owners, kinds = len(sigma), len(directions)
-        self._sigma, self._directions = np.maximum(sigma, LEAST_SIGMA), directions
-        self._limit = -float(ndtri(rate / kinds))
-        shapes: Shapes = {
-            "along": ((owners, kinds), np.float64),
-            "gram": ((owners, kinds, kinds), np.float64),
-            "counted": ((owners, rounds), np.bool_),
-        }
-        self.arrays = gone_on_from(arrays, shapes)
-
-    def check(
-        self,
-        round_number: int,
-        weights: Weights,
-        rows: NDArray[np.int64],
-        uploads: Mapping[int, Upload],
-    ) -> dict[int, UploadFinding]:
-        """Add a round's uploads, by row; gives who stands against the reference records by now."""
-        precise = self._directions.at(weights).astype(np.float64)
-        kept = self.arrays
-        for row in rows.tolist():
-            kept["along"][row] += precise @ uploads[row].astype(np.float64) / self._sigma[row]
-        kept["gram"][rows] += precise @ precise.T
-        kept["counted"][rows, round_number - 1] = True
-        _, against = self._standings()
-        return {
-            int(row): UploadFinding(
-                "harm",
-                "moves the model against the reference records",
-                float(against[row]),
-                -np.inf,
-                self._limit,
-                len(self.counted(int(row))),
-            )
-            for row in rows[against[rows] > self._limit]
-        }
-
-    def against(self) -> list[int]:
-        """Rows that are more against the reference than along it, beyond two deviations."""
-        _, against = self._standings()
-        return [int(row) for row in np.flatnonzero(against > LEFT_OUT)]
-
-    def counted(self, row: int) -> list[int]:
-        """The rounds whose uploads count for an owner."""
-        return [int(one) + 1 for one in np.flatnonzero(self.arrays["counted"][row])]
-
-    def standing(self, row: int) -> UsefulStanding:
-        """Where an owner stands."""
-        own = slice(row, row + 1)
-        best, against = standings(self.arrays["along"][own], self.arrays["gram"][own])
-        return UsefulStanding(len(self.counted(row)), float(best[0]), float(against[0]))
-
-    def _standings(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        return standings(self.arrays["along"], self.arrays["gram"])

@@ -40,7 +40,6 @@ from noisemarket.market.market_folder import (
     HEAD,
     JOB,
     MODEL,
-    REFERENCE,
     TRACE,
     JobManifest,
     MarketFolder,
@@ -121,9 +120,8 @@ def _steps(
     folder.prepare()
     with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
-        given, directions = market.scenario.market, market.order.directions()
-        kinds = 0 if directions is None else len(directions)
-        manifest = folder.manifest(given.ledger, given.valid_hours, kinds)
+        given = market.scenario.market
+        manifest = folder.manifest(given.ledger, given.valid_hours)
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
@@ -199,13 +197,11 @@ class _OpenJob:
             raise NoisemarketError("No owner has signed a contract.")
         clock.lap("sign")
 
-        folder, directions = self.folder.curator / REFERENCE, order.directions()
-        begun = RoundBeginning(self.ledger, manifest.job, directions, folder, self.owners.begin)
+        begun = RoundBeginning(self.ledger, manifest.job)
         inspector, statements = yield from self._train(order, contracts, state, checkpoint, begun)
         clock.lap("train")
 
         closing = self._settle(contracts, state, inspector, statements)
-        self.owners.show(list(contracts), begun.kept())
         clock.lap("settle")
         yield from closing
         return MarketOutcome(
@@ -292,16 +288,14 @@ class _OpenJob:
         alarm, rounds = self.market.scenario.market.false_alarm, order.plan.rounds
         inspector = UploadInspector(
             contracts, alarm, rounds, state.weights.size, report, state.inspector,
-            order.job.protection, state.kept, begun.directions,
+            order.job.protection, state.kept,
         )  # fmt: skip
 
-        def inspect(number: int, weights: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
-            self.owners.sent(number, uploads)
-            refused = inspector.inspect(number, weights, uploads)
+        def inspect(number: int, _: Weights, uploads: Mapping[int, Upload]) -> dict[int, str]:
+            refused = inspector.inspect(number, uploads)
             state.inspector, state.kept = inspector.state(), inspector.arrays()
             return refused
 
-        screened = self.market.scenario.market.aggregate == "screened"
         about = state.job, order.job.made_by
         with JournalledAccountant(self.owners.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
@@ -315,7 +309,7 @@ class _OpenJob:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
                         lambda _: self.owners.present(inspector.present()),
-                        inspector.left_out if screened else None, begin=begun.begin, once=True,
+                        begin=begun.begin, once=True,
                     ):  # fmt: skip
                         for lines in round_entries(contracts, accountant, [result]):
                             self.ledger.append(lines)
@@ -355,8 +349,7 @@ class _OpenJob:
                 closing.append(events.Broken(*named, verdict.evidence))
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
         told = {index: statements[index] for index in contracts}
-        claims = {index: inspector.claim(index) for index in contracts}
-        self.book.keep(issued, self.owners.settled(told, issued, claims))
+        self.book.keep(issued, self.owners.settled(told, issued))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         return [*closing, events.Settled(self.manifest.job, *numbers, head)]
 

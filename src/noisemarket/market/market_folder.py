@@ -4,10 +4,8 @@ scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 ledger.sqlite    the ledger, unless it is elsewhere
 curator/         the curator's key, events, trace, checkpoint, metrics and model, the ledger's head,
-                 and receipts; reference/ has the directions of its own records in every round, for
-                 owners that check whether they helped
-owners/          the accountant's journal and, until all is settled, the key of the noise; where
-                 uploads are judged by reference records, uploads/ has what the owners sent
+                 and receipts
+owners/          the accountant's journal and, until all is settled, the key of the noise
 owners/owner-X/  an owner's key, its secrets, its contract and its privacy statement
 """
 
@@ -33,7 +31,6 @@ JOURNAL = "privacy.journal"
 CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
-REFERENCE = "reference"
 TRACE = "trace.csv"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"
@@ -42,16 +39,12 @@ HEAD = "head.json"
 
 @dataclass(frozen=True)
 class JobManifest:
-    """What is fixed when a job is opened, and must be the same when it is resumed.
-
-    ``directions`` says along how many directions the curator judges whether uploads help.
-    """
+    """What is fixed when a job is opened, and must be the same when it is resumed."""
 
     job: str
     opened_at: str
     expires_at: str
     ledger: str
-    directions: int = 0
 
 
 class MarketFolder:
@@ -61,9 +54,7 @@ class MarketFolder:
         self.path = path
         self.curator, self.owners = path / "curator", path / "owners"
 
-    def manifest(
-        self, ledger: str = "", valid_hours: float = 24.0, directions: int = 0
-    ) -> JobManifest:
+    def manifest(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
         """The job's manifest, written on the first call."""
         path = self.path / JOB
         if path.exists():
@@ -74,7 +65,7 @@ class MarketFolder:
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
-        manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger, directions)
+        manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger)
         RunFolder(self.path).write_json(JOB, asdict(manifest))
         return manifest
 

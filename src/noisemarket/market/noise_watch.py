@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Upload
-from noisemarket.privacy.noise_check import check_steps
-from noisemarket.privacy.noise_repeats import Sketch, agreeing, alike
-from noisemarket.privacy.noise_shape import (
+from noisemarket.privacy.noise_check import (
     CURVES,
+    Sketch,
     UploadFinding,
+    agreeing,
+    alike,
     blocks_of,
     check_blocks,
     check_curves,
+    check_steps,
     curve_sums,
 )
 
@@ -30,9 +32,8 @@ SHARES = {
     "earlier uploads": 0.1,
     "other owners": 0.1,
     "sum of rounds": 0.1,
-    "harm": 0.1,
 }
-"""How the false alarm rate of a job is divided over its tests."""
+"""The part of a job's false alarm rate that each of its tests may use."""
 
 KEPT_ROUNDS = 100
 """Against how many of an owner's last uploads a new one is compared."""
@@ -55,8 +56,8 @@ REMEDY = "put the checkpoint back as it was written, or start anew."
 def gone_on_from(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str, NDArray[Any]]:
     """The arrays of these shapes that a checkpoint has; zeros if it has none of them.
 
-    A watch that began at zero again would forget what it has seen: who replays an old upload, or
-    stands against the reference records, would be found later or not at all.
+    A watch that began at zero again would forget what it has seen, and a replay of an old upload
+    would be found later or not at all.
 
     Raises:
         BadInput: some are there and some are not, or one is of another shape or type, or has

@@ -11,12 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Clipped
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import KEPT, PRO_RATA, USEFUL, Contract, moment
+from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
@@ -24,7 +23,6 @@ from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.market_folder import JobManifest
 from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.privacy.statement import PrivacyBudget
-from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
@@ -93,17 +91,7 @@ def job_terms(scenario: Scenario, manifest: JobManifest) -> JobTerms:
         false_alarm=market.false_alarm,
         offered_at=manifest.opened_at,
         expires_at=manifest.expires_at,
-        **pay_rule(scenario, manifest.directions),
     )
-
-
-def pay_rule(scenario: Scenario, directions: int) -> dict[str, Any]:
-    """Who is paid, and the rule for it, by how many directions the curator can judge along."""
-    market = scenario.market
-    if market.pay == KEPT or directions == 0:
-        return {}
-    rule = UsefulnessRule(market.useful_length, market.useful_missed, directions)
-    return {"pay": USEFUL, "usefulness": rule.terms()}
 
 
 def refuse_expired(contract: Contract) -> None:

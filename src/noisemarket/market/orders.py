@@ -22,7 +22,6 @@ from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.reference import Directions, ReferenceRecords, set_aside
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
 from noisemarket.federated.weighting import Weighting
 from noisemarket.files import digest
@@ -47,14 +46,13 @@ AnyModel: TypeAlias = "ModelMaker | nn.Module | Callable[[], nn.Module]"
 @dataclass(frozen=True)
 class Order:
     """A scenario made ready to train: the job, the plan, each owner's budget and, where there are
-    any, the owners' names and the curator's own records; ``beta`` is the mean non-IID degree."""
+    any, the owners' names; ``beta`` is the mean non-IID degree."""
 
     job: Job
     plan: TrainingPlan
     budgets: tuple[PrivacyBudget, ...]
     fingerprint: str
     names: tuple[str, ...] = ()
-    reference: ReferenceRecords | None = None
     beta: float = 1.0
 
     def start(self, job: str = "") -> State:
@@ -65,12 +63,6 @@ class Order:
         """Where training stands by this checkpoint; the start if it has none yet."""
         first = self.start()
         return (checkpoint.load(first) if checkpoint else None) or first
-
-    def directions(self) -> Directions | None:
-        """Where the curator's own records would have the model go; None if it has none."""
-        if self.reference is None:
-            return None
-        return Directions(self.job.model, self.job.seed, self.reference)
 
     def statements(self, accountant: Accountant) -> tuple[PrivacyStatement, ...]:
         """What each owner has given up by this account, under its own name."""
@@ -98,17 +90,10 @@ def order(
     scenario under other noise: its data is not loaded and dealt out once more.
     """
     training, privacy = scenario.training, scenario.privacy
-    reference = None if like is None else like.reference
     if data is None:
         data = load_data(training.data or None) if like is None else like.job.data
     if model is None and training.model == "features":
         data = data.with_features()
-    if reference is None and (wanted := scenario.market.reference_records):
-        if partition is not None:
-            remedy = "are taken out before records are dealt out: give 0, or no partition."
-            raise BadInput("market.reference_records", wanted, remedy)
-        rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(8,)))
-        data, reference = set_aside(data, wanted, rng)
     own = [data.sha256.encode()]  # what the scenario does not say
     if partition is None:
         same = like is not None and like.job.data is data
@@ -146,7 +131,7 @@ def order(
     own.append(repr(sorted(protection.settings().items())).encode())
     names = tuple(map(str, environment.population.names))
     mark = fingerprint(scenario, environment, sigma, own)
-    return Order(job, plan, budgets, mark, names, reference, beta)
+    return Order(job, plan, budgets, mark, names, beta)
 
 
 def fingerprint(

@@ -7,16 +7,11 @@ out: the job goes on without it. On one machine that does not happen.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.federated.engine import Engine, Job
-from noisemarket.federated.protections import Upload
 from noisemarket.game.environment import Environment
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.keys import SignedContract
@@ -28,7 +23,6 @@ from noisemarket.market.offers import job_terms
 from noisemarket.market.orders import Order
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.owner.own_standing import UPLOADS, keep_uploads
 from noisemarket.owner.terms import Deal, JobTerms, contract_of
 from noisemarket.pricing.mechanism import Stop, Watch
 from noisemarket.privacy.statement import PrivacyStatement
@@ -93,32 +87,14 @@ class Owners(ABC):
         return owners
 
     @abstractmethod
-    def begin(self, round_number: int, reference: str) -> None:
-        """Give the owners the digest of the directions of a round, before they send anything."""
-
-    def sent(self, round_number: int, uploads: Mapping[int, Upload]) -> None:  # noqa: B027
-        """What the owners have sent in a round. Those elsewhere keep it themselves."""
-
-    @abstractmethod
     def settled(
-        self,
-        statements: Mapping[int, PrivacyStatement],
-        receipts: Mapping[int, Receipt],
-        claims: Mapping[int, Mapping[str, Any]],
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
         """Tell the owners what they gave up, and give them receipts of what they are paid.
-
-        ``claims`` say where the owners stand by the reference records, as the curator sees it.
 
         Returns:
             As ``keep``.
         """
-
-    def show(  # noqa: B027
-        self, owners: Sequence[int], rounds: Iterable[tuple[int, NDArray[np.float32]]]
-    ) -> None:
-        """Give the owners the directions of all rounds, once the job is settled. On one machine
-        they lie in the run folder."""
 
 
 class LocalOwners(Owners):
@@ -137,7 +113,6 @@ class LocalOwners(Owners):
         self._deals: tuple[Deal, ...] = ()
         self._terms: JobTerms | None = None
         self._curator_key = ""
-        self._reference = ""
 
     @property
     def journal(self) -> Path:
@@ -195,23 +170,12 @@ class LocalOwners(Owners):
     def engine(self, order: Order) -> Engine:
         return self._engine(order.job)
 
-    def begin(self, round_number: int, reference: str) -> None:
-        self._reference = reference
-
-    def sent(self, round_number: int, uploads: Mapping[int, Upload]) -> None:
-        if self._reference:
-            named = {self._agents[index].folder.name: one for index, one in uploads.items()}
-            keep_uploads(self._folder.owners / UPLOADS, round_number, named, self._reference)
-
     def settled(
-        self,
-        statements: Mapping[int, PrivacyStatement],
-        receipts: Mapping[int, Receipt],
-        claims: Mapping[int, Mapping[str, Any]],
+        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
         kept = {}
         for index, statement in statements.items():
             own = self._agents[index]
-            kept[index] = own.settle(receipts[index], statement, claims[index])
+            kept[index] = own.settle(receipts[index], statement)
         self._folder.forget_noise_key()
         return kept

@@ -50,11 +50,6 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     """
     mechanism = find_mechanism(scenario.mechanism)
     check_weighting(mechanism, scenario)
-    needs = {"market.pay": "useful", "market.aggregate": "screened"}
-    for name, value in needs.items():
-        given = getattr(scenario.market, name.removeprefix("market."))
-        if given == value and not scenario.market.reference_records:
-            raise BadInput(name, value, "needs market.reference_records above 0.")
     environment = scenario.environment(secrets=secrets)
     mechanism.check(environment, run_options(scenario))
     names = set(map(str, environment.population.names))

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from noisemarket.errors import BadInput
-from noisemarket.files import GrowingFile, unusable
+from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
@@ -49,20 +47,10 @@ class ReceiptBook:
         Raises:
             BadInput: a line cannot be read.
         """
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
+        if not self._path.exists():
             return []
-        except OSError as problem:
-            raise unusable("receipts", self._path, "read", problem) from None
-        found = []
-        for number, line in enumerate(content[: _whole(content)].splitlines(), start=1):
-            try:
-                found.append(Receipt.from_json(line.decode()))
-            except (BadInput, UnicodeDecodeError):
-                remedy = f"line {number} is not a receipt: put the file back, or remove the line."
-                raise BadInput("receipts", str(self._path), remedy) from None
-        return found
+        remedy = "restore the file, or remove the line."
+        return read_json_lines(self._path, "receipts", Receipt.from_dict, remedy)
 
     def _hold(self, receipts: Iterable[Receipt]) -> None:
         seen = set()
@@ -82,14 +70,5 @@ class ReceiptBook:
             NoisemarketError: it cannot be written.
         """
         self._hold(one for index, one in returned.items() if one.head != issued[index].head)
-        lines = "".join(json.dumps(one.to_dict()) + "\n" for one in returned.values())
-        with GrowingFile(self._path, "receipts", "another market") as file:
-            content = file.read()
-            if (whole := _whole(content)) < len(content):
-                file.cut(whole)
-            file.append(lines.encode())
-
-
-def _whole(content: bytes) -> int:
-    """How many bytes are whole lines."""
-    return content.rfind(b"\n") + 1
+        with JsonLines(self._path, "receipts", "another market") as file:
+            file.append(*(one.to_dict() for one in returned.values()))

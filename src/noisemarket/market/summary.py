@@ -68,7 +68,6 @@ def summary(
         "contracts_broken": len(outcome.broken),
         "broken": dict(outcome.broken),
         "left_out": dict(outcome.left_out),
-        "reference_records": 0 if order.reference is None else len(order.reference),
         "total_paid": sum(paid) / MICRO,
         "total_paid_micro": sum(paid),
         "paid": least_median_most([one / MICRO for one in paid]),

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import USEFUL, Contract
+from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.settlement import Verdict
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.noise_watch import SAME_NOISE
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import OwnerId
-from noisemarket.privacy.usefulness_rule import UsefulnessRule, UsefulStanding
 
 Refusals = Iterable[tuple[int, str]]
 """Owners whose uploads did not count in a round, and why."""
@@ -76,21 +74,5 @@ def verdicts(
         kept, evidence = owner not in watch.accused, watch.evidence(owner)
         if kept and 2 * spoilt[owner] > contract.rounds:
             kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
-        if kept and contract.pay == USEFUL and contract.payment > 0:
-            kept, evidence = _useful(contract, watch.standing(owner), evidence)
         found.append(Verdict(contract.id, kept, came[owner], evidence))
     return found
-
-
-def _useful(
-    contract: Contract, standing: UsefulStanding, evidence: dict[str, Any]
-) -> tuple[bool, dict[str, Any]]:
-    """Whether a contract that pays only for what helps is to be paid, and why."""
-    rule = UsefulnessRule.of(contract.usefulness)
-    if rule.met(standing, contract.sigma, contract.rounds):
-        return True, evidence
-    limits = {
-        "threshold": float(f"{rule.threshold(contract.sigma, contract.rounds):.6g}"),
-        "most_against": float(f"{rule.most_against():.6g}"),
-    }
-    return False, {"reason": "not found useful", **evidence, **limits}

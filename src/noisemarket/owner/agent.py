@@ -176,7 +176,7 @@ class OwnerAgent:
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
         seed = int(self._private().get("seed", secrets.randbits(64)))
-        player = owner_player(invitation.table, self._side(invitation), seed, invitation.key)
+        player = owner_player(invitation.table, [self._side(invitation)], seed, invitation.key)
         if record.state:
             with of_this_version():
                 player.restore(record.state)
@@ -346,12 +346,7 @@ class OwnerAgent:
             self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
             return kept
 
-    def settle(
-        self,
-        receipt: Receipt,
-        statement: PrivacyStatement | None = None,
-        claim: Mapping[str, Any] | None = None,
-    ) -> Receipt:
+    def settle(self, receipt: Receipt, statement: PrivacyStatement | None = None) -> Receipt:
         """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
@@ -359,8 +354,6 @@ class OwnerAgent:
         Args:
             receipt: what the curator signs that it pays, and where its ledger stands.
             statement: what the owner gave up; by default by its own journal.
-            claim: where the owner stands by the reference records, as the curator says; kept as
-                it is said, for ``own_standing`` to be compared with.
 
         Raises:
             Declined: the receipt is not good, or the job was settled otherwise before.
@@ -378,6 +371,5 @@ class OwnerAgent:
             journal = self.folder.journal(job)
             if statement is None and journal.exists():
                 statement = read_journal(journal).statement(self.folder.name)
-            more = {"usefulness": dict(claim)} if claim else {}
-            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head, **more)
+            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head)
             return kept

@@ -13,8 +13,6 @@
       jobs/<job>/terms.json       what it trains under
       jobs/<job>/release.npz      the last release, noise and all, should it be asked for again
       jobs/<job>/privacy.journal  what it has released, charged before the release
-      jobs/<job>/uploads/         what it has sent, where it is judged by reference records
-      jobs/<job>/reference/       the directions of these rounds, which come at the settlement
       jobs/<job>/statement.json   what it gave up, and what it was told it is paid
 
 A SuperNode starts a new process for every message and forgets its state when it ends: all that must

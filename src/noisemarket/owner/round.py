@@ -18,7 +18,6 @@ from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
-from noisemarket.owner.own_standing import UPLOADS, keep_uploads, sent_in
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.accountant import BudgetSpent
 from noisemarket.privacy.journal import JournalledAccountant
@@ -142,14 +141,11 @@ class OwnRound:
         """What a round costs by the owner's own account: of its model and its records."""
         return self._terms.budget(len(self._trainer.model), len(self))
 
-    def upload(self, round_number: int, weights: Upload, reference: str = "") -> Upload:
+    def upload(self, round_number: int, weights: Upload) -> Upload:
         """Train from this global model; what is given was kept and charged.
 
-        ``reference`` is the digest of the directions that it will be judged along; empty for none.
-
         Raises:
-            Declined: the model is another one, or the same upload was asked for with another
-                ``reference``.
+            Declined: the model is another one.
         """
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
@@ -162,12 +158,4 @@ class OwnRound:
             return {WEIGHTS: update}
 
         start, folder = {WEIGHTS: weights}, self._folder
-        sent = released(folder, terms, round_number, start, train, lambda _: self.budget)[WEIGHTS]
-        if reference:
-            kept = folder.job(terms.job) / UPLOADS
-            before = sent_in(kept, round_number, terms.owner)
-            again = before is not None and np.array_equal(before.upload, sent)
-            if before is not None and again and before.reference != reference:
-                raise Declined("the upload was asked for with another reference before")
-            keep_uploads(kept, round_number, {terms.owner: sent}, reference)
-        return sent
+        return released(folder, terms, round_number, start, train, lambda _: self.budget)[WEIGHTS]

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.formats import finite, infinite
-from noisemarket.ledger.contract import KEPT, USEFUL, Contract, nonce_of
+from noisemarket.ledger.contract import Contract, nonce_of
 from noisemarket.privacy.statement import PrivacyBudget
-from noisemarket.privacy.usefulness_rule import UsefulnessRule
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 
@@ -36,7 +35,6 @@ class JobTerms:
     """What is the same in all contracts of a job: all of it public.
 
     ``settings`` are those of the protection. The times say from when to when it may be signed.
-    ``usefulness`` is the rule where only useful owners are paid (``UsefulnessRule.terms``).
     """
 
     job: str
@@ -51,8 +49,6 @@ class JobTerms:
     false_alarm: float
     offered_at: str
     expires_at: str
-    pay: str = KEPT
-    usefulness: Mapping[str, Any] = field(default_factory=dict)
 
     def public(self) -> dict[str, Any]:
         """What a curator says of them in an invitation, before there is a contract."""
@@ -176,13 +172,8 @@ def contract_of(
     stated = protection.contract_settings(records)
     settings = {name: value for name, value in stated.items() if name not in by_default}
     clip, shards = settings.pop("clip", None), settings.pop("shards", None)
-    usefulness: dict[str, Any] = {}
-    if terms.pay == USEFUL:
-        rule, reach = UsefulnessRule.of(terms.usefulness), protection.useful_reach(records)
-        rule = replace(rule, reach=reach if math.isfinite(reach) else 1.0)
-        usefulness = rule.stated(deal.sigma, terms.rounds)
     return Contract(
-        **{**vars(terms), **vars(deal), "settings": settings, "usefulness": usefulness},
+        **{**vars(terms), **vars(deal), "settings": settings},
         owner_key=owner_key,
         curator_key=curator_key,
         clip=clip,
@@ -199,8 +190,7 @@ def contract_of(
 def terms_of(contract: Contract) -> JobTerms:
     """The terms of the job that a contract is of."""
     stated = {term.name: getattr(contract, term.name) for term in fields(JobTerms)}
-    rule = UsefulnessRule.of(contract.usefulness).terms() if contract.usefulness else {}
-    return JobTerms(**{**stated, "settings": settings_of(contract), "usefulness": rule})
+    return JobTerms(**{**stated, "settings": settings_of(contract)})
 
 
 def differing_fields(contract: Contract, expected: Contract) -> list[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 from noisemarket.errors import BadInput
-from noisemarket.pricing.bisection_mechanism import Bisection
+from noisemarket.parts import Parts
+from noisemarket.pricing.auctions import CSRAAuction, PACAuction
+from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Mechanism
@@ -14,43 +13,11 @@ from noisemarket.pricing.oracles import Equilibrium, FirstBest
 from noisemarket.pricing.pain_fl import PainFL
 from noisemarket.pricing.portfolio import BestPortfolio
 from noisemarket.pricing.posted_price import PostedPrice
-from noisemarket.pricing.proportional_share import CSRAAuction, PACAuction
 from noisemarket.pricing.rule import Rule
-from noisemarket.pricing.rules import RULES
 from noisemarket.pricing.unasked import NoDP, UniformDP
-from noisemarket.registry import Registry, subclass_of
 
-
-class _Mechanisms(Registry[Any]):
-    """An entry point names a class, which is called without arguments; a rule is looked up last."""
-
-    def __getitem__(self, name: str) -> Mechanism:
-        try:
-            part = super().__getitem__(name)
-        except KeyError:
-            if name not in self._rules():
-                raise
-            RULES.find(name)
-            return Learned(name)
-        mechanism: Mechanism = part() if isinstance(part, type) else part
-        return mechanism
-
-    def __iter__(self) -> Iterator[str]:
-        yield from super().__iter__()
-        yield from self._rules()
-
-    def __len__(self) -> int:
-        return super().__len__() + len(self._rules())
-
-    def _rules(self) -> list[str]:
-        """The rules of other packages; WoLF-PHC is known as dypp."""
-        known = {"wolf_phc", *super().__iter__()}
-        return [name for name in RULES if name not in known]
-
-
-MECHANISMS: Registry[Mechanism] = _Mechanisms(
+MECHANISMS = Parts[Mechanism](
     "mechanism",
-    "noisemarket.pricing",
     {
         "dypp": Learned("wolf_phc"),
         "phc": Learned("phc"),
@@ -68,12 +35,13 @@ MECHANISMS: Registry[Mechanism] = _Mechanisms(
         "best_portfolio": BestPortfolio(),
         "first_best": FirstBest(),
     },
-    subclass_of(Mechanism),
+    Mechanism,
+    Rule,
 )
-"""All mechanisms by name, a mapping that is read only.
+"""All mechanisms by name, read only.
 
-Packages add theirs as entry points of ``noisemarket.pricing`` (a ``Mechanism`` class) or of
-``noisemarket.rules`` (a ``Rule`` class, played by both sides).
+Your own are named by ``package.module:Name``: a ``Mechanism`` class, which is called without
+arguments, or a ``Rule`` class, which plays both sides.
 
 Example:
     >>> import noisemarket as nm
@@ -88,11 +56,13 @@ def find_mechanism(mechanism: str | Mechanism | type[Rule]) -> Mechanism:
     Raises:
         BadInput: there is no mechanism of that name, or the argument is none.
     """
-    if isinstance(mechanism, str):
-        return MECHANISMS.find(mechanism)
-    if isinstance(mechanism, Mechanism):
-        return mechanism
     given: object = mechanism
+    if isinstance(given, str):
+        given = MECHANISMS.find(given, load=True)
+        if isinstance(given, type) and issubclass(given, Mechanism):
+            given = given()
+    if isinstance(given, Mechanism):
+        return given
     if isinstance(given, type) and issubclass(given, Rule):
         return Learned(given)
     remedy = "give a name, an instance of Mechanism, or a subclass of Rule."

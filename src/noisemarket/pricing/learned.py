@@ -16,10 +16,11 @@ from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray
 from noisemarket.game.protocol import Outcomes
+from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.batch import COMPILED, PlayConfig, play_batch
-from noisemarket.pricing.by_message import play_by_messages
 from noisemarket.pricing.compiled.arguments import Batch
 from noisemarket.pricing.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.pricing.players import game_rules, play_by_quotes
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.rules import find_rule
 from noisemarket.pricing.threads import batches, work_through
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
+
+MESSAGES_IN_A_GAME = 8
+"""Messages to an owner in a game by messages, where the scenario does not say how many."""
 
 
 class Learned(Mechanism):
@@ -44,8 +48,9 @@ class Learned(Mechanism):
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         config, owners = options.play, len(environment)
-        if config.interactions_per_message > 1:
-            return play_by_messages(environment, self.rule, options)
+        if options.asker is not None or config.interactions_per_message > 1:
+            rules = game_rules(environment, self.rule, config, messages_of(config))
+            return play_by_quotes(environment, rules, asker_of(environment, options), options)
         # Numba is slow to import, and most markets do not learn; here, before threads want it.
         import_module("noisemarket.game.exploitability")
         import_module("noisemarket.pricing.compiled.loop")
@@ -109,6 +114,13 @@ class Learned(Mechanism):
             config.settings.discount,
         )
         return batch, Contracts.of(outcomes), gap
+
+
+def messages_of(config: PlayConfig) -> int:
+    """Interactions in one message; where the scenario does not say, a game has 8 messages."""
+    if config.interactions_per_message > 1:
+        return config.interactions_per_message
+    return max(2, -(-config.iterations // MESSAGES_IN_A_GAME))
 
 
 def _stack(policies: list[FloatArray]) -> FloatArray | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,6 +14,9 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.game.protocol import Outcomes
 from noisemarket.pricing.batch import PlayConfig
+
+if TYPE_CHECKING:
+    from noisemarket.pricing.asker import Asker
 
 
 @dataclass(frozen=True)
@@ -130,7 +134,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run a mechanism: how to learn, how fine a menu, how many threads, what to buy."""
+    """How to run a mechanism: how to learn, how fine a menu, how many threads, what to buy.
+
+    ``asker`` puts the questions to the owners; None: they are simulated here, all at once.
+    """
 
     play: PlayConfig
     menu_types: int = 64
@@ -138,6 +145,7 @@ class RunOptions:
     demand: Demand = Demand()
     watch: Watch = field(default=lambda progress: None)
     stop: Stop = field(default=lambda: False)
+    asker: Asker | None = None
 
 
 class Mechanism(ABC):

@@ -15,7 +15,7 @@ player needs no saving: it learns again from the replies that came.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -209,13 +209,19 @@ class CuratorPlayer(_Player, ABC):
         """Take in one interaction: whether both signed."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Stakes:
-    """What a learner plays for: ``rewards`` is what each (saving, payment) is worth to its side if
-    both sign, else 0; ``signs`` says where this side signs."""
+    """What a learner plays for, ``(phases, savings, payments)``: ``rewards`` is what an outcome is
+    worth to its side if both sign, else 0; ``signs`` says where this side signs. Phase i holds from
+    interaction ``starts[i]`` on."""
 
     rewards: FloatArray
     signs: BoolArray
+    starts: IntArray
+
+    def phase(self, t: int | IntArray) -> IntArray:
+        """The phase in which an interaction lies."""
+        return np.asarray(np.searchsorted(self.starts, t, side="right") - 1)
 
 
 class _Learner(_Player):
@@ -226,12 +232,15 @@ class _Learner(_Player):
     def __init__(
         self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_proposal: bool, window: int
     ) -> None:
-        super().__init__(stakes.rewards.shape, window)
+        super().__init__(stakes.rewards.shape[1:], window)
         self._rule, self._stakes, self._stream = rule, stakes, stream
         self._sees_proposal = sees_proposal
 
     def _state(self, proposal: int) -> int:
         return proposal if self._sees_proposal else self._proposal
+
+    def _outcome(self, proposal: int, quote: int) -> tuple[int, int, int]:
+        return int(self._stakes.phase(self.played)), proposal, quote
 
 
 class LearningOwner(_Learner, OwnerPlayer):
@@ -243,14 +252,15 @@ class LearningOwner(_Learner, OwnerPlayer):
         proposal = self._rule.act(self._quote, self._stream.next()[0])
         state = self._state(proposal)
         quote = int(quotes[state])
-        both = bool(signs[state]) and bool(self._stakes.signs[proposal, quote])
-        reward = float(self._stakes.rewards[proposal, quote]) if both else 0.0
+        outcome = self._outcome(proposal, quote)
+        both = bool(signs[state]) and bool(self._stakes.signs[outcome])
+        reward = float(self._stakes.rewards[outcome]) if both else 0.0
         self._rule.learn(self._quote, proposal, reward, quote, self.played)
         self._proposal, self._quote = proposal, quote
         return proposal, quote, both
 
     def _memory(self) -> State:
-        rule = {_RULE + n: v for n, v in vars(self._rule).items() if isinstance(v, np.ndarray)}
+        rule = {_RULE + name: value for name, value in self._rule.state().items()}
         return {
             **rule,
             "stream": np.array(self._stream.state, dtype=np.uint64),
@@ -258,9 +268,8 @@ class LearningOwner(_Learner, OwnerPlayer):
         }
 
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
-        for name, value in state.items():
-            if name.startswith(_RULE):
-                setattr(self._rule, name.removeprefix(_RULE), np.array(value))
+        rule = {n.removeprefix(_RULE): v for n, v in state.items() if n.startswith(_RULE)}
+        self._rule.restore(rule)
         self._stream.state = [int(word) for word in state["stream"]]
         self._proposal, self._quote = (int(move) for move in state["last"])
 
@@ -275,18 +284,13 @@ class LearningCurator(_Learner, CuratorPlayer):
         quotes = self._rule.act_everywhere(uniforms)
         if not self._sees_proposal:
             return quotes, np.ones(quotes.shape, bool)
-        return quotes, self._stakes.signs[np.arange(self._shape[0])[None, :], quotes]
+        phase = self._stakes.phase(self.played + np.arange(interactions))
+        return quotes, self._stakes.signs[phase[:, None], np.arange(self._shape[0]), quotes]
 
     def _hear(self, proposal: int, quote: int, signed: bool) -> None:
         state = self._state(proposal)
         if self.played > 0:
             self._rule.learn(*self._pending, state, self.played - 1)
-        reward = float(self._stakes.rewards[proposal, quote]) if signed else 0.0
+        reward = float(self._stakes.rewards[self._outcome(proposal, quote)]) if signed else 0.0
         self._pending = (state, quote, reward)
         self._proposal = proposal
-
-
-def message_lengths(iterations: int, per_message: int) -> Iterator[int]:
-    """How many interactions each message carries."""
-    for start in range(0, iterations, per_message):
-        yield min(per_message, iterations - start)

@@ -13,17 +13,14 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray
+from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.game.sides import SLACK
+from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.lying import gained_by_items
 from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
-
-CHUNK = 1 << 14
-"""Owners that ``Menu.choose`` handles at a time: its memory does not grow with the population."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,30 +42,6 @@ class Menu:
     def __post_init__(self) -> None:
         for array in (self.types, self.probabilities, self.savings, self.payments):
             array.setflags(write=False)
-
-    def choose(self, cost: FloatArray, most: float | FloatArray = np.inf) -> NDArray[np.intp]:
-        """The item that each owner takes, -1 for none; an owner need not be one of the types.
-
-        Everyone takes what it likes best at its own reservation cost; up to a rounding allowance,
-        ties go to the larger saving and a sale at no gain is made. The empty item counts as taking
-        none; of equal items the first is meant. ``most`` is the largest saving that each would
-        sell at all.
-        """
-        distinct, first = np.unique(self.savings, return_index=True)
-        sold = first[distinct > 0][::-1]  # larger savings first: argmax below takes the first
-        loss = self.privacy_weight * np.append(self.savings[sold], 0.0)
-        income = self.payment_value * np.append(self.payments[sold], 0.0)
-        index = np.append(sold, -1)
-        limit = np.broadcast_to(most, cost.shape) + SLACK
-        given = np.append(self.savings[sold], -np.inf)  # to take nothing is open to all
-        chosen = np.empty(cost.size, dtype=np.intp)
-        for start in range(0, cost.size, CHUNK):
-            some = slice(start, start + CHUNK)
-            utility = income - cost[some, None] * loss
-            utility[given > limit[some, None]] = -np.inf
-            good = utility >= utility.max(axis=1, keepdims=True) - SLACK
-            chosen[some] = index[np.argmax(good, axis=1)]
-        return chosen
 
 
 def types_from_sample(costs: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -122,8 +95,8 @@ class MenuProblem:
         """The best of all menus whose items lie on the grid of savings and payments.
 
         Rounding the best continuous menu to the grid would make some types prefer another item;
-        here every type takes its own, as ``Menu.choose`` decides it, and no other set of grid
-        contracts earns more from these types.
+        here every type takes its own, as ``game.sides.chosen_items`` decides it, and no other set
+        of grid contracts earns more from these types.
 
         Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k``
         more steps of payment is taken by the types up to a break-even cost that depends on (i, k)
@@ -189,13 +162,9 @@ class PainFL(Direct):
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
         menu = self.problem(environment, options.menu_types).solve()
-        side, levels = environment.owner_side(), environment.levels
-        item = menu.choose(_reservation(environment), levels.sigma_max - side.floors())
+        savings, payments = items_of(menu, environment.levels)
+        item = asker_of(environment, options).choose(savings, payments)
         taken = item >= 0
-        savings = np.rint(menu.savings / levels.savings[1]).astype(np.int64)
-        payments = np.rint(menu.payments / levels.payments[1]).astype(np.int64)
-        for one in np.unique(item[taken]) if not environment.behaviour.exact else ():
-            taken &= (item != one) | side.accepts(int(savings[one]), int(payments[one]))
         saving = np.where(taken, savings[item], 0)
         payment = np.where(taken, payments[item], 0)
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
@@ -205,10 +174,8 @@ class PainFL(Direct):
     ) -> FloatArray | None:
         """Exact: the menu stands, and to pass for another type is to take its item."""
         menu = self.problem(environment, options.menu_types).solve()
-        levels = environment.levels
-        savings, payments = menu.savings / levels.savings[1], menu.payments / levels.payments[1]
-        items = {(round(s), round(p)) for s, p in zip(savings, payments, strict=True)}
-        return gained_by_items(environment.owner_side(), agreement.contracts, sorted(items))
+        items = zip(*items_of(menu, environment.levels), strict=True)
+        return gained_by_items(environment.owner_side(), agreement.contracts, items)
 
     @staticmethod
     def problem(environment: Environment, types: int) -> MenuProblem:
@@ -229,6 +196,12 @@ class PainFL(Direct):
             privacy_weight=environment.privacy_weight,
             price_weight=(1.0 - now.quality_weight) * now.payment_cost,
         )
+
+
+def items_of(menu: Menu, levels: Levels) -> tuple[IntArray, IntArray]:
+    """The savings and payments of a menu as level numbers."""
+    savings = np.rint(menu.savings / levels.savings[1]).astype(np.int64)
+    return savings, np.rint(menu.payments / levels.payments[1]).astype(np.int64)
 
 
 def _reservation(environment: Environment) -> FloatArray:

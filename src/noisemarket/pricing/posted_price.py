@@ -10,32 +10,53 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.pricing.asker import asker_of
+from noisemarket.pricing.auctions import won_by
 from noisemarket.pricing.budget import affordable
+from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Contracts, RunOptions
-from noisemarket.pricing.sealed_bids import Award, SealedBids, won_by
+from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
 
 
-class PostedPrice(SealedBids):
+class PostedPrice(Direct):
     """The best single price for a sale down to the floor; each owner takes it or leaves it."""
 
     knows = "how costs and data are spread among these owners"
+    joint = True
+    questions = 1  # whether it sells
 
-    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+    def check(self, environment: Environment, options: RunOptions) -> None:
+        super().check(environment, options)
+        floor_level(environment.levels, options.demand.floor)
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        saving = floor_level(environment.levels, options.demand.floor)
         shop = _Shop(environment, saving, options.demand.budget)
-        known = environment.owner_side().reserves(slice(saving, saving + 1))[:, 0]
-        price = shop.best_price(np.maximum(known, 1))
+        price = shop.best_price(expected_limits(environment, saving))
+        everybody = np.arange(len(environment))
+        prices = np.full(len(environment), price)
+        willing = asker_of(environment, options).stay(saving, everybody, prices)
+        sold = shop.takers(willing, price)
+        return won_by(sold, np.full(len(sold), price), len(environment), saving)
 
-        def take(bids: IntArray) -> Contracts:
-            sold = shop.takers(bids, price)
-            return won_by(sold, np.full(len(sold), price), len(bids), saving)
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray:
+        """Nothing: the price does not depend on any answer, and to refuse it is to gain nothing."""
+        return np.zeros(len(environment))
 
-        return take
+
+def expected_limits(environment: Environment, saving: int) -> IntArray:
+    """The lowest price of each owner as the curator expects it, by how costs are spread.
+
+    The curator's own forecast: owners are not asked.
+    """
+    return np.maximum(environment.owner_side().reserves(slice(saving, saving + 1))[:, 0], 1)
 
 
 class _Shop:
-    """Who buys at a price, and what that is worth."""
+    """The sales at a price, and what they are worth."""
 
     def __init__(self, environment: Environment, saving: int, budget: float | None) -> None:
         self._joint, self._budget = JointValue.of(environment), budget
@@ -47,16 +68,16 @@ class _Shop:
         levels = range(self._joint.levels.payment_levels + 1)
         return int(np.argmax([self._gain(limit, level) for level in levels]))
 
-    def takers(self, limit: IntArray, price: int) -> IntArray:
-        """Who sells at a price, by these limits and within the budget."""
+    def takers(self, willing: BoolArray, price: int) -> IntArray:
+        """The owners that sell at a price, of the willing ones and within the budget."""
         if price == 0:
             return self._order[:0]
-        willing = self._order[limit[self._order] <= price]
+        sellers = self._order[willing[self._order]]
         amount = float(self._joint.levels.payments[price])
-        return willing[: affordable(self._budget, amount, len(willing))]
+        return sellers[: affordable(self._budget, amount, len(sellers))]
 
     def _gain(self, limit: IntArray, price: int) -> float:
-        sold = self.takers(limit, price)
+        sold = self.takers(limit <= price, price)
         sums: FloatArray = self._none + self._more[sold].sum(axis=0)
         quality = float(self._joint.quality(sums)) - float(self._joint.quality(self._none))
         paid = len(sold) * float(self._joint.levels.payments[price])

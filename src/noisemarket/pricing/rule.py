@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from noisemarket.game.levels import FloatArray, IntArray
 
@@ -101,6 +103,15 @@ class Rule(ABC):
     @abstractmethod
     def policy(self) -> FloatArray:
         """What the player would play now, without exploring: a distribution per state."""
+
+    def state(self) -> dict[str, NDArray[np.generic]]:
+        """What changes while the player plays: its attributes that are arrays."""
+        return {name: one for name, one in vars(self).items() if isinstance(one, np.ndarray)}
+
+    def restore(self, state: Mapping[str, NDArray[np.generic]]) -> None:
+        """Go on from what ``state`` returned."""
+        for name, value in state.items():
+            setattr(self, name, np.array(value))
 
     def improve_value(self, state: int, action: int, reward: float, next_state: int) -> None:
         """The Bellman step of the paper's Q-function equation, common to all that learn values."""

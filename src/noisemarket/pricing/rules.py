@@ -1,20 +1,17 @@
-"""The learning rules by name: those of this package, and those of the user's own packages."""
+"""The learning rules by name."""
 
 from __future__ import annotations
 
+from noisemarket.parts import Parts
 from noisemarket.pricing.greedy import Greedy
 from noisemarket.pricing.q_learning import QLearning
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.wolf_phc import PHC, WolfPHC
-from noisemarket.registry import Registry, subclass_of
 
-RULES = Registry[type[Rule]](
-    "rule",
-    "noisemarket.rules",
-    {"wolf_phc": WolfPHC, "phc": PHC, "q_learning": QLearning, "greedy": Greedy},
-    subclass_of(Rule),
+RULES = Parts[type[Rule]](
+    "rule", {"wolf_phc": WolfPHC, "phc": PHC, "q_learning": QLearning, "greedy": Greedy}, Rule
 )
-"""All rules by name; packages add theirs as entry points of ``noisemarket.rules``."""
+"""All rules by name; your own by ``package.module:Name``."""
 
 
 def find_rule(rule: str | type[Rule]) -> type[Rule]:

@@ -25,7 +25,7 @@ def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protect
         for name, part in sections.items()
         for key, value in part
     }
-    kind = PROTECTIONS.find(scenario.privacy.protection)
+    kind = PROTECTIONS.find(scenario.privacy.protection, load=True)
     return kind.from_scenario(values, scenario.privacy.settings)
 
 

@@ -193,28 +193,6 @@ class MarketSection(Section):
     false_alarm: float = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
-    reference_records: int = Field(
-        0,
-        ge=0,
-        le=10**7,
-        description="labelled records of the curator's own, to see whether uploads help; taken out "
-        "of the training records before these are dealt out; 0: it is not checked",
-    )
-    pay: Literal["auto", "kept", "useful"] = Field(
-        "auto",
-        description="who is paid: kept (who keeps its contract), useful (who also helps, by the "
-        "reference records); auto: useful if there are any",
-    )
-    useful_length: Positive = Field(
-        0.12, description="useful: what a useful owner moves the model a round, in clip lengths"
-    )
-    useful_missed: float = Field(
-        1e-3, gt=0, lt=1, description="useful: chance that such an owner is not paid"
-    )
-    aggregate: Literal["mean", "screened"] = Field(
-        "mean",
-        description="mean, or screened: without owners who stand against the reference records",
-    )
     valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours for which an offer is valid")
     ledger: LedgerUrl = Field(
         "", description="URL, such as postgresql://...; empty: SQLite in the run folder"

@@ -12,14 +12,14 @@ from noisemarket.scenario.section import Auto, NotNegative, Positive, Section, S
 def _protection(value: str) -> str:
     from noisemarket.federated.protections import PROTECTIONS
 
-    PROTECTIONS.find(value)
+    PROTECTIONS.find(value, load=True)
     return value
 
 
 def _weighting(value: str) -> str:
     from noisemarket.federated.weighting import WEIGHTINGS
 
-    WEIGHTINGS.find(value)
+    WEIGHTINGS.find(value, load=True)
     return value
 
 
@@ -61,8 +61,8 @@ class TrainingSection(Section):
     )
     weighting: WeightingName = Field(
         "noise",
-        description="weights of the owners' updates: noise, data_size, equal, or a name that an "
-        "installed package brings",
+        description="weights of the owners' updates: noise, data_size, equal, or "
+        "package.module:Name",
     )
     weight_cap: float = Field(
         1.0, gt=0, le=1, description="largest share of one owner in the mean; 1: no limit"
@@ -93,11 +93,11 @@ class PrivacySection(Section):
 
     protection: ProtectionName = Field(
         "sharded",
-        description="what an owner does to its update: paper, sharded, dp_sgd, clipped, or a name "
-        "that an installed package brings",
+        description="what an owner does to its update: paper, sharded, dp_sgd, clipped, or "
+        "package.module:Name",
     )
     settings: dict[str, Any] = Field(
-        {}, description="settings of a protection from an installed package, by name"
+        {}, description="settings of a protection of your own, by name"
     )
     clip: Positive = Field(1.0, description="norm to which an update or a gradient is clipped")
     shards: int = Field(

@@ -81,9 +81,6 @@ def market_table(summary: Mapping[str, Any]) -> Table:
         table.add_row("deals beyond the budget", f"{summary['over_budget']:,}")
     kept, broken = summary["contracts_kept"], summary["contracts_broken"]
     table.add_row("contracts kept, broken", f"{kept:,}, {broken:,}")
-    records = summary["reference_records"]
-    checked = f"checked by {records:,} records" if records else "not checked"
-    table.add_row("whether uploads help", checked)
     if not summary["secure_noise"]:
         table.add_row("NOT PRIVATE", "noise from a fixed seed")
     return table

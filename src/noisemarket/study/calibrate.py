@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.federated.server_rule import VERSION as RULE_VERSION
 from noisemarket.federated.weighting import effective_noise, effective_share
-from noisemarket.files import Closing, GrowingFile, remove_unfinished
+from noisemarket.files import Closing, JsonLines, remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order, order
@@ -175,14 +176,16 @@ class Points(Closing):
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self.path, self.fingerprint = path, fingerprint
-        self._file = GrowingFile(path, "points", "another calibration")
+        self._file = JsonLines(path, "points", "another calibration")
         try:
-            points, whole = _parse(self._file.read(), path, fingerprint)
-            self._file.cut(whole)
+            points = self._file.read(_parse, "drop that line to measure its point again.")
+            if any(alike != fingerprint for alike, _ in points):
+                remedy = "holds a point of other settings or data: they cannot mix."
+                raise BadInput("points", str(path), remedy)
         except BaseException:
             self._file.close()
             raise
-        self._points = {point.setting: point for point in points}
+        self._points = {point.setting: point for _, point in points}
 
     def __contains__(self, setting: Setting) -> bool:
         return setting in self._points
@@ -199,31 +202,16 @@ class Points(Closing):
         self._file.close()
 
     def add(self, point: Point) -> None:
-        """Keep a point. Once this returns it is on disk."""
-        line = asdict(point) | {"fingerprint": self.fingerprint}
-        self._file.append(json.dumps(line, allow_nan=False).encode() + b"\n")
+        """Save a point. Once this returns it is on disk."""
+        self._file.append(asdict(point) | {"fingerprint": self.fingerprint})
         self._points[point.setting] = point
 
 
-def _parse(content: bytes, path: Path, fingerprint: str) -> tuple[list[Point], int]:
-    """The points, and how many bytes are whole lines: a kill may leave half a line at the end."""
-    points, whole = [], 0
-    for number, line in enumerate(content.splitlines(keepends=True), start=1):
-        if not line.endswith(b"\n"):
-            break
-        try:
-            values = json.loads(line)
-            measured_alike = values.pop("fingerprint")
-            per_round = tuple(map(float, values.pop("accuracy_per_round")))
-            points.append(Point(**values, accuracy_per_round=per_round))
-        except (ValueError, TypeError, KeyError, AttributeError):
-            remedy = f"is damaged in line {number}: drop that line to measure its point again."
-            raise BadInput("points", str(path), remedy) from None
-        if measured_alike != fingerprint:
-            remedy = f"holds, in line {number}, a point of other settings or data: they cannot mix."
-            raise BadInput("points", str(path), remedy)
-        whole += len(line)
-    return points, whole
+def _parse(values: dict[str, Any]) -> tuple[str, Point]:
+    """The fingerprint and the point in a line."""
+    fingerprint = str(values.pop("fingerprint"))
+    per_round = tuple(map(float, values.pop("accuracy_per_round")))
+    return fingerprint, Point(**values, accuracy_per_round=per_round)
 
 
 def simulated(scenario: Scenario) -> Scenario:

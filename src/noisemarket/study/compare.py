@@ -6,7 +6,6 @@ seed with the same noise share one training, and trainings of an earlier run are
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -19,7 +18,7 @@ import numpy as np
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import digest, write_atomic
+from noisemarket.files import Closing, JsonLines, digest
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -274,35 +273,27 @@ class TrainingWork:
         return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
 
 
-class TrainingFile:
-    """Trainings in a file of JSON lines: each is on disk once it is done, and is not repeated.
-
-    A torn last line is dropped: its training is repeated.
-
-    Raises:
-        BadInput: a line cannot be read.
-    """
+class TrainingFile(Closing):
+    """Trainings in a file of JSON lines: each is on disk once it is done, and is not repeated."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.results: dict[Key, TrainingResult] = {}
-        text = path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-        whole = text[: text.rfind("\n") + 1]
-        for number, line in enumerate(whole.splitlines(), start=1):
-            try:
-                one = TrainingResult(**json.loads(line))
-            except (ValueError, TypeError):
-                remedy = "remove that line: its training is then repeated."
-                raise BadInput(f"line {number}", str(path), remedy) from None
-            self.results[one.key] = one
-        if whole != text:
-            write_atomic(path, whole)
+        self._file = JsonLines(path, "trainings", "another comparison")
+        try:
+            results = self._file.read(_parse_training, "remove it, and it is trained again.")
+        except BaseException:
+            self._file.close()
+            raise
+        self.results = {one.key: one for one in results}
 
     def add(self, one: TrainingResult) -> None:
         """Save a training."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(asdict(one)) + "\n")
+        self._file.append(asdict(one))
         self.results[one.key] = one
+
+    def close(self) -> None:
+        """Close the file and let other processes use it."""
+        self._file.close()
 
     def train(
         self,
@@ -321,6 +312,10 @@ class TrainingFile:
         for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
             self.add(result)
             told(sum(one.key in self.results for one in tasks), len(tasks))
+
+
+def _parse_training(values: dict[str, Any]) -> TrainingResult:
+    return TrainingResult(**values)
 
 
 class Comparison:

@@ -13,22 +13,32 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import MissingExtra
+from noisemarket.errors import BadInput, MissingExtra
 
 try:
     import torch
     from torch import nn
+    from torch.func import functional_call, grad, vmap
+    from torch.nn import functional
 except ModuleNotFoundError as missing:
     raise MissingExtra("A model of torch", "cnn") from missing
 
 from noisemarket.federated.models.cnn import cnn_settings
-from noisemarket.federated.models.flat_model import FlatModel
-from noisemarket.federated.models.model import Flat, Labels, Model, ModelMaker, Records
+from noisemarket.federated.models.model import (
+    AT_ONCE,
+    CLIP_MARGIN,
+    LARGEST_NORM,
+    Flat,
+    Labels,
+    Model,
+    ModelMaker,
+    Records,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class TorchRecords(Records):
-    """Inputs and labels as tensors; images as convolutions run fastest on them."""
+    """Inputs and labels as tensors; images lie channels-last, as convolutions run fastest."""
 
     inputs: torch.Tensor
     labels: torch.Tensor
@@ -49,20 +59,43 @@ class TorchRecords(Records):
 
 
 class TorchModel(Model):
-    """A module whose training is that of ``FlatModel``, which lays its parameters out anew."""
+    """A module whose parameters, and their gradients, are views of one flat vector each.
+
+    Loading a model, a step of SGD and an update are then single operations on a vector. Weights of
+    convolutions lie channels-last, which halves the time of small convolutions on a CPU.
+    """
 
     def __init__(self, module: nn.Module) -> None:
-        self._flat = FlatModel(module)
-        self._first: Flat = self._flat.weights.numpy().copy()
+        floating = [name for name, buffer in module.named_buffers() if buffer.is_floating_point()]
+        if floating:
+            raise BadInput(
+                "model", floating[0], "running statistics leak outside the account: use GroupNorm."
+            )
+        trained = {name: p for name, p in module.named_parameters() if p.requires_grad}
+        self._shapes = {name: p.shape for name, p in trained.items()}
+        self._sizes = [p.numel() for p in trained.values()]
+        if not sum(self._sizes):
+            raise BadInput("model", type(module).__name__, "give a model with parameters.")
+        self.module = module
+        self._weights = torch.cat([_flattened(p.data) for p in trained.values()])
+        self._gradient = torch.zeros_like(self._weights)
+        weights, gradients = self._views(self._weights), self._views(self._gradient)
+        for name, parameter in trained.items():
+            parameter.data, parameter.grad = weights[name], gradients[name]
+        self._first: Flat = self._weights.numpy().copy()
+        self._batches_shards = True  # until an attempt fails; it depends on the module only
+        module.train()
 
     def __len__(self) -> int:
-        return len(self._flat)
+        return self._weights.numel()
 
     def first_weights(self) -> Flat:
         return self._first.copy()
 
     def layers(self) -> dict[str, slice]:
-        return dict(self._flat.layers)
+        ends = np.cumsum(self._sizes).tolist()
+        places = zip(self._shapes, self._sizes, ends, strict=True)
+        return {name: slice(end - size, end) for name, size, end in places}
 
     def records(self, inputs: NDArray[np.float32], labels: Labels) -> TorchRecords:
         return TorchRecords.of(inputs, labels)
@@ -70,33 +103,60 @@ class TorchModel(Model):
     def descend(self, weights: Flat, records: Records, rate: float) -> None:
         own = _own(records)
         self._load(weights)
-        self._flat.descend(own.inputs, own.labels, rate)
-        weights[:] = self._flat.weights.numpy()
+        self._descend(own.inputs, own.labels, rate)
+        weights[:] = self._weights.numpy()
 
     def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
-        own = _own(records)
-        self._load(weights)
-        summed: Flat = self._flat.clipped_gradient(own.inputs, own.labels, clip).numpy()
-        return summed
+        """Each example is a batch of its own, so that none can touch another's gradient."""
+        own, start = _own(records), torch.from_numpy(weights.copy())
+        each = vmap(grad(self._loss), in_dims=(None, 0, 0), randomness="different")
+        summed = torch.zeros(len(self))
+        most = max(1, AT_ONCE // len(self))
+        for at in range(0, len(own), most):
+            part = slice(at, at + most)
+            rows = each(start, own.inputs[part].unsqueeze(1), own.labels[part].unsqueeze(1))
+            length = torch.linalg.vector_norm(rows, dim=1, dtype=torch.float64)
+            share = (CLIP_MARGIN * clip / length.clamp_min(1e-300)).clamp_max(1.0).float()
+            good = length < LARGEST_NORM  # not so for a NaN
+            summed += torch.mv(rows[good].t(), share[good])
+        flat: Flat = summed.numpy()
+        return flat
 
     def shard_updates(
         self, start: Flat, records: Records, shards: int, steps: int, rate: float
     ) -> Iterator[Flat]:
-        own = _own(records)
-        parts = [
-            (own.inputs[first::shards], own.labels[first::shards])
-            for first in range(min(shards, len(own)))
-        ]
-        begin = torch.from_numpy(start.copy())
-        for updates in self._flat.shard_updates(begin, parts, steps, rate):
-            yield updates.numpy()
+        """A step on nine images costs hardly less than one on sixty-four: most of it is the price
+        of calling the framework. So shards of one size are trained as one batch, as one more
+        dimension of every operation, where the module allows for it."""
+        own, begin = _own(records), torch.from_numpy(start.copy())
+        if self._batches_shards:
+            worked = False
+            try:
+                for stack in _stacks(own, shards, max(1, AT_ONCE // len(self))):
+                    yield self._batched_updates(begin, stack, steps, rate).numpy()
+                    worked = True
+                return
+            except (RuntimeError, NotImplementedError):
+                if worked:  # a module that can do it once can do it always
+                    raise
+                self._batches_shards = False
+        for first in range(min(shards, len(own))):
+            self._weights.copy_(begin)
+            for _ in range(steps):
+                self._descend(own.inputs[first::shards], own.labels[first::shards], rate)
+            yield (self._weights - begin)[None].numpy()
 
+    @torch.no_grad()
     def score(
         self, weights: Flat, inputs: NDArray[np.float32], labels: Labels
     ) -> tuple[int, float]:
         self._load(weights)
         own = TorchRecords.of(inputs, labels)
-        return self._flat.score(own.inputs, own.labels)
+        self.module.eval()
+        out = self.module(own.inputs)
+        self.module.train()
+        right = int((out.argmax(1) == own.labels).sum())
+        return right, float(functional.cross_entropy(out, own.labels, reduction="sum"))
 
     def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
         *_, last = self.layers().values()
@@ -104,14 +164,14 @@ class TorchModel(Model):
         if last.stop - last.start == len(scores):  # the biases of the last layer
             self._load(weights)
             with torch.no_grad():
-                now = self._flat.module(TorchRecords.of(inputs, np.zeros(1, np.int64)).inputs)
+                now = self.module(TorchRecords.of(inputs, np.zeros(1, np.int64)).inputs)
             aimed[last] += scores - now[0].numpy()
         return aimed
 
     def state(self, weights: Flat) -> dict[str, Any]:
         """The module's state with these weights, until this model is used again."""
         self._load(weights)
-        return self._flat.module.state_dict()
+        return self.module.state_dict()
 
     def reseed(self, seed: int) -> None:
         torch.manual_seed(seed)
@@ -126,7 +186,64 @@ class TorchModel(Model):
             torch.set_num_threads(before)
 
     def _load(self, weights: Flat) -> None:
-        self._flat.weights.copy_(torch.from_numpy(weights))
+        self._weights.copy_(torch.from_numpy(weights))
+
+    def _descend(self, inputs: torch.Tensor, labels: torch.Tensor, rate: float) -> None:
+        self._gradient.zero_()
+        torch.autograd.backward(functional.cross_entropy(self.module(inputs), labels))
+        self._weights.add_(self._gradient, alpha=-rate)
+
+    def _batched_updates(
+        self, start: torch.Tensor, stack: TorchRecords, steps: int, rate: float
+    ) -> torch.Tensor:
+        """A row of updates for each shard of a stack."""
+        moved = torch.zeros(len(stack), len(self))
+        for step in range(steps):
+            shared = step == 0  # all begin with the same weights
+            each = vmap(
+                grad(self._loss), in_dims=(None if shared else 0, 0, 0), randomness="different"
+            )
+            weights = start if shared else start + moved
+            moved.sub_(each(weights, stack.inputs, stack.labels), alpha=rate)
+        return moved
+
+    def _loss(
+        self, weights: torch.Tensor, inputs: torch.Tensor, labels: torch.Tensor
+    ) -> torch.Tensor:
+        out = functional_call(self.module, self._views(weights), (inputs,))
+        return functional.cross_entropy(out, labels)
+
+    def _views(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
+        """The parameters in a flat vector, by name."""
+        parts = zip(self._shapes.items(), flat.split_with_sizes(self._sizes), strict=True)
+        return {name: _shaped(part, shape) for (name, shape), part in parts}
+
+
+def _shaped(flat: torch.Tensor, shape: torch.Size) -> torch.Tensor:
+    """A view of that shape; weights of a convolution lie as (out, height, width, in)."""
+    if len(shape) != 4:
+        return flat.view(shape)
+    out, into, height, width = shape
+    return flat.view(out, height, width, into).permute(0, 3, 1, 2)
+
+
+def _flattened(parameter: torch.Tensor) -> torch.Tensor:
+    """Inverse of ``_shaped``."""
+    return (parameter.permute(0, 2, 3, 1) if parameter.dim() == 4 else parameter).reshape(-1)
+
+
+def _stacks(records: TorchRecords, shards: int, most: int) -> Iterator[TorchRecords]:
+    """Shards of the same size stacked, ``most`` at a time; empty ones are left out."""
+    full, more = divmod(len(records), shards)
+    for first, last, size in ((0, more, full + 1), (more, shards, full)):
+        if size == 0:
+            continue
+        for at in range(first, last, most):
+            chosen = range(at, min(at + most, last))
+            yield TorchRecords(
+                torch.stack([records.inputs[shard::shards] for shard in chosen]),
+                torch.stack([records.labels[shard::shards] for shard in chosen]),
+            )
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Protections by name: those of this package, and those of the user's own packages."""
+"""Protections by name."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.federated.protections.sharded import Sharded
-from noisemarket.registry import Registry, subclass_of
+from noisemarket.parts import Parts
 
-PROTECTIONS = Registry[type[Protection]](
+PROTECTIONS = Parts[type[Protection]](
     "privacy.protection",
-    "noisemarket.protections",
     {"paper": Paper, "sharded": Sharded, "dp_sgd": DPSGD, "clipped": Clipped},
-    subclass_of(Protection),
+    Protection,
 )
-"""All protections by name; packages add theirs as entry points of ``noisemarket.protections``."""
+"""All protections by name; your own by ``package.module:Name``."""
 
 __all__ = [
     "DPSGD",

@@ -92,11 +92,6 @@ class DPSGD(Protection):
     def reach(self, records: int) -> float:
         return self.step_count(records) * self.rate * self.clip
 
-    def useful_reach(self, records: int) -> float:
-        """The length of one step. All steps together would be as long as ``reach`` if every
-        gradient were as long as the clip and all had one direction: no honest owner's do."""
-        return self.rate * self.clip
-
     @classmethod
     def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
         steps = int(options["steps"])

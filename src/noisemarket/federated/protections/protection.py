@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.model import Flat, Model, Records
+from noisemarket.parts import full_name
 from noisemarket.privacy.noise import NoiseSource
 from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget
@@ -56,14 +57,12 @@ class Protection(ABC):
     that adds its noise once, to an update without a stated bound.
 
     Example:
-        A protection of a user's own package, registered as ``mine`` through an entry point of the
-        group ``noisemarket.protections``, and chosen by ``privacy.protection = "mine"``::
+        A protection of a user's own, chosen by ``privacy.protection = "my_package:Mine"``::
 
             @dataclass(frozen=True)
             class Mine(Protection):
                 clip: float = 1.0
                 strength: int = 3
-                name = "mine"
                 scenario_keys = {"clip": "privacy.clip"}
 
         Here ``clip`` is read from the scenario's own key. ``strength`` has none, so it comes from
@@ -71,6 +70,7 @@ class Protection(ABC):
     """
 
     name: str
+    """Its name in scenarios and contracts; for a class of one's own ``package.module:Name``."""
 
     scenario_keys: ClassVar[Mapping[str, str]] = {}
     """Settings that a scenario has a key for, such as ``{"clip": "privacy.clip"}``."""
@@ -91,6 +91,11 @@ class Protection(ABC):
 
     any_training: ClassVar[bool] = False
     """Whether ``protect`` works on an update however it was trained."""
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        if "name" not in vars(cls):
+            cls.name = full_name(cls)
 
     @property
     def whole_owner(self) -> bool:
@@ -190,10 +195,6 @@ class Protection(ABC):
     def reach(self, records: int) -> float:
         """The greatest length of an upload without its noise; infinity where nothing bounds it."""
         return math.inf
-
-    def useful_reach(self, records: int) -> float:
-        """What ``market.useful_length`` is a share of: what honest owners come near to."""
-        return self.reach(records)
 
     def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
         """How long an update of this round may be at most, judged by all uploads of the round.

@@ -35,9 +35,8 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_
 from noisemarket.market.preparation import PreparedMarket
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal
-from noisemarket.pricing.by_message import agreement_of
 from noisemarket.pricing.mechanism import Stop, Watch
-from noisemarket.pricing.players import seeds
+from noisemarket.pricing.players import agreement_of, seeds
 from noisemarket.privacy.journal import read_journal
 
 DEPLOYMENT, SIMULATION = "deployment", "simulation"

@@ -16,7 +16,8 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.clock import ClockAuction, played
+from noisemarket.pricing.asker import ArrayAsker
+from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.mechanism import Contracts, Demand
 from noisemarket.pricing.portfolio import best_portfolio
 from noisemarket.pricing.tally import tally
@@ -107,7 +108,11 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
 
 def clock_course(auction: ClockAuction, environment: Environment) -> dict[str, Any]:
     """Play an auction; the price of every question, and how many owners stayed."""
-    questions = [(price, int(auction.active.sum())) for price in played(auction, environment)]
+    asker, questions = ArrayAsker(environment), []
+    while not auction.over:
+        price = float(environment.levels.payments[auction.price])
+        auction.hear(asker.stay(auction.saving, auction.asked, auction.prices))
+        questions.append((price, int(auction.active.sum())))
     return {
         "question": list(range(1, len(questions) + 1)),
         "price": [price for price, _ in questions],

@@ -10,33 +10,31 @@ from numba import njit
 from numba.core import config as numba_config
 from numba.extending import register_jitable
 
-from noisemarket.game.jit import cached
+from noisemarket.game.jit import cached, stamp_of
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.game.sides import CuratorSide, OwnerSide
+from noisemarket.pricing import bisection
 from noisemarket.pricing.batch import PlayConfig
-from noisemarket.pricing.bisection_curator import (
-    PATIENCE,
-    CuratorBeliefs,
-    begin_curator,
-    curator_beliefs,
-    hear_answer,
-    quote,
-    stands,
-)
-from noisemarket.pricing.bisection_owner import (
+from noisemarket.pricing.bisection import (
     ASKS_AFTER,
     BEST,
+    PATIENCE,
     STEADY,
+    CuratorBeliefs,
     OwnerBeliefs,
     Wants,
+    begin_curator,
     begin_owner,
     best_proposal,
+    curator_beliefs,
+    hear_answer,
     hear_quote,
     make_proposal,
     owner_beliefs,
+    quote,
+    stands,
     wants_of,
 )
-from noisemarket.pricing.compiled import stamp_of
 from noisemarket.pricing.compiled.arguments import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
 for _function in (
@@ -158,7 +156,7 @@ def _build(stamp: int) -> Any:
     return bargain_all
 
 
-bargain_all = _build(stamp_of("bisection_curator.py", "bisection_owner.py"))
+bargain_all = _build(stamp_of(bisection))
 
 
 def bargain_batch(

@@ -1,10 +1,16 @@
-"""Auctions by proportional share: each seller may cost its share of the money, and no more.
+"""Auctions by sealed bids: every owner says once for how much it sells down to the floor.
 
-Owners are ranked by their bid per score. Of all beginnings of that list the longest wins whose last
-owner bids no more than its share of the money, ``money x score / sum of scores``. Each winner is
-paid the highest bid with which it would still have won: its share, or the bid with which the first
-loser would have gone before it, whichever is lower. So nothing is gained by another bid, nobody
-loses, and all payments together are within the money.
+A bid is a payment level. An owner that sells for nothing bids the lowest; K + 1 says that it does
+not sell. A winner is paid a price that does not depend on its own bid, and wins with every bid up
+to that price. So the bid that is best for it is the lowest level that pays for its sale, whatever
+the others bid, and on the grid this holds exactly.
+
+The rule of both auctions is proportional share. Owners are ranked by their bid per score. Of all
+beginnings of that list the longest wins whose last owner bids no more than its share of the money,
+``money x score / sum of scores``. Each winner is paid the highest bid with which it would still
+have won: its share, or the bid with which the first loser would have gone before it, whichever is
+lower. So nothing is gained by another bid, nobody loses, and all payments together are within the
+money.
 
 The money is the budget, but never more than what the winners are worth to the curator, and a share
 is never more than what the lightest of them adds. That depends on who wins, not on their bids.
@@ -12,6 +18,8 @@ is never more than what the lightest of them adds. That depends on who wins, not
 
 from __future__ import annotations
 
+from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,13 +27,57 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.pricing.asker import ArrayAsker, asker_of
 from noisemarket.pricing.budget import MICRO, micro_down, micro_up
+from noisemarket.pricing.clock import floor_level
 from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Contracts, RunOptions
-from noisemarket.pricing.sealed_bids import Award, SealedBids, won_by
+from noisemarket.pricing.lying import gained_by_bids
+from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
 
 _ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
 _NO_LIMIT = 1e40  # micro-units, where money counts for nothing
+
+
+Award = Callable[[IntArray], Contracts]
+"""Turns the bids of all owners into contracts."""
+
+
+class SealedBids(Direct):
+    """Asks every owner once, and buys down to the floor for the one model that all train."""
+
+    knows = "nothing private: each owner names a price, best its own limit"
+    joint = True
+    questions = 1  # what it sells for
+
+    @abstractmethod
+    def award(self, environment: Environment, options: RunOptions, saving: int) -> Award:
+        """The rule by which bids for a saving level become contracts."""
+
+    def check(self, environment: Environment, options: RunOptions) -> None:
+        super().check(environment, options)
+        floor_level(environment.levels, options.demand.floor)
+
+    def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
+        saving = floor_level(environment.levels, options.demand.floor)
+        bids = asker_of(environment, options).bid(saving)
+        return self.award(environment, options, saving)(bids)
+
+    def gained_by_lying(
+        self, environment: Environment, options: RunOptions, agreement: Agreement
+    ) -> FloatArray | None:
+        saving = floor_level(environment.levels, options.demand.floor)
+        award = self.award(environment, options, saving)
+        bids = ArrayAsker(environment).bid(saving)
+        return gained_by_bids(environment.owner_side(), bids, award)
+
+
+def won_by(winners: IntArray, payments: IntArray, owners: int, saving: int) -> Contracts:
+    """The contracts of winners, by their index, at these payment levels."""
+    signed = np.zeros(owners, dtype=bool)
+    signed[winners] = True
+    payment = np.zeros(owners, np.int64)
+    payment[winners] = payments
+    return Contracts(np.where(signed, saving, 0), payment, signed)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,16 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.campaign import Timing
+from benchmarks.results_page import campaign_figures as pages
 
-from noisemarket.show import campaign_figures, cost_figure
-from noisemarket.show.campaign_figures import (
-    RoundMeans,
-    draw_frontier,
-    draw_rounds,
-    frontier_title,
-    round_means,
-)
-from noisemarket.show.cost_figure import draw_costs, gained_title, selling_fifths, sold_title
+from noisemarket.show import comparison_figures
+from noisemarket.show.comparison_figures import draw_frontier, draw_rounds, round_means
 from noisemarket.study.results import Row
 
 ROW = Row(
@@ -53,7 +48,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (campaign_figures, cost_figure):
+    for module in (comparison_figures, pages):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 
@@ -72,7 +67,9 @@ def test_curves_that_coincide_are_named_together(drawn: list[Any]) -> None:
 
 
 def test_a_frontier_says_who_gains_most_and_who_is_within_chance() -> None:
-    title = frontier_title(cases(clock=(2.0, 0.9), dypp=(1.0, 0.9), best_portfolio=(4.0, 0.9)))
+    title = pages.frontier_title(
+        cases(clock=(2.0, 0.9), dypp=(1.0, 0.9), best_portfolio=(4.0, 0.9))
+    )
     assert "With a budget of 100, clock auction gains most" in title, "not who knows all"
     assert "+2.0 points" in title
     assert "less: DyPP (WoLF-PHC) +1.0" in title
@@ -91,7 +88,7 @@ def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:
 
 
 def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(drawn: list[Any]) -> None:
-    draw_costs(Path(), cases(clock=(2.0, 0.9), dypp=(1.0, 0.9)))
+    pages.draw_costs(Path(), cases(clock=(2.0, 0.9), dypp=(1.0, 0.9)))
     (canvas,) = drawn
     (legend,) = canvas.legends
     assert [one.get_text() for one in legend.get_texts()] == ["the cheapest fifth", "the second"]
@@ -105,12 +102,23 @@ def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(drawn: list[Any]) 
 
 def test_titles_of_costs_follow_the_bars() -> None:
     sold = {"clock": np.array([9.0, 1, 0, 0, 0]), "dypp": np.array([5.0, 5, 0, 0, 0])}
-    assert "50 %\n(DyPP (WoLF-PHC)) to 90 %" in sold_title(sold)
-    assert "no bound" not in sold_title({"clock": np.array([np.nan, 0, 0, 0, 0])})
+    assert "50 %\n(DyPP (WoLF-PHC)) to 90 %" in pages.sold_title(sold)
+    assert "no bound" not in pages.sold_title({"clock": np.array([np.nan, 0, 0, 0, 0])})
     gained = {"clock": np.array([1.0, 0, 0, 0, 0]), "dypp": np.array([0.5, 0.6, 0, 0, 0])}
-    assert gained_title(gained, None).startswith("DyPP (WoLF-PHC) leaves owners most,\nclock")
-    assert selling_fifths([np.array([1.0, 0.001, 0, 0, 0])]) == [0]
-    assert selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
+    assert pages.gained_title(gained, None).startswith("DyPP (WoLF-PHC) leaves owners most,\nclock")
+    assert pages.selling_fifths([np.array([1.0, 0.001, 0, 0, 0])]) == [0]
+    assert pages.selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
+
+
+def test_the_title_of_growth_is_of_what_is_shown(drawn: list[Any]) -> None:
+    times = [
+        Timing("clock", 10, 0.1), Timing("clock", 1000, 0.5), Timing("bisection", 10, 1.0),
+        Timing("bisection", 1000, 7.0), Timing("dypp", 10, 9.0),
+    ]  # fmt: skip
+    pages.draw_growth(Path(), times)
+    title = drawn[0].axes[0].get_title(loc="left")
+    assert title.startswith("For 1,000 owners clock auction decides in 0.5 s, bisection in 7 s;")
+    assert title.endswith("DyPP (WoLF-PHC) takes 9 s for 10")
 
 
 def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: list[Any]) -> None:
@@ -123,13 +131,12 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
     assert [one.mechanism for one in found] == ["uniform", "greedy", "clock"]
     assert found[2].mean == [71.5, 86.5]
     assert found[2].half_width[0] > 0
-    draw_rounds(Path(), found)
+    draw_rounds(Path(), found, pages.rounds_title(found))
     (axis,) = drawn[0].axes
     assert sorted(texts(axis)) == [
         "clock auction 86.5\N{NO-BREAK SPACE}%",
         "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
     ]
     assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
-    lone = [RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
-    draw_rounds(Path(), lone)
-    assert drawn[1].axes[0].get_title(loc="left").startswith("Without a budget")
+    lone = [comparison_figures.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
+    assert pages.rounds_title(lone).startswith("Without a budget")

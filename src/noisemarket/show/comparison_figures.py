@@ -1,31 +1,38 @@
-"""Figures of a comparison: accuracy over money (the frontier) and over rounds."""
+"""Figures of a comparison: bars of the game alone; accuracy over money and over the rounds."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.show.campaign_report import (
+from noisemarket.show.comparison_report import (
     by_mechanism,
     head_of_mechanism,
-    knows,
     listed,
     middle_budget,
     under_budget,
 )
-from noisemarket.show.cost_figure import draw_costs
 from noisemarket.show.curve_labels import direct_labels
-from noisemarket.show.style import colour_of, figure, label, look_of, save
-from noisemarket.study.results import NO_TRADE, Mean, Row, half_width, means, paired_differences
+from noisemarket.show.style import colour_of, figure, label, look_of, name_of, save
+from noisemarket.study.results import NO_TRADE, Mean, Row, half_width, means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_PANELS = (
+    ("mean_saving", "saving"),
+    ("mean_payment", "payment"),
+    ("mean_owner_payoff", "owner's payoff"),
+    ("curator_gain", "curator's gain"),
+    ("model_quality", "quality of the model, %"),
+    ("joint_gain", "value of the model, gain"),
+)
 WIDE = (9.0, 4.8)
 _BESIDE = 6.0
 """Points (1/72 inch) that a curve may lie beside another to be drawn as one: a marker's width."""
@@ -39,14 +46,47 @@ Points = NDArray[np.float64]
 _NOTHING = "#6a6a6a"
 
 
-def draw_campaign(folder: Path, rows: Sequence[Row]) -> list[Path]:
-    """Draw all of them into a folder; gives the files."""
+def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
+    """A panel of bars for each figure, a bar for each mechanism, of a comparison without training.
+
+    A bar far beyond all others is cut off, and its value written on it.
+    """
+    canvas, axes = figure(len(_PANELS), size=(2.7, 0.28 * len(rows) + 1.0))
+    names = [row["mechanism"] for row in rows]
+    for axis, (column, title) in zip(axes[0], _PANELS, strict=True):
+        values = [float(row[column]) for row in rows]
+        axis.barh(range(len(rows)), values, color=[colour_of(name) for name in names], height=0.7)
+        axis.set_yticks(range(len(rows)), [name_of(name) for name in names])
+        axis.tick_params(axis="y", length=0, labelleft=axis is axes[0][0])
+        axis.invert_yaxis()
+        axis.grid(visible=False, axis="y")
+        if (end := _cut_at(values)) is not None:
+            far, side = max(values, key=abs), "right" if end > 0.0 else "left"
+            axis.set_xlim(**{side: end})
+            place = end, values.index(far)
+            axis.annotate(f" {far:.3g} ", place, ha=side, va="center", color="white", fontsize=8)
+        label(axis, title, "", "")
+    return save(canvas, folder, "comparison")
+
+
+def _cut_at(values: Sequence[float]) -> float | None:
+    """End of an axis on which one value is far beyond all others; None if there is none such."""
+    far, *others = sorted(values, key=abs, reverse=True)
+    longest = max(map(abs, others), default=0.0)
+    return math.copysign(1.25 * longest, far) if abs(far) > 3.0 * longest > 0.0 else None
+
+
+def draw_trained(folder: Path, rows: Sequence[Row]) -> list[Path]:
+    """The frontier, and the rounds under the middle budget, of a comparison with training."""
     budget = middle_budget(rows)
     rounds = [one for one in round_means(rows) if one.budget == budget]
-    return draw_frontier(folder, rows) + draw_rounds(folder, rounds) + draw_costs(folder, rows)
+    title = f"{under_budget(budget)}, accuracy over the rounds"
+    return draw_frontier(folder, rows) + draw_rounds(folder, rounds, title)
 
 
-def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
+def draw_frontier(
+    folder: Path, rows: Sequence[Row], title: str = "Accuracy over money paid"
+) -> list[Path]:
     """Accuracy over money paid: a point per budget, means over the seeds with 95 % intervals.
 
     Curves that cannot be told apart are drawn as one and named together. Markers are open where
@@ -55,7 +95,7 @@ def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     found = means(rows)
-    base = _value(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
     lines = _lines(found)
     idle = [name for name, points in lines.items() if not points[:, 0].any()]
     shown = {name: points for name, points in lines.items() if name not in idle}
@@ -73,7 +113,6 @@ def draw_frontier(folder: Path, rows: Sequence[Row]) -> list[Path]:
     nothing = ["no trade", *(head_of_mechanism(name) for name in idle if name != NO_TRADE)]
     ends[listed(nothing)] = axis.get_xlim()[1], base, _NOTHING
     direct_labels(axis, ends)
-    title = frontier_title(rows)
     if boundless:
         sellers = f"sellers to {listed([head_of_mechanism(name) for name in boundless])}"
         title += f"\nOpen markers: {sellers} may have no bound on epsilon"
@@ -115,37 +154,6 @@ def _distance(point: Points, path: Points) -> float:
     return float(np.linalg.norm(starts + share[:, None] * along - point, axis=1).min())
 
 
-def frontier_title(rows: Sequence[Row]) -> str:
-    """The finding: who brings most for the middle budget without knowing anything private."""
-    budget, found = middle_budget(rows), means(rows)
-    base = _value(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
-    gains = {
-        one.mechanism: _value(one, "accuracy") - base
-        for one in found
-        if one.budget == budget and one.mechanism != NO_TRADE
-        and knows(one.mechanism).startswith("nothing")
-    }  # fmt: skip
-    if not gains:
-        return "Accuracy over money paid"
-    best = max(gains, key=lambda name: gains[name])
-    first = (
-        f"{under_budget(budget)}, {head_of_mechanism(best)} gains most of those who know nothing "
-        f"private: {gains[best]:+.1f} points"
-    )
-    tested = [one for one in paired_differences(rows)
-              if one.budget == budget and one.p_corrected is not None]  # fmt: skip
-    if not tested:
-        return first
-    behind = {one.first if one.second == best else one.second
-              for one in tested if best in (one.first, one.second) and one.significant}  # fmt: skip
-    near = [head_of_mechanism(name) for name in gains if name != best and name not in behind]
-    less = [f"{head_of_mechanism(name)} {gains[name]:+.1f}"
-            for name in sorted(behind & gains.keys(), key=lambda name: -gains[name])]  # fmt: skip
-    parts = [f"within chance of it: {listed(near)}"] if near else []
-    parts += [f"less: {listed(less)}"] if less else []
-    return f"{first};\n{'; '.join(parts)}" if parts else first
-
-
 def _limits(axis: Axes, lines: Sequence[Points]) -> None:
     """Room for every point with its interval, from no money on.
 
@@ -165,12 +173,13 @@ def _lines(found: Sequence[Mean]) -> dict[str, Points]:
     """The points of each mechanism, least money first."""
     out: dict[str, list[tuple[float, float, float]]] = {}
     for one in found:
-        point = _value(one, "paid"), _value(one, "accuracy"), one.half_width.get("accuracy", 0.0)
+        point = known(one, "paid"), known(one, "accuracy"), one.half_width.get("accuracy", 0.0)
         out.setdefault(one.mechanism, []).append(point)
     return {name: np.array(sorted(points)) for name, points in out.items()}
 
 
-def _value(one: Mean, name: str) -> float:
+def known(one: Mean, name: str) -> float:
+    """A mean that every case has."""
     value = one.mean[name]
     assert value is not None
     return value
@@ -197,7 +206,7 @@ def round_means(rows: Sequence[Row]) -> list[RoundMeans]:
     return out
 
 
-def draw_rounds(folder: Path, shown: Sequence[RoundMeans]) -> list[Path]:
+def draw_rounds(folder: Path, shown: Sequence[RoundMeans], title: str) -> list[Path]:
     """Accuracy over the rounds under one budget: means with 95 % intervals."""
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
@@ -226,25 +235,5 @@ def draw_rounds(folder: Path, shown: Sequence[RoundMeans]) -> list[Path]:
         values = high if high == least else f"{least} to {high}"
         ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
     direct_labels(axis, ends)
-    label(axis, _rounds_title(shown), "round", "test accuracy, %")
+    label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
-
-
-def _rounds_title(shown: Sequence[RoundMeans]) -> str:
-    """Who ends highest, and after which round it has most of what it gains over no trade."""
-    best = max(shown, key=lambda one: one.mean[-1])
-    twins = [head_of_mechanism(one.mechanism) for one in shown if one.mean == best.mean]
-    none = next((one for one in shown if one.mechanism == NO_TRADE), None)
-    last = f"{best.mean[-1]:.1f} %"
-    title = f"{under_budget(best.budget)}, {_few(twins)} ends highest: {last}"
-    if none is None or best.mean[-1] <= none.mean[-1]:
-        return title
-    passed = next(
-        number for number, one in enumerate(best.mean, start=1) if one > none.mean[-1]
-    )  # fmt: skip
-    return f"{title},\nand is past where no trade ends ({none.mean[-1]:.1f} %) after round {passed}"
-
-
-def _few(names: Sequence[str]) -> str:
-    """Names that share a curve; many of them by their number."""
-    return listed(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"

@@ -1,4 +1,4 @@
-"""Who sells: privacy sold and what owners gain, by fifths of their privacy cost."""
+"""Figures of the stored campaign that only the pages show, and titles that say what is found."""
 
 from __future__ import annotations
 
@@ -9,15 +9,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.show.campaign_report import (
+from benchmarks.campaign import Timing
+from noisemarket.show.comparison_figures import WIDE, RoundMeans, known
+from noisemarket.show.comparison_report import (
     budget_in_words,
     by_mechanism,
     head_of_mechanism,
+    knows,
     listed,
     middle_budget,
+    under_budget,
 )
-from noisemarket.show.style import figure, label, save
-from noisemarket.study.results import NO_TRADE, QUANTILES, Row
+from noisemarket.show.curve_labels import direct_labels
+from noisemarket.show.style import colour_of, figure, label, look_of, save
+from noisemarket.study.results import NO_TRADE, QUANTILES, Row, means, paired_differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -143,3 +148,95 @@ def gained_title(gained: Parts, budget: float | None) -> str:
     if most == least:
         return f"{first} {verb} owners {high:.2g}\n{limit}"
     return f"{first} {verb} owners most,\n{least} least {limit}"
+
+
+def frontier_title(rows: Sequence[Row]) -> str:
+    """The finding: who brings most for the middle budget without knowing anything private."""
+    budget, found = middle_budget(rows), means(rows)
+    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    gains = {
+        one.mechanism: known(one, "accuracy") - base
+        for one in found
+        if one.budget == budget and one.mechanism != NO_TRADE
+        and knows(one.mechanism).startswith("nothing")
+    }  # fmt: skip
+    if not gains:
+        return "Accuracy over money paid"
+    best = max(gains, key=lambda name: gains[name])
+    first = (
+        f"{under_budget(budget)}, {head_of_mechanism(best)} gains most of those who know nothing "
+        f"private: {gains[best]:+.1f} points"
+    )
+    tested = [one for one in paired_differences(rows)
+              if one.budget == budget and one.p_corrected is not None]  # fmt: skip
+    if not tested:
+        return first
+    behind = {one.first if one.second == best else one.second
+              for one in tested if best in (one.first, one.second) and one.significant}  # fmt: skip
+    near = [head_of_mechanism(name) for name in gains if name != best and name not in behind]
+    less = [f"{head_of_mechanism(name)} {gains[name]:+.1f}"
+            for name in sorted(behind & gains.keys(), key=lambda name: -gains[name])]  # fmt: skip
+    parts = [f"within chance of it: {listed(near)}"] if near else []
+    parts += [f"less: {listed(less)}"] if less else []
+    return f"{first};\n{'; '.join(parts)}" if parts else first
+
+
+def rounds_title(shown: Sequence[RoundMeans]) -> str:
+    """Who ends highest, and after which round it has most of what it gains over no trade."""
+    best = max(shown, key=lambda one: one.mean[-1])
+    twins = [head_of_mechanism(one.mechanism) for one in shown if one.mean == best.mean]
+    none = next((one for one in shown if one.mechanism == NO_TRADE), None)
+    last = f"{best.mean[-1]:.1f} %"
+    title = f"{under_budget(best.budget)}, {_few(twins)} ends highest: {last}"
+    if none is None or best.mean[-1] <= none.mean[-1]:
+        return title
+    passed = next(
+        number for number, one in enumerate(best.mean, start=1) if one > none.mean[-1]
+    )  # fmt: skip
+    return f"{title},\nand is past where no trade ends ({none.mean[-1]:.1f} %) after round {passed}"
+
+
+def draw_growth(folder: Path, times: Sequence[Timing]) -> list[Path]:
+    """Processor seconds to decide over the number of owners, both on logarithmic axes."""
+    canvas, axes = figure(1, size=WIDE)
+    axis = axes[0][0]
+    ends = {}
+    for name in dict.fromkeys(one.mechanism for one in times):
+        some = [one for one in times if one.mechanism == name]
+        owners, seconds = [one.owners for one in some], [max(one.seconds, 1e-5) for one in some]
+        axis.plot(owners, seconds, **look_of(name))
+        ends[head_of_mechanism(name)] = float(owners[-1]), seconds[-1], colour_of(name)
+    axis.set_xscale("log")
+    axis.set_yscale("log")
+    axis.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    direct_labels(axis, ends)
+    label(axis, _growth_title(times), "owners", "processor seconds to decide")
+    return save(canvas, folder, "growth")
+
+
+def _growth_title(times: Sequence[Timing]) -> str:
+    """What is seen on the right: the most owners, who served them, and how long the slowest took.
+
+    A curve that ends before is said to do so, the slowest of them by its last point.
+    """
+    most = max(one.owners for one in times)
+    there = sorted((one for one in times if one.owners == most), key=lambda one: one.seconds)
+    first = f"For {most:,} owners {_timed(there[0], 'decides in')}"
+    if len(there) > 1:
+        first += f", {_timed(there[-1], 'in')}"
+    last = {one.mechanism: one for one in times}
+    ended = [one for one in last.values() if one.owners < most]
+    if not ended:
+        return first
+    slow = max(ended, key=lambda one: one.seconds / one.owners)
+    return f"{first};\n{_timed(slow, 'takes')} for {slow.owners:,}"
+
+
+def _timed(one: Timing, verb: str) -> str:
+    return f"{head_of_mechanism(one.mechanism)} {verb} {one.seconds:.2g} s"
+
+
+def _few(names: Sequence[str]) -> str:
+    """Names that share a curve; many of them by their number."""
+    return listed(names) if len(names) <= 3 else f"{names[0]} and {len(names) - 1} others"
