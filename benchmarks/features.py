@@ -343,9 +343,9 @@ def main() -> None:
 
     if both or options.accuracy or options.mixed:
         print("Accuracy", flush=True)
-        sets = {"MNIST": nm.load_mnist()}
+        sets = {"MNIST": nm.load_data()}
         if Path(options.fashion).is_dir():
-            sets["Fashion-MNIST"] = nm.load_mnist(options.fashion)
+            sets["Fashion-MNIST"] = nm.load_data(options.fashion)
         else:
             print(f"  Fashion-MNIST is left out: no folder {options.fashion}")
         if options.quick:

@@ -30,10 +30,10 @@ from benchmarks.campaign import BEST, ON_FEATURES, Settings, compared, training_
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import plan_of
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.market.session import carry_out
 from noisemarket.market.summary import deployed
-from noisemarket.market.tuning import plan_of
+from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
 from noisemarket.privacy.accountant import Accountant

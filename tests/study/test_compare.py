@@ -10,7 +10,7 @@ from tests.market.common import write_images
 
 from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.session import train
+from noisemarket.market.training import train
 from noisemarket.scenario import Scenario
 from noisemarket.study.compare import (
     Comparison,

@@ -13,8 +13,8 @@ from noisemarket.cli.app import CalibrateOptions
 from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.market.orders import given_sigma
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.sigmas import one_sigma
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.calibration_report import calibration_table, draw_calibration
 from noisemarket.study.calibrate import (
@@ -196,9 +196,9 @@ def _usual(scenario: Scenario) -> Grid:
 
 def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
     """Find bad input before anything is written or measured."""
-    sigma_max = scenario.game.sigma_max
+    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
     for sigma in plan.grid.sigmas:
-        one_sigma(sigma, 1, sigma_max)
+        given_sigma(sigma, environment)
     for share, sigma in plan.grid.mixed:
         some_of(share, scenario.population.owners)
         if sigma > sigma_max:

@@ -27,8 +27,7 @@ from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.files import Closing, JsonLines, remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.orders import Order, order
-from noisemarket.market.sigmas import one_sigma
+from noisemarket.market.orders import Order, given_sigma, order
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population
@@ -252,7 +251,7 @@ def point_order(scenario: Scenario, setting: Setting) -> Order:
     scenario = simulated(scenario).model_copy(update={"seed": setting.seed})
     environment = scenario.environment()
     owners = len(environment)
-    sigma = one_sigma(setting.sigma, owners, environment.levels.sigma_max)
+    sigma = given_sigma(setting.sigma, environment)
     if setting.sellers < 1.0:
         order_of_sale = np.random.default_rng((setting.seed, 11)).permutation(owners)
         others = order_of_sale[some_of(setting.sellers, owners) :]

@@ -29,8 +29,8 @@ from noisemarket.market.deals import within_budget
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, order
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.market.session import carry_out
 from noisemarket.market.summary import deployed
+from noisemarket.market.training import carry_out
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying

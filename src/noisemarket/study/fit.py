@@ -33,8 +33,8 @@ from scipy.optimize import least_squares
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import SURFACES, LossSurface
-from noisemarket.market.tuning import averaging_of
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.auto import tuned
 from noisemarket.scenario.surface_file import surface_text
 from noisemarket.study.calibrate import Point
 
@@ -409,7 +409,7 @@ class Calibration:
             "protection": scenario.privacy.protection,
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
-            "averaged": averaging_of(scenario.training) > 0,
+            "averaged": _averaged(scenario),
             "gamma": fit and list(fit.surface.gamma),
             "zeta": fit and list(fit.surface.zeta),
             "labels": fit and fit.surface.labels,
@@ -512,9 +512,7 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
             "data": Path(data).name if data else "MNIST",
             "noise": "simulated: one party held all the data",
             "owners": scenario.population.owners,
-            "model": "average of the global models"
-            if averaging_of(scenario.training) > 0
-            else "last global model",
+            "model": "average of the global models" if _averaged(scenario) else "last global model",
             "seconds": round(sum(point.seconds for point in result.points), 1),
             "training": settings["training"],
             "privacy": settings["privacy"],
@@ -534,6 +532,12 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
         },
     }
     return surface_text(fit.surface, more)
+
+
+def _averaged(scenario: Scenario) -> bool:
+    """Whether the measured model is the average of the global models."""
+    training = scenario.training
+    return float(tuned("averaging", training.averaging, training.model)) > 0.0
 
 
 def _known(errors: tuple[float | None, ...]) -> list[float]:

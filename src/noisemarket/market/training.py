@@ -1,4 +1,4 @@
-"""Training itself, from a scenario to a model and a privacy statement per owner."""
+"""Training an order: from a scenario to a model and a privacy statement per owner."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.federated.weighting import Weighting
 from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.orders import AnyModel, Order, given_partition, order
-from noisemarket.market.sigmas import given_sigma
+from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
 from noisemarket.owner.worker import leave_unless_main
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
@@ -36,17 +35,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What training came to: the rounds, the model, and what each owner gave up.
+    """A finished or interrupted training: the rounds, the model, and what each owner gave up.
 
-    Args:
-        order: what was trained, as prepared from the scenario.
-        rounds: the result of each round.
-        weights: the final model, flat; ``module`` and ``load_into`` put it into a model.
-        averaged: the average of the models, flat.
-        statements: each owner's privacy statement.
-        complete: whether no round is left to do: all that were planned, or all that the owners'
-            budgets allow.
-        owners_at_cap: how many owners cannot pay for another round.
+    ``weights`` are the final model and ``averaged`` the average of the models, both flat;
+    ``module`` and ``load_into`` put them into a model. A training is ``complete`` if no round is
+    left: all that were planned are done, or all that the owners' budgets allow.
 
     Example:
         ::
@@ -150,25 +143,19 @@ def train(
     Call it under ``if __name__ == "__main__"``: it starts processes that import your script.
 
     Args:
-        scenario: what to train; by default the preset ``market``.
+        scenario: by default the preset ``market``.
         sigma: one noise scale for all owners, or one for each.
-        data: other data than the scenario's.
-        model: another model: a class or function that makes one, or a model to start from.
+        data: replaces the scenario's data.
+        model: replaces its model: a class or function that makes one, or a model to start from.
         partition: for each owner the indices of its training records; it then says how many owners
             there are.
-        protection: another protection than the scenario's.
-        weighting: another weighting of the owners' updates than the scenario's.
+        protection: replaces the scenario's.
+        weighting: replaces the scenario's.
         journal: file that every charge is written to before the release.
-        checkpoint: file of the state after each round; a call that was cut off goes on from it.
+        checkpoint: file of the state after each round; a call that was cut off resumes from it.
         workers: processes that train; by default one per core.
-        watch: is called with the result of every round.
+        watch: callback for the result of every round.
         stop: when it returns True, the round under way is dropped and what is finished returned.
-
-    Returns:
-        The rounds, the model, and a privacy statement for each owner.
-
-    Raises:
-        BadInput: something that was given cannot be used.
 
     Example:
         ::
