@@ -382,7 +382,7 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
         (["--resume", "edited"], "scenario.toml that changed"),
         (["--resume", "edited", "--fit-only"], "scenario.toml that changed"),
-        (["--resume", "mixed"], "in line 1, a point of other settings or data"),
+        (["--resume", "mixed"], "a point of other settings or data"),
     ],
 )
 def test_what_cannot_be_resumed(
