@@ -1,9 +1,9 @@
 """What Flower costs: the same market embedded and over Flower's simulation, within one run.
 
-    python benchmarks/flower.py --owners 10 100 1000 --engines flower --rounds 3
-    python benchmarks/flower.py --mechanism dypp            # the learned game instead of the clock
-    python benchmarks/flower.py --quick       # 3 owners, two rounds: shows that it runs, no more
-    python benchmarks/flower.py --out FILE    # adds what is measured to a JSON file
+    python -m benchmarks flower --owners 10 100 1000 --engines flower --rounds 3
+    python -m benchmarks flower --mechanism dypp            # the learned game instead of the clock
+    python -m benchmarks flower --quick       # 3 owners, two rounds: shows that it runs, no more
+    python -m benchmarks flower --out FILE    # adds what is measured to a JSON file
 
 All negotiate in the same way, sign the same contracts and train the same model. Measured are
 seconds by the clock and of processors (user and system, of all processes), memory, and messages and
@@ -25,6 +25,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.process_tree import ProcessTree
 from noisemarket.flower import wire
 from noisemarket.flower.remote_negotiation import interactions
 from noisemarket.flower.remote_owners import TRAFFIC
@@ -34,7 +35,6 @@ from noisemarket.market.events import RoundTrained
 from noisemarket.market.job import run_market
 from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
-from process_tree import ProcessTree
 
 JOB_ROUNDS = 30
 MOST_SHARE = 0.25

@@ -9,20 +9,19 @@ import pytest
 from tests.market.common import write_images
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.data_files import load_data
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.training import train
 from noisemarket.scenario import Scenario
-from noisemarket.study.comparison.campaign import Campaign, Plan
-from noisemarket.study.comparison.decisions import decisions
-from noisemarket.study.comparison.results import Row, means, paired_differences, same_contracts
-from noisemarket.study.comparison.trainings import (
-    NoiseOfAll,
-    Trained,
+from noisemarket.study.compare import (
+    Comparison,
+    Plan,
+    TrainingFile,
+    TrainingResult,
+    TrainingTask,
     TrainingWork,
-    line_of,
-    read_trained,
+    decisions,
 )
+from noisemarket.study.results import Row, means, paired_differences, same_contracts
 
 pytestmark = pytest.mark.training
 
@@ -38,30 +37,30 @@ def scenario(tmp_path_factory: pytest.TempPathFactory) -> Scenario:
     )  # fmt: skip
 
 
-class HereCampaign(Campaign):
+class HereFile(TrainingFile):
     """Trains in this process."""
 
     trained_now = 0
 
-    def train(self, **options: object) -> None:  # type: ignore[override]
-        work = TrainingWork(self.scenario, load_data(self.scenario.training.data).with_features())
-        for task in self.wanted():
-            if task.key not in self._trained:
-                self._trained[task.key] = work(task, lambda note: None)
-                self._keep(self._trained[task.key])
+    def train(self, scenario: Scenario, tasks: object, **options: object) -> None:  # type: ignore[override]
+        work = TrainingWork(scenario)
+        for task in tasks:  # type: ignore[attr-defined]
+            if task.key not in self.results:
+                self.add(work(task, lambda note: None))
                 self.trained_now += 1
 
 
 @pytest.fixture(scope="module")
-def done(scenario: Scenario) -> HereCampaign:
-    campaign = HereCampaign(scenario, PLAN)
-    campaign.decide(threads=1)
-    campaign.train()
-    return campaign
+def done(scenario: Scenario, tmp_path_factory: pytest.TempPathFactory) -> Comparison:
+    file = HereFile(tmp_path_factory.mktemp("trainings") / "t.jsonl")
+    comparison = Comparison(scenario, PLAN, file)
+    comparison.decide(threads=1)
+    comparison.train()
+    return comparison
 
 
 @pytest.fixture(scope="module")
-def rows(done: HereCampaign) -> list[Row]:
+def rows(done: Comparison) -> list[Row]:
     return done.rows()
 
 
@@ -73,13 +72,15 @@ def test_every_case_has_a_row_and_no_trade_is_among_them(rows: list[Row]) -> Non
     assert set(cases) == wanted
 
 
-def test_what_repeats_is_trained_once(done: HereCampaign, rows: list[Row]) -> None:
-    assert done.trained_now == len({one.key for one in done.wanted()}) < len(rows)
-    again = HereCampaign(done.scenario, PLAN, done._trained)
-    again.decide(threads=1)
-    again.train()
-    assert again.trained_now == 0
-    assert [row.accuracy for row in again.rows()] == [row.accuracy for row in rows]
+def test_what_repeats_is_trained_once(done: Comparison, rows: list[Row]) -> None:
+    assert done.file.trained_now == len({one.key for one in done.tasks()}) < len(rows)  # type: ignore[attr-defined]
+    done.file.close()
+    with HereFile(done.file.path) as file:
+        again = Comparison(done.scenario, PLAN, file)
+        again.decide(threads=1)
+        again.train()
+        assert file.trained_now == 0
+        assert [row.accuracy for row in again.rows()] == [row.accuracy for row in rows]
 
 
 def test_a_row_is_what_negotiation_and_training_come_to(
@@ -122,7 +123,7 @@ def test_a_budget_is_kept_and_nobody_is_worse_off(rows: list[Row]) -> None:
 
 
 def test_owners_are_the_same_for_every_mechanism(scenario: Scenario) -> None:
-    made = list(decisions(scenario, ["uniform", "clock"], [None], [3], threads=1))
+    made = list(decisions(scenario, Plan(("uniform", "clock"), (None,), (3,)), threads=1))
     np.testing.assert_array_equal(made[0].costs, made[1].costs)
     assert made[0].seed == 3
 
@@ -150,23 +151,39 @@ def test_what_bought_the_same_in_every_seed_is_found(rows: list[Row]) -> None:
     assert len(tested) + len(same) == 2 * 6
 
 
-def test_a_line_that_was_cut_off_is_trained_again(tmp_path: Path) -> None:
-    one, two = Trained(1, "aa", [50.0, 60.5], 0.1), Trained(2, "bb", [51.0], 0.2)
-    file = tmp_path / "t.jsonl"
-    assert read_trained(file) == {}
-    file.write_text(line_of(one) + line_of(two)[:-9])
-    assert read_trained(file) == {one.key: one}
-    with file.open("a") as more:  # what is trained next is a line of its own
-        more.write(line_of(two))
-    assert read_trained(file) == {one.key: one, two.key: two}
-    file.write_text("{}\n" + line_of(one))
+def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
+    one, two = TrainingResult(1, "aa", [50.0, 60.5], 0.1), TrainingResult(2, "bb", [51.0], 0.2)
+    path = tmp_path / "t.jsonl"
+    with TrainingFile(path) as file:
+        assert file.results == {}
+        file.add(one)
+        file.add(two)
+    path.write_text(path.read_text()[:-9])
+    with TrainingFile(path) as file:
+        assert file.results == {one.key: one}
+        file.add(two)  # a line of its own
+    with TrainingFile(path) as file:
+        assert file.results == {one.key: one, two.key: two}
+    path.write_text("{}\n" + path.read_text())
     with pytest.raises(BadInput, match="line 1"):
-        read_trained(file)
+        TrainingFile(path)
 
 
-def test_equal_noise_is_one_training_per_seed(scenario: Scenario) -> None:
+def test_equal_noise_is_one_training_per_seed(scenario: Scenario, tmp_path: Path) -> None:
     noise = np.array([0.1, 0.6])
-    some = [NoiseOfAll(2, noise), NoiseOfAll(1, noise), NoiseOfAll(2, noise.copy())]
-    campaign = Campaign(scenario, PLAN)
-    campaign._decisions = some  # type: ignore[assignment]
-    assert [one.seed for one in campaign.wanted()] == [1, 2]
+    some = [TrainingTask(2, noise), TrainingTask(1, noise), TrainingTask(2, noise.copy())]
+    with TrainingFile(tmp_path / "t.jsonl") as file:
+        comparison = Comparison(scenario, PLAN, file)
+        comparison._decisions = some  # type: ignore[assignment]
+        assert [one.seed for one in comparison.tasks()] == [1, 2]
+
+
+def test_a_mechanism_may_have_a_scenario_of_its_own() -> None:
+    plain = Scenario.from_preset("market", owners=6)
+    printed = Scenario.from_preset("market", owners=6, surface="printed")
+    (alone,) = decisions(printed, Plan(("equilibrium",), (None,), (3,)))
+    plan = Plan(("clock", "equilibrium"), (None,), (3,))
+    other, same = decisions(plain, plan, {"equilibrium": printed})
+    assert same.sellers > 0
+    np.testing.assert_array_equal(same.sigma, alone.sigma)
+    np.testing.assert_array_equal(same.costs, other.costs)

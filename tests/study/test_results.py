@@ -10,13 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from noisemarket.study.comparison.significance import (
-    differences,
-    half_width,
-    holm,
-    pair_of,
-    paired_p,
-)
+from noisemarket.study.results import differences, half_width, holm, pair_of, paired_p
 
 PROBABILITIES = st.lists(st.floats(0.0, 1.0), min_size=1, max_size=12)
 

@@ -16,8 +16,8 @@ from scipy import stats
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.pricing.convergence import RECOVERED
-from noisemarket.study.comparison.significance import half_width
-from noisemarket.study.reproduction.study import Adaptation, Trials
+from noisemarket.study.reproduce import Adaptation, Trials
+from noisemarket.study.results import half_width
 
 SHOWN, DECISIVE = 0.95, 1.0 - 0.05 / 25
 HORIZONS = (4, 2, 1)

@@ -1,8 +1,9 @@
-"""Decisions and trainings together: a row per case, and the mean over the seeds."""
+"""Results of a comparison: a row per case, means over the seeds, and paired tests."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
 from operator import attrgetter
@@ -10,26 +11,24 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from noisemarket.formats import finite
 from noisemarket.game.levels import FloatArray
-from noisemarket.study.comparison.decisions import Decision
-from noisemarket.study.comparison.significance import (
-    Difference,
-    Pair,
-    differences,
-    half_width,
-    pair_of,
-)
 
 Value = TypeVar("Value")
 Cases = dict[float | None, dict[str, list[Value]]]
+NO_TRADE = "uniform"
+"""The mechanism that all are measured by: nobody sells."""
 QUANTILES = 5
 """Groups of owners by their privacy cost, cheapest first."""
+LEVEL = 0.05
+"""Family-wise error rate over all comparisons of a table."""
+
+Pair = tuple[float | None, str, str]
+"""A budget and two mechanisms under it, in alphabetical order."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What a case came to.
+    """The result of a case.
 
     Args:
         mechanism, budget, seed: the case; a budget of None is none.
@@ -77,56 +76,6 @@ AVERAGED = tuple(
     if one.name not in ("mechanism", "budget", "seed") and not one.type.startswith("list")
 )
 """What a mean over the seeds is taken of."""
-
-
-def row_of(
-    decision: Decision,
-    accuracies: Sequence[float],
-    epsilon: FloatArray,
-    no_trade: Sequence[float],
-    epsilon_before: FloatArray,
-) -> Row:
-    """A case with what its model was trained to.
-
-    Args:
-        decision: what the mechanism decided.
-        accuracies: after each round, under it.
-        epsilon: what each owner gives up.
-        no_trade: the accuracies without trade.
-        epsilon_before: what each owner gives up without trade.
-    """
-    quality_price, money_price, owners_price = decision.welfare_prices
-    paid, surplus = decision.worth.total_payment, float(decision.gains.sum())
-    value = quality_price * (accuracies[-1] - no_trade[-1]) - money_price * paid
-    welfare = (
-        value / money_price + surplus / owners_price if money_price * owners_price > 0 else None
-    )
-    bounded = bool(np.isfinite(epsilon_before).all())
-    sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
-    groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
-    return Row(
-        mechanism=decision.mechanism,
-        budget=decision.budget,
-        seed=decision.seed,
-        paid=paid,
-        accuracy=accuracies[-1],
-        curator_value=value,
-        owners_surplus=surplus,
-        social_welfare=welfare,
-        worse_off=int((decision.gains < -1e-9).sum()),
-        sellers=decision.sellers,
-        epsilon_sold=finite(float(sold.sum())),
-        lying_gain=decision.lying,
-        messages=decision.messages,
-        seconds=decision.seconds,
-        accuracy_per_round=list(accuracies),
-        epsilon_by_cost=[_mean_of(sold, some) for some in groups],
-        surplus_by_cost=[_mean_of(decision.gains, some) for some in groups],
-    )
-
-
-def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
-    return finite(float(values[some].mean())) if len(some) else None
 
 
 @dataclass(frozen=True)
@@ -191,3 +140,97 @@ def same_contracts(rows: Iterable[Row]) -> list[Pair]:
 def paired_differences(rows: Sequence[Row]) -> list[Difference]:
     """Every pair of mechanisms under each budget that did not buy the same, tested."""
     return differences(_by_case(rows, lambda row: row.accuracy), same_contracts(rows))
+
+
+def comparison_document(rows: Sequence[Row]) -> dict[str, Any]:
+    """All results of a comparison, for JSON."""
+    return {
+        "means": [one.as_dict() for one in means(rows)],
+        "differences": [
+            {**vars(one), "significant": one.significant} for one in paired_differences(rows)
+        ],
+        "same_contracts": [list(pair) for pair in same_contracts(rows)],
+        "rows": [vars(row) for row in rows],
+    }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two mechanisms differ in accuracy under one budget, over the same seeds.
+
+    ``points`` is the mean of first less second, ``p`` its two-sided paired t-test, ``p_corrected``
+    the same after Holm's correction for all comparisons of a table; None with fewer than two seeds,
+    or where all of them differ by the same.
+    """
+
+    first: str
+    second: str
+    budget: float | None
+    points: float
+    p: float | None
+    p_corrected: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is more than chance."""
+        return self.p_corrected is not None and self.p_corrected < LEVEL
+
+
+def pair_of(budget: float | None, first: str, second: str) -> Pair:
+    """Two mechanisms under a budget, whoever is named first."""
+    return (budget, *sorted((first, second)))  # type: ignore[return-value]
+
+
+def differences(
+    accuracies: Mapping[float | None, Mapping[str, Sequence[float]]],
+    same: Collection[Pair] = (),
+) -> list[Difference]:
+    """All pairs of mechanisms under each budget, largest differences first.
+
+    Args:
+        accuracies: by budget and mechanism, over the same seeds in the same order.
+        same: pairs that decided the same in every seed. There is nothing to compare, so they are
+            left out, and do not count among the comparisons that are corrected for.
+    """
+    found = []
+    for budget, by_name in accuracies.items():
+        for first, second in combinations(by_name, 2):
+            if pair_of(budget, first, second) in same:
+                continue
+            apart = np.subtract(by_name[first], by_name[second])
+            found.append((first, second, budget, float(apart.mean()), paired_p(apart)))
+    corrected = holm([one[-1] for one in found])
+    made = [Difference(*one, p) for one, p in zip(found, corrected, strict=True)]
+    return sorted(made, key=lambda one: -abs(one.points))
+
+
+def paired_p(apart: np.ndarray) -> float | None:
+    """The two-sided p of Student's paired test that a mean difference is 0."""
+    if len(apart) < 2:
+        return None
+    if np.ptp(apart) == 0.0:
+        return 1.0 if apart[0] == 0.0 else None  # no spread to judge the difference by
+    from scipy.stats import ttest_1samp
+
+    return float(ttest_1samp(apart, 0.0).pvalue)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction, in the order that was given; None stays None."""
+    known = sorted((p, at) for at, p in enumerate(values) if p is not None)
+    out: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, (p, at) in enumerate(known):
+        highest = max(highest, min(1.0, p * (len(known) - rank)))
+        out[at] = highest
+    return out
+
+
+def half_width(values: Sequence[float] | FloatArray, confidence: float = 0.95) -> float:
+    """Half of the confidence interval of a mean over seeds; 0 with fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    from scipy.stats import t
+
+    spread = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread
