@@ -24,7 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import noisemarket as nm
-from federated import Contestant, Figure, Run, contest, per_round, run, to_first, versions
+from benchmarks.federated import (
+    Contestant,
+    Figure,
+    Run,
+    contest,
+    per_round,
+    run,
+    to_first,
+    versions,
+)
 from noisemarket.machine import machine_in_words
 
 FASHION = "/usr/share/datasets/fashion-mnist"
@@ -334,9 +343,9 @@ def main() -> None:
 
     if both or options.accuracy or options.mixed:
         print("Accuracy", flush=True)
-        sets = {"MNIST": nm.load_mnist()}
+        sets = {"MNIST": nm.load_data()}
         if Path(options.fashion).is_dir():
-            sets["Fashion-MNIST"] = nm.load_mnist(options.fashion)
+            sets["Fashion-MNIST"] = nm.load_data(options.fashion)
         else:
             print(f"  Fashion-MNIST is left out: no folder {options.fashion}")
         if options.quick:

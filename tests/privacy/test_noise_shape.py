@@ -7,12 +7,14 @@ import math
 import numpy as np
 import pytest
 
-from noisemarket.privacy.noise_check import check_upload
-from noisemarket.privacy.noise_repeats import Sketch, agreeing, alike
-from noisemarket.privacy.noise_shape import (
+from noisemarket.privacy.noise_check import (
+    Sketch,
+    agreeing,
+    alike,
     blocks_of,
     check_blocks,
     check_curves,
+    check_upload,
     curve_sums,
     hoeffding,
 )
@@ -161,7 +163,7 @@ def test_projected_uploads_are_noise_of_the_same_scale_around_no_longer_shifts()
 
 
 def test_pairs_are_found_across_blocks_of_owners(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("noisemarket.privacy.noise_repeats.AT_ONCE", 4)
+    monkeypatch.setattr("noisemarket.privacy.noise_check.AT_ONCE", 4)
     uploads = np.random.default_rng(8).normal(size=(11, SIZE)).astype(np.float32)
     uploads[10] = uploads[1]
     (found,) = alike(uploads, np.ones(11), RATE)

@@ -15,8 +15,7 @@ from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
 from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch
-from noisemarket.privacy.noise_check import Evidence, alarm_rate, check_pool
-from noisemarket.privacy.noise_shape import UploadFinding
+from noisemarket.privacy.noise_check import Evidence, UploadFinding, alarm_rate, check_pool
 
 Arrays = Mapping[str, NDArray[Any]]
 

@@ -12,14 +12,16 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Upload
-from noisemarket.privacy.noise_check import check_steps
-from noisemarket.privacy.noise_repeats import Sketch, agreeing, alike
-from noisemarket.privacy.noise_shape import (
+from noisemarket.privacy.noise_check import (
     CURVES,
+    Sketch,
     UploadFinding,
+    agreeing,
+    alike,
     blocks_of,
     check_blocks,
     check_curves,
+    check_steps,
     curve_sums,
 )
 

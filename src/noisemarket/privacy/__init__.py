@@ -1,6 +1,6 @@
-"""What an owner gives up, what hides it, and how the curator can tell.
+"""The privacy that an owner gives up, the noise that protects it, and the curator's checks.
 
 ``zcdp`` is the mathematics; ``statement`` what a contract fixes and what was spent of it;
-``accountant`` counts the cost of a job, ``journal`` keeps it on disk; ``noise`` is the noise, and
-``noise_check`` the curator's check of the noise in an upload.
+``accountant`` adds up the cost of a job and ``journal`` stores it on disk; ``noise`` is the noise,
+and ``noise_check`` the curator's tests of an upload.
 """

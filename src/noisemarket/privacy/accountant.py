@@ -60,11 +60,7 @@ class Charge:
 class Accountant:
     """Adds up zCDP per owner, and refuses what would pass an owner's cap.
 
-    Args:
-        budgets: one for each owner.
-
-    Raises:
-        BadInput: an owner has two budgets; from every method that names an owner, it has none.
+    Every owner has one budget; methods raise ``BadInput`` for an owner without one.
 
     Example:
         >>> budget = PrivacyBudget("anna", "sharded", sigma=0.3, sensitivity=0.03, rho_cap=0.01)
@@ -114,12 +110,8 @@ class Accountant:
     ) -> bool:
         """Charge one release, before it goes out, and say whether it was new.
 
-        Args:
-            owner: whose release it is.
-            round: the round, counted from 1.
-            rho: what it costs; by default what the owner's budget says.
-            release_id: names the bits. The same bits again, for this owner and round, cost nothing
-                more. Without a name, a release always counts as new.
+        ``rho`` is by default what the owner's budget says. The same ``release_id`` for this owner
+        and round costs nothing more; without one, a release always counts as new.
 
         Raises:
             BudgetSpent: the release would pass the owner's cap. Nothing was charged.

@@ -29,14 +29,10 @@ class _Header(NamedTuple):
 class JournalledAccountant(Closing, Accountant):
     """An accountant that keeps its charges in a file, and reads them from there after a crash.
 
-    One process at a time may use a journal, and a forked child may not charge.
-
-    Args:
-        path: the journal.
-        budgets: of the job's owners. A new journal starts with them; an existing one must have
-            exactly these, as caps cannot change during a job. Without, the journal must exist.
-        job: the job that is charged for. An existing journal must be of the same one.
-        made_by: what makes the releases: versions and the kind of machine. A new journal keeps it.
+    One process at a time may use a journal, and a forked child may not charge. A new journal starts
+    with ``budgets``; an existing one must have the same job and exactly these budgets, as caps
+    cannot change during a job. Without budgets the journal must exist. ``made_by`` names what makes
+    the releases: versions and the kind of machine.
 
     Raises:
         BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other

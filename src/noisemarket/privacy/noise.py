@@ -46,15 +46,17 @@ class Diverged(BadInput):
 
 
 class NoiseSource(Protocol):
-    """Where standard Gaussians come from."""
+    """Where standard Gaussians come from.
+
+    ``private`` tells whether nobody can compute the noise again; ``name`` stands in ledgers and
+    privacy statements.
+    """
 
     @property
-    def private(self) -> bool:
-        """Whether nobody can compute this noise again."""
+    def private(self) -> bool: ...
 
     @property
-    def name(self) -> str:
-        """Its name in ledgers and privacy statements."""
+    def name(self) -> str: ...
 
     def bound(self, context: bytes) -> NoiseSource:
         """The source for releases made in this context, such as from this global model.
@@ -63,16 +65,12 @@ class NoiseSource(Protocol):
         """
 
     def stream(self, *key: int) -> NoiseSource:
-        """The source for one purpose, named by numbers such as owner and round.
-
-        It is the same whoever asks and in whatever order.
-        """
+        """The source for one purpose, such as an owner and a round; independent of call order."""
 
     def release_id(self) -> str:
         """Name for what is released with the next noise of this stream.
 
-        Equal only where the noise is equal bit by bit, so that an accountant may take two releases
-        of one id for one.
+        Equal ids mean equal noise, bit by bit: an accountant charges them once.
         """
 
     def gaussians(self, count: int) -> FloatArray:

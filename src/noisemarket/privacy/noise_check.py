@@ -1,41 +1,82 @@
-"""The curator's check that the noise in an upload is the contracted one, neither more nor less.
+"""The curator's tests of an upload: is the noise in it the contracted one, Gaussian, and new?
 
-A protection that adds noise once uploads ``global + update + noise``, where the contract bounds the
-update's norm by the clip. So ||upload - global||^2 / sigma^2 of an honest owner follows the
-noncentral chi-square law with one degree per parameter and a noncentrality between 0 (it learned
-nothing) and (clip / sigma)^2. Beyond the upper tail of the latter there is too much noise, beyond
-the lower tail of the former too little, at exactly the stated rate of false alarms. Where nothing
-clips, as in protection ``paper``, give an infinite clip: too little noise can still be found.
+Every test accuses an honest owner at a stated rate, which is exact or a proven upper bound.
 
-Under DP-SGD later steps react to earlier noise, and that law does not hold. What holds whatever
-they do is the triangle inequality: the noise alone has a chi-square length, and the rest of the
-upload is no longer than all its clipped steps together (``check_steps``).
+**Amount.** A protection that adds noise once uploads ``global + update + noise``, where the
+contract bounds the update's norm by the clip. So ||upload - global||^2 / sigma^2 of an honest owner
+follows the noncentral chi-square law with one degree per parameter and a noncentrality between 0
+(it learned nothing) and (clip / sigma)^2. Beyond the upper tail of the latter there is too much
+noise, beyond the lower tail of the former too little. Where nothing clips, as in protection
+``paper``, the clip is infinite: too little noise can still be found. Under DP-SGD later steps react
+to earlier noise, and that law does not hold. The triangle inequality does: the noise alone has a
+chi-square length, and the rest of the upload is no longer than all its clipped steps together
+(``check_steps``).
 
-These see the length alone. ``noise_shape`` asks whether the noise is Gaussian everywhere, and
-``noise_repeats`` whether it is new. No test of noise finds an owner that trains nothing and uploads
-fresh noise of the right size.
+For the other tests, an upload over its sigma is x = m + g: standard Gaussian noise g, and a shift m
+of length at most M = clip / sigma, whatever the owner learned. In the round itself m does not
+depend on g. Where nothing bounds a shift (M infinite), the sides that need a bound are open.
+
+**Blocks.** The squared length of b coordinates follows a noncentral chi-square law with b degrees
+and a noncentrality between 0 and M^2. So noise has to be everywhere.
+
+**Distribution.** The empirical characteristic function: sum cos(t x) / sqrt(d) has the mean
+sqrt(d) exp(-t^2/2), lowered by at most exp(-t^2/2) t^2 M^2 / (2 sqrt(d)) through the shift;
+sum sin(t x) / sqrt(d) has the mean 0, moved by at most exp(-t^2/2) t M. Around their means both are
+sums of d independent values within -1..1, so that Hoeffding's bound exp(-h^2 / 2) holds; over
+rounds too (Azuma), for a shift may depend on all rounds before.
+
+**Copies of others in the same round.** <x_i, x_j> = <m_i, m_j> + <m_i, g_j> + <g_i, x_j>: at most
+M_i M_j, and two Gaussian terms of deviations at most M_i and exactly ||x_j||. A copy has about d.
+
+**Copies of own earlier rounds.** A shift reacts to the owner's earlier noise through the global
+model, so only ||m|| <= M can be counted on. The curator stores a sketch: k sums of d / k
+coordinates each, with secret random signs, and of each sum its sign: k bits. Fresh noise makes
+these bits of fair coins; a shift moves each by at most sqrt(2 / pi) / 2 of its own size; agreeing
+bits beyond that have Hoeffding's bound. The same upload once more agrees in all.
+
+No test of noise finds an owner that trains nothing and uploads fresh noise of the right size.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.privacy.noise import rounding_reach
+from noisemarket.privacy.noise import FloatArray, rounding_reach
 
+Bits = NDArray[np.uint8]
 Method = Literal["norm", "differences", "clip", "reach"]
 Verdict = Literal["as contracted", "too much noise", "too little noise"]
 
 LOW_SIGMA = 0.02
 """Below, an update can be as long as the noise: look at differences of neighbouring coordinates,
 too."""
+
+BLOCK = 100
+"""Coordinates in a block, at least: one has to hold more noise than learning can hide."""
+
+FREQUENCIES = 1.0, 2.0, 3.0
+"""Where the characteristic function is taken, in units of 1 / sigma (``curve_sums`` knows them)."""
+
+CURVES = 2 * len(FREQUENCIES)
+"""How many sums the test of distribution has: a cosine and a sine at each frequency."""
+
+_DAMPING = np.exp(-np.square(FREQUENCIES) / 2.0)
+
+SKETCH_BITS = 512
+"""Bits that are kept of an upload, at most: one for every two coordinates."""
+
+AT_ONCE = 1024
+"""Owners whose products are taken at a time, which bounds the memory."""
+
+_SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 @dataclass(frozen=True)
@@ -68,9 +109,7 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
 
     Every owner is tested in every round, alone and pooled with the rounds before, on two sides.
     """
-    if owners < 1 or rounds < 1:
-        raise BadInput("owners, rounds", (owners, rounds), "give at least 1 of each.")
-    return _rate(false_alarm) / (4.0 * owners * rounds)
+    return false_alarm / (4.0 * owners * rounds)
 
 
 def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: float) -> Evidence:
@@ -88,14 +127,14 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
         rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
 
     Raises:
-        BadInput: a value is out of range, or the upload has fewer than two values or is not finite.
+        BadInput: the upload has fewer than two values or is not finite.
     """
-    values = _checked(difference, sigma, clip)
+    values = _finite_values(difference)
     if sigma == 0.0:
         return _check_clip(values, clip)
     shift, low = (clip / sigma) ** 2, sigma < LOW_SIGMA
     if low:
-        rate = _rate(rate) / 2.0
+        rate /= 2.0
     by_norm = _judge("norm", _squared_length(values) / sigma**2, values.size, shift, rate)
     if not low or by_norm.verdict != "as contracted":
         return by_norm
@@ -110,7 +149,7 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
     An honest owner is accused at most at ``rate``; it finds a little less than ``check_upload``,
     and takes the same but for ``reach``, the greatest length of the upload without its noise.
     """
-    values = _checked(difference, sigma, reach)
+    values = _finite_values(difference)
     if sigma == 0.0:
         return _check_clip(values, reach)
     degrees, far = values.size, reach / sigma
@@ -118,16 +157,8 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
     least, most = max(length - far, 0.0), length + far  # lengths of the noise alone
     above, below = (tail_score(noise * noise, degrees, 0.0) for noise in (least, most))
     short, long = (math.sqrt(square) for square in chi_square_limits(degrees, 0.0, rate))
-    return Evidence(
-        method="reach",
-        statistic=length * length,
-        degrees=degrees,
-        largest_shift=far**2,
-        lowest=max(short - far, 0.0) ** 2,
-        highest=(long + far) ** 2,
-        z_score=_z_score(above, below),
-        verdict=_verdict(above, below, rate),
-    )
+    limits = max(short - far, 0.0) ** 2, (long + far) ** 2
+    return _evidence("reach", length * length, degrees, far**2, limits, above, below, rate)
 
 
 def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
@@ -181,61 +212,46 @@ def tail_score(statistic: float, degrees: int, shift: float) -> float:
 
 def _judge(method: Method, statistic: float, degrees: int, shift: float, rate: float) -> Evidence:
     above, below = tail_score(statistic, degrees, shift), tail_score(statistic, degrees, 0.0)
-    lowest, highest = chi_square_limits(degrees, shift, rate)
-    return Evidence(
-        method=method,
-        statistic=statistic,
-        degrees=degrees,
-        largest_shift=shift,
-        lowest=lowest,
-        highest=highest,
-        z_score=_z_score(above, below),
-        verdict=_verdict(above, below, rate),
-    )
+    limits = chi_square_limits(degrees, shift, rate)
+    return _evidence(method, statistic, degrees, shift, limits, above, below, rate)
 
 
-def _checked(difference: NDArray[Any], sigma: float, clip: float) -> NDArray[np.float64]:
-    if not 0.0 <= sigma < math.inf:
-        raise BadInput("sigma", sigma, "give a number that is not negative.")
-    if not clip > 0.0:
-        raise BadInput("clip", clip, "give a positive number.")
+def _evidence(
+    method: Method,
+    statistic: float,
+    degrees: int,
+    shift: float,
+    limits: tuple[float, float],
+    above: float,
+    below: float,
+    rate: float,
+) -> Evidence:
+    """``above`` and ``below`` are the scores by the laws of the most and of the least noise."""
+    largest = _sigmas(rate)
+    verdict: Verdict = "as contracted" if below >= -largest else "too little noise"
+    if not above <= largest:  # NaN is an accusation, too
+        verdict = "too much noise"
+    z_score = max(above, 0.0) + min(below, 0.0)
+    return Evidence(method, statistic, degrees, shift, *limits, z_score, verdict)
+
+
+def _finite_values(difference: NDArray[Any]) -> FloatArray:
     values = np.asarray(difference, dtype=np.float64).reshape(-1)
     if values.size < 2 or not np.isfinite(values).all():
         raise BadInput("upload", "array", "needs at least two values, all finite.")
     return values
 
 
-def _z_score(above: float, below: float) -> float:
-    """How far an upload lies from the nearest honest law."""
-    return max(above, 0.0) + min(below, 0.0)
-
-
-def _verdict(above: float, below: float, rate: float) -> Verdict:
-    """From how far beyond the laws of the most and of the least noise an upload lies."""
-    limit = _sigmas(rate)
-    if not above <= limit:  # NaN is an accusation, too
-        return "too much noise"
-    return "as contracted" if below >= -limit else "too little noise"
-
-
-def _check_clip(values: NDArray[np.float64], clip: float) -> Evidence:
+def _check_clip(values: FloatArray, clip: float) -> Evidence:
     """Without noise nothing is random: the update must respect its clip, up to rounding."""
     squared = _squared_length(values)
     highest = (clip * (1.0 + 1e-6) + rounding_reach(values.size)) ** 2
-    within = squared <= highest
-    return Evidence(
-        method="clip",
-        statistic=squared,
-        degrees=values.size,
-        largest_shift=clip**2,
-        lowest=0.0,
-        highest=highest,
-        z_score=0.0 if within else math.inf,
-        verdict="as contracted" if within else "too much noise",
-    )
+    if squared <= highest:
+        return Evidence("clip", squared, values.size, clip**2, 0.0, highest, 0.0, "as contracted")
+    return Evidence("clip", squared, values.size, clip**2, 0.0, highest, math.inf, "too much noise")
 
 
-def _squared_length(values: NDArray[np.float64]) -> float:
+def _squared_length(values: FloatArray) -> float:
     # Not `values @ values`: BLAS would start threads, and sums in an order of its own.
     with np.errstate(over="ignore"):  # beyond all bounds is a length, too
         return float(np.square(values).sum())
@@ -260,10 +276,212 @@ def _quantile(degrees: int, shift: float, score: float) -> float:
 def _sigmas(rate: float) -> float:
     from scipy.special import ndtri  # slow to import, and owners never need it
 
-    return -float(ndtri(_rate(rate)))
+    return -float(ndtri(rate))
 
 
-def _rate(rate: float) -> float:
-    if not 0.0 < rate < 1.0:
-        raise BadInput("false alarm rate", rate, "give a number between 0 and 1, both excluded.")
-    return rate
+@dataclass(frozen=True)
+class UploadFinding:
+    """What a test found against an upload, with enough to repeat the judgement.
+
+    ``statistic`` is outside ``lowest`` to ``highest``. ``rounds`` says of how many uploads it is.
+    """
+
+    test: str
+    reason: str
+    statistic: float
+    lowest: float
+    highest: float
+    rounds: int = 1
+
+
+def hoeffding(rate: float) -> float:
+    """How far a sum of independent values of -1..1, over the root of their number, strays.
+
+    Example:
+        >>> round(hoeffding(1e-3), 3)
+        3.717
+    """
+    return math.sqrt(-2.0 * math.log(rate))
+
+
+@lru_cache(maxsize=16)
+def blocks_of(dimension: int) -> NDArray[np.int64]:
+    """Where the blocks begin; a vector that is too short for two has none."""
+    number = dimension // BLOCK
+    if number < 2:
+        return np.zeros(0, np.int64)
+    return (np.arange(number) * dimension) // number
+
+
+@lru_cache(maxsize=16)
+def _sizes(dimension: int) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
+    """The sizes of blocks, and which blocks have them."""
+    sizes = np.diff(blocks_of(dimension), append=dimension)
+    return tuple((int(size), sizes == size) for size in np.unique(sizes))
+
+
+def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding | None:
+    """Test the noise of every block of coordinates of an upload over its sigma.
+
+    ``bound`` is M; an honest owner is accused at ``rate`` by one side of one block.
+    """
+    starts = blocks_of(values.size)
+    if not starts.size:
+        return None
+    squares = np.add.reduceat(np.square(values), starts)
+    for size, which in _sizes(values.size):
+        own = squares[which]
+        low, high = chi_square_limits(size, bound * bound, rate)
+        for value, reason in (
+            (float(own.min()), "too little noise in part of the upload"),
+            (float(own.max()), "too much noise in part of the upload"),
+        ):
+            if not low <= value <= high:
+                return UploadFinding("blocks", reason, value, low, high)
+    return None
+
+
+def curve_sums(values: FloatArray) -> FloatArray:
+    """Sum cos(t x), then sum sin(t x), each for all frequencies, over sqrt(d), less their means."""
+    root = math.sqrt(values.size)
+    single = values.astype(np.float32)  # many times as fast, and exact enough for these limits
+    cosine, sine = np.cos(single).astype(np.float64), np.sin(single).astype(np.float64)
+    square, cube = np.square(cosine).sum(), (np.square(cosine) * cosine).sum()
+    first, other = cosine.sum(), sine.sum()
+    # Of twice and three times the angle, by those of the angle itself.
+    cosines = np.array([first, 2.0 * square - values.size, 4.0 * cube - 3.0 * first])
+    bent = (np.square(sine) * sine).sum()
+    sines = np.array([other, 2.0 * (sine * cosine).sum(), 3.0 * other - 4.0 * bent])
+    return np.concatenate([cosines / root - root * _DAMPING, sines / root])
+
+
+@lru_cache(maxsize=4096)
+def _curve_limits(dimension: int, bound: float, rounds: int, rate: float) -> tuple[FloatArray, ...]:
+    """The lowest and highest sums of so many rounds together, over the root of their number."""
+    reach, root, times = hoeffding(rate), math.sqrt(dimension), math.sqrt(rounds)
+    t = np.array(FREQUENCIES)
+    fall = _DAMPING * np.minimum((t * bound) ** 2 / 2.0 / root, 2.0 * root) * times
+    turn = _DAMPING * np.minimum(t * bound, root) * times
+    low = np.concatenate([-reach - fall, -reach - turn])
+    high = np.concatenate([np.full(len(t), reach), reach + turn])
+    return low, high
+
+
+def check_curves(
+    sums: FloatArray, dimension: int, bound: float, rounds: int, rate: float
+) -> UploadFinding | None:
+    """Test the distribution of the noise by ``curve_sums``, of one round or added over several.
+
+    ``bound`` is M; an honest owner is accused at ``rate`` by one side of one sum.
+    """
+    low, high = _curve_limits(dimension, bound, rounds, rate)
+    scaled = sums / math.sqrt(rounds)
+    beyond = np.maximum(low - scaled, scaled - high)
+    worst = int(beyond.argmax())
+    if beyond[worst] <= 0.0:
+        return None
+    reason = "the noise is not Gaussian"
+    if rounds > 1:
+        reason += " over the rounds so far"
+    value, lowest, highest = (float(values[worst]) for values in (scaled, low, high))
+    return UploadFinding("distribution", reason, value, lowest, highest, rounds)
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """Some bits of an upload that tell it from others, by a secret seed.
+
+    Who knows the seed could change an upload without changing its bits.
+    """
+
+    dimension: int
+    seed: int
+
+    @property
+    def bits(self) -> int:
+        """How many bits: a multiple of 8; none for a vector that is too short."""
+        return min(SKETCH_BITS, self.dimension // 2) // 8 * 8
+
+    @cached_property
+    def _plan(self) -> tuple[NDArray[np.int64], NDArray[np.float32], NDArray[np.int64]]:
+        rng = np.random.default_rng(self.seed)
+        order = rng.permutation(self.dimension)
+        signs = (2.0 * rng.integers(0, 2, self.dimension) - 1.0).astype(np.float32)
+        starts = (np.arange(self.bits) * self.dimension) // self.bits
+        return order, signs, starts
+
+    def of(self, uploads: NDArray[np.float32]) -> Bits:
+        """The bits of some uploads, one row for each, packed into bytes."""
+        return np.packbits(self._sums(uploads) > 0.0, axis=1)
+
+    def projected(self, uploads: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Uploads in so many dimensions as there are bits: noise stays noise of deviation 1, and
+        no shift gets longer."""
+        _, _, starts = self._plan
+        roots = np.sqrt(np.diff(starts, append=self.dimension)).astype(np.float32)
+        return self._sums(uploads) / roots
+
+    def _sums(self, uploads: NDArray[np.float32]) -> NDArray[np.float32]:
+        order, signs, starts = self._plan
+        sums = np.empty((len(uploads), self.bits), np.float32)
+        for first in range(0, len(uploads), AT_ONCE):  # bounds the memory
+            some = slice(first, first + AT_ONCE)
+            np.add.reduceat(uploads[some][:, order] * signs, starts, axis=1, out=sums[some])
+        return sums
+
+    def most_agreeing(self, bound: float, rate: float) -> float:
+        """How many bits of a fresh upload agree with given ones, at most.
+
+        The random signs spread a shift over the sums: in units of their deviation, these move by
+        at most M sqrt(k / s) together, for sums of s coordinates, and by z M / 2 more at most at
+        the rate exp(-z^2 / 2).
+        """
+        reach, k = hoeffding(rate / 2.0), self.bits
+        moved = bound * (math.sqrt(k / (self.dimension // k)) + reach / 2.0)
+        return k / 2.0 + _SLOPE * moved + reach * math.sqrt(k) / 2.0
+
+
+def agreeing(new: Bits, before: Bits) -> NDArray[np.int64]:
+    """In how many bits sketches agree, over the last axis."""
+    apart = np.unpackbits(np.bitwise_xor(new, before), axis=-1)
+    return np.asarray(8 * new.shape[-1] - apart.sum(axis=-1, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """Two uploads of a round whose noise is not independent: rows, product and its limit."""
+
+    first: int
+    second: int
+    product: float
+    limit: float
+
+
+def alike(
+    uploads: NDArray[np.float32], bounds: FloatArray, rate: float, *, in_steps: bool = False
+) -> Iterator[Likeness]:
+    """All pairs of a round's uploads, each over its sigma, whose noise is related.
+
+    Args:
+        uploads: one row for each owner.
+        bounds: each owner's M; a pair without a bound is not judged.
+        rate: how often two honest owners are found, on each side.
+        in_steps: whether a shift may have reacted to the noise of its own round (DP-SGD).
+    """
+    limit = _sigmas(rate / 2.0)
+    lengths = np.sqrt(np.einsum("nd,nd->n", uploads, uploads, dtype=np.float64))
+    for start in range(0, len(uploads), AT_ONCE):
+        some = slice(start, start + AT_ONCE)
+        for other in range(start, len(uploads), AT_ONCE):
+            more = slice(other, other + AT_ONCE)
+            products = uploads[some] @ uploads[more].T
+            near = bounds[some, None]
+            if in_steps:
+                limits = (near + limit) * lengths[None, more]
+            else:
+                limits = near * bounds[None, more] + limit * (near + lengths[None, more])
+            for row, column in np.argwhere(np.abs(products) > limits).tolist():
+                one, two = start + row, other + column
+                if one < two:
+                    found = float(products[row, column]), float(limits[row, column])
+                    yield Likeness(one, two, *found)

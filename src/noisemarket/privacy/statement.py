@@ -18,20 +18,9 @@ OwnerId = int | str
 class PrivacyBudget:
     """What an owner's contract fixes before the job: the noise, what it hides, and the cap.
 
-    Args:
-        owner: the owner's name or number.
-        protection: the name of its protection.
-        sigma: standard deviation of the noise on its upload.
-        sensitivity: to charge for, under ``neighbours`` and with the rounding of the noise grid;
-            infinity where the protection bounds nothing.
-        neighbours: which two data sets must look alike.
-        protects: in words, what the noise hides.
-        delta: at which epsilon is stated.
-        rho_cap: what all releases may cost together.
-        simulated: whether the noise comes from a seed, and hides nothing.
-
-    Raises:
-        BadInput: a value is out of range.
+    ``sensitivity`` includes the rounding of the noise grid; it is infinite where the protection
+    bounds nothing. ``rho_cap`` is what all releases may cost together, and ``protects`` says in
+    words what the noise hides. ``simulated`` noise comes from a seed, and hides nothing.
     """
 
     owner: OwnerId
