@@ -22,13 +22,14 @@ from noisemarket.files import digest, load_arrays, save_arrays, write_json
 from noisemarket.flower import wire
 from noisemarket.flower.line import Asking
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.document import canonical
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.record import ClockInvitation, Invitation
 from noisemarket.owner.terms import JobTerms
 from noisemarket.pricing.bisection import BISECTION
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.mechanism import Agreement, Demand, Progress, Stop, Watch, same_for_all
+from noisemarket.pricing.mechanism import Agreement, Demand, Progress, Stop, Watch
 from noisemarket.pricing.messages import CuratorPlayer, ProposalBatch
 from noisemarket.pricing.players import (
     agreement_of,
@@ -266,4 +267,4 @@ def _check_taking_part(asking: Asking) -> None:
 
 def tell_progress(watch: Watch, done: int, owners: int) -> None:
     """Say how far a negotiation is whose contracts are not known here yet."""
-    watch(Progress(slice(0, 0), same_for_all(0, 0, 0), done, owners))
+    watch(Progress(slice(0, 0), Contracts.same(0, 0, 0), done, owners))

@@ -15,13 +15,12 @@ import numpy as np
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray
-from noisemarket.game.protocol import Outcomes
+from noisemarket.game.protocol import Contracts
 from noisemarket.pricing.batch import PlayConfig, is_compiled, play_batch
-from noisemarket.pricing.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.pricing.mechanism import Agreement, Mechanism, RunOptions
 from noisemarket.pricing.players import game_rules, play_by_quotes
 from noisemarket.pricing.rule import Rule
-from noisemarket.pricing.threads import batches, work_through
-from noisemarket.pricing.totals import PlayTotals
+from noisemarket.pricing.totals import PlayTotals, batches, work_through
 
 if TYPE_CHECKING:
     from noisemarket.game.exploitability import Exploitability
@@ -103,15 +102,14 @@ class Learned(Mechanism):
         if cancelled[0]:
             raise Interrupted("cancelled.")
         now = sum(start < config.iterations for start in starts) - 1
-        outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
         gap = exploitability(
             batch.owner_policies,
             batch.curator_policies,
             phases[now],
-            Outcomes.of(phases[now], batch.last[:, 0], batch.last[:, 1]),
+            batch.last,
             config.settings.discount,
         )
-        return batch, Contracts.of(outcomes), gap
+        return batch, Contracts.of(phases[now], *batch.deals.T), gap
 
 
 def messages_of(config: PlayConfig) -> int:

@@ -17,7 +17,7 @@ import numpy as np
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
-from noisemarket.game.protocol import Protocol
+from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.batch import PlayConfig, seeds
 from noisemarket.pricing.bisection import (
@@ -27,7 +27,7 @@ from noisemarket.pricing.bisection import (
     BisectionOwner,
 )
 from noisemarket.pricing.draws import Stream
-from noisemarket.pricing.mechanism import Agreement, Progress, RunOptions, same_for_all
+from noisemarket.pricing.mechanism import Agreement, Progress, RunOptions
 from noisemarket.pricing.messages import (
     CuratorPlayer,
     LearningCurator,
@@ -179,7 +179,7 @@ def play_by_quotes(
     """
     owners = len(environment)
     players = {i: curator_against(i, rules, environment, options.play) for i in range(owners)}
-    messages, nobody = 0, same_for_all(0, 0, 0)
+    messages, nobody = 0, Contracts.same(0, 0, 0)
     while not options.stop():
         waiting = {i: one for i, one in players.items() if _goes_on(rules, one)}
         if not waiting:
@@ -203,7 +203,7 @@ def play_by_quotes(
             raise NoisemarketError("No owner has taken part in the negotiation.")
         share = min(one.played for one in players.values()) / rules.iterations
         options.watch(Progress(slice(0, 0), nobody, int(share * owners), owners))
-    return Agreement(same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool))
+    return Agreement(Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool))
 
 
 def _goes_on(rules: GameRules, player: CuratorPlayer) -> bool:
@@ -212,7 +212,7 @@ def _goes_on(rules: GameRules, player: CuratorPlayer) -> bool:
 
 def agreement_of(deals: Mapping[int, tuple[int, int]], owners: int) -> Agreement:
     """The contracts of the owners that took part, from their deals by index."""
-    contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
+    contracts, done = Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool)
     for index, (saving, payment) in deals.items():
         contracts.saving[index], contracts.payment[index] = saving, payment
         contracts.signed[index], done[index] = saving + payment > 0, True

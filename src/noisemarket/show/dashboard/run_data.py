@@ -14,14 +14,14 @@ import numpy as np
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.formats import csv_text, finite, text_of
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import worth
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.mechanism import Contracts
-from noisemarket.pricing.tally import tally
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
@@ -87,8 +87,8 @@ def _curves(store: RunStore, run: str) -> dict[str, Any]:
     found: dict[str, Any] = {"trace": None, "clock": None, "equilibrium": None}
     if scenario.mechanism not in MECHANISMS or not find_mechanism(scenario.mechanism).joint:
         exact = find_mechanism("equilibrium").run(environment, options)
-        worth = tally(environment, exact.contracts)
-        found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
+        figures = worth(environment, exact.contracts)
+        found["equilibrium"] = {"saving": figures.mean_saving, "payment": figures.mean_payment}
         found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
     if scenario.mechanism == "clock":
         found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)
@@ -263,17 +263,19 @@ def _run_row(store: RunStore, overview: Row) -> Row:
         "paid": overview["paid"],
         "epsilon": epsilon if isinstance(epsilon, dict) else None,
     }
-    game = _no_trade(store, run)
-    contracts = None if game is None else levels_of(game[0], contract_rows(store, run))
-    if game is None or contracts is None:
+    try:
+        _, environment = environment_of(store, run)
+    except NoisemarketError:
         return row
-    environment, nothing = game
-    worth = tally(environment, contracts)
+    contracts = levels_of(environment, contract_rows(store, run))
+    if contracts is None:
+        return row
+    figures = worth(environment, contracts)
     return row | {
-        "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
-        "privacy_sold": worth.mean_saving,
+        "surplus": figures.owners_surplus,
+        "privacy_sold": figures.mean_saving,
         "sellers": int(contracts.signed.sum()),
-        "paid": worth.total_payment if row["paid"] is None else row["paid"],
+        "paid": figures.total_payment if row["paid"] is None else row["paid"],
     }
 
 
@@ -282,13 +284,3 @@ def _empty_row(run: str, mechanism: str) -> Row:
                "epsilon")  # fmt: skip
     named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
     return dict.fromkeys(unknown) | named
-
-
-def _no_trade(store: RunStore, run: str) -> tuple[Environment, float] | None:
-    """The game of a run, and an owner's mean payoff without a trade."""
-    try:
-        scenario, environment = environment_of(store, run)
-        none = find_mechanism("uniform").run(environment, run_options(scenario)).contracts
-    except NoisemarketError:
-        return None
-    return environment, tally(environment, none).mean_owner_payoff
