@@ -19,7 +19,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from noisemarket.show.comparison_figures import round_means
+from noisemarket.show.comparison_report import round_means
 from noisemarket.study.comparison.results import Row
 
 FOLDERS = {True: Path("runs/campaign"), False: Path("runs/campaign-no-floor")}

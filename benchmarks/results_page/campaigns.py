@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
-from noisemarket.show.comparison_figures import RoundMeans
-from noisemarket.show.comparison_report import head_of_mechanism, knows, middle_budget
+from noisemarket.show.comparison_report import RoundMeans, head_of_mechanism, knows, middle_budget
 from noisemarket.study.comparison.decisions import NO_TRADE
 from noisemarket.study.comparison.results import (
     Mean,

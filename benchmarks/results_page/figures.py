@@ -14,7 +14,7 @@ from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds
 from noisemarket.show.style import figure, label, save
 from noisemarket.study.comparison.significance import half_width
 from results_page import common

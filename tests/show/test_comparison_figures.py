@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from noisemarket.show import comparison_figures
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds, round_means
+from noisemarket.show import comparison_report
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds, round_means
 from noisemarket.study.comparison.growth import Timing
 from noisemarket.study.comparison.results import Row
 
@@ -62,7 +62,7 @@ def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 def drawn(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (comparison_figures, pages):
+    for module in (comparison_report, pages):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 
@@ -156,5 +156,5 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(
         "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
     ]
     assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
-    lone = [comparison_figures.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
+    lone = [comparison_report.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
     assert pages.rounds_title(lone).startswith("Without a budget")
