@@ -26,15 +26,17 @@ from noisemarket.pricing.lying import mean_and_most
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import colour_of, figure, label, look_of, name_of, save
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import (
+from noisemarket.study.results import (
+    LEVEL,
+    NO_TRADE,
+    Difference,
     Mean,
     Row,
+    half_width,
     means,
     paired_differences,
     same_contracts,
 )
-from noisemarket.study.comparison.significance import LEVEL, Difference, half_width
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
