@@ -21,9 +21,10 @@ from flwr.serverapp.strategy import Result, Strategy
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import PROTECTIONS, Upload
-from noisemarket.federated.rounds import Checkpoint, RoundResult, State, aggregate, screen
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, screen
 from noisemarket.files import digest
 from noisemarket.flower.client_mod import FloatVector, numbers, record_of
 from noisemarket.flower.line import Bounds, Line
