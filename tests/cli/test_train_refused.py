@@ -45,7 +45,7 @@ GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
         (["--sigma", "0.1", "--set", "channels=[-1,8]"], "channels"),
         (["--sigma", "0.1", "--set", "owners=70000"], "owners"),
         (["--sigma", "0.1", "--set", "delta=1"], "delta"),
-        (["--sigma", "0.1", "--set", "rho_cap=0.01"], "rho_cap = 0.01: does not allow one round"),
+        (["--sigma", "0.1", "--set", "rho_cap=0.01"], "rho_cap 0.01 does not allow one round"),
         (["--sigma", "0.1", "--set", "rho_cap=-1"], "rho_cap"),
         (["--sigma", "0.1", "--set", "epsilon_cap=0.5"], "does not allow one round"),
         (["--sigma", "0", "--set", "epsilon_cap=9"], "nothing bounds"),

@@ -159,13 +159,13 @@ class TestFolders:
     def test_bad_files_are_named(self, tmp_path: Path) -> None:
         folder = fill(tmp_path, small())
         (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"<html>")
-        assert "t10k-labels-idx1-ubyte: is not an idx file" in complaint(lambda: load_data(folder))
+        assert "t10k-labels-idx1-ubyte is not an idx file" in complaint(lambda: load_data(folder))
 
     def test_images_and_labels_must_match(self, tmp_path: Path) -> None:
         arrays = small()
         arrays["train_labels"] = arrays["train_labels"][:-1]
         said = complaint(lambda: load_data(fill(tmp_path, arrays)))
-        assert "train_labels = 19 labels: give one label for each of the 20 train records." in said
+        assert "train_labels is 19 labels: give one label for each of the 20 train records." in said
 
 
 def test_files_are_read_once_until_they_change(

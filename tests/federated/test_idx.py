@@ -38,7 +38,7 @@ def complaint(path: Path, dimensions: int = 3) -> str:
     with pytest.raises(BadInput) as problem:
         read_idx(path, dimensions)
     message = str(problem.value)
-    assert message.startswith("idx file = ")
+    assert message.startswith("idx file ")
     assert "\n" not in message
     assert message.endswith((".", "?"))
     return message

@@ -214,7 +214,7 @@ class TestFollowsTheDirichletLaw:
 @pytest.mark.parametrize(
     ("owners", "minimum", "said"),
     [
-        (6001, 10, "owners = 6001: 60,000 images suffice for 6,000 owners of at least 10 each."),
+        (6001, 10, "owners is 6001: 60,000 images suffice for 6,000 owners of at least 10 each."),
         (60_001, 1, "60,000 images suffice for 60,000 owners"),
     ],
 )

@@ -107,7 +107,7 @@ def test_all_of_the_package_are_tested() -> None:
 @pytest.mark.parametrize(
     ("weights", "words"),
     [
-        ([1.0, 2.0], r"training.weighting = an array of shape \(2,\): .* 7 weights"),
+        ([1.0, 2.0], r"training.weighting is an array of shape \(2,\): .* 7 weights"),
         ([[1.0] * 7], "shape"),
         ([0.0] * 7, "nor all zero"),
         ([1.0] * 6 + [-1.0], "not negative"),

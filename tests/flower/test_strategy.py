@@ -312,7 +312,7 @@ def test_what_it_cannot_do_it_says(tmp_path: Path) -> None:
     [
         ({"owner": "bob"}, "agreed to other owner"),
         ({"protection": "sharded"}, "clipped"),
-        ({"clip": None}, "settings.clip = None: clipped needs it"),
+        ({"clip": None}, "settings.clip is None: clipped needs it"),
         ({"rho_per_round": 1.0}, "agreed to other rho_per_round$"),
         ({"rho_cap": 1e9}, "agreed to other rho_cap"),
         ({"epsilon": 0.1}, "agreed to other epsilon$"),

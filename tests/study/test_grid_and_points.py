@@ -44,13 +44,13 @@ class TestGrid:
         ("sigmas", "betas", "seeds", "said"),
         [
             ((), (1.0,), 1, "--sigmas"),
-            ((-0.1,), (1.0,), 1, "--sigmas = -0.1"),
-            ((math.nan,), (1.0,), 1, "--sigmas = nan"),
+            ((-0.1,), (1.0,), 1, "--sigmas is -0.1"),
+            ((math.nan,), (1.0,), 1, "--sigmas is nan"),
             ((math.inf,), (1.0,), 1, "--sigmas"),
             ((0.1, 0.2, 0.1), (1.0,), 1, "give each once"),
-            ((0.1,), (0.0,), 1, "--betas = 0.0"),
+            ((0.1,), (0.0,), 1, "--betas is 0.0"),
             ((0.1,), (1e9,), 1, "--betas"),
-            ((0.1,), (1.0,), 0, "--seeds = 0"),
+            ((0.1,), (1.0,), 0, "seeds is 0"),
         ],
     )
     def test_bad_grids(

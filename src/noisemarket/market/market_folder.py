@@ -61,7 +61,7 @@ class MarketFolder:
             try:
                 return JobManifest(**json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):
-                raise BadInput("--resume", str(path), "cannot be read: start anew.") from None
+                raise BadInput("resume", str(path), "cannot be read: start anew.") from None
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))

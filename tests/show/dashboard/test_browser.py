@@ -203,7 +203,7 @@ def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> 
     page = opened(browser, served, "#/new")
     page.get_by_label("Floor").fill("-1")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("alert")).to_contain_text("market.floor = -1", timeout=LONG)
+    expect(page.get_by_role("alert")).to_contain_text("market.floor is -1", timeout=LONG)
     expect(page.get_by_label("Floor")).to_be_focused()
     expect(page.get_by_label("Floor")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Floor").fill("0.1")

@@ -55,12 +55,12 @@ class Grid:
         wanted = f"numbers above 0, up to {MOST_BETA:g}"
         _check("--betas", self.betas, lambda value: 0 < value <= MOST_BETA, wanted)
         for share, sigma in self.mixed:
-            _check("--mixed", (share,), lambda value: 0 < value < 1, "shares between 0 and 1")
-            _check("--mixed", (sigma,), lambda value: value >= 0, "sigmas of at least 0")
+            _check("mixed", (share,), lambda value: 0 < value < 1, "shares between 0 and 1")
+            _check("mixed", (sigma,), lambda value: value >= 0, "sigmas of at least 0")
         if len(set(self.mixed)) < len(self.mixed):
-            raise BadInput("--mixed", pairs_text(self.mixed), "give each once.")
+            raise BadInput("mixed", pairs_text(self.mixed), "give each once.")
         if not 1 <= self.seeds <= MOST_SEEDS:
-            raise BadInput("--seeds", self.seeds, f"give a number from 1 to {MOST_SEEDS}.")
+            raise BadInput("seeds", self.seeds, f"give a number from 1 to {MOST_SEEDS}.")
 
     def __len__(self) -> int:
         return (len(self.sigmas) + len(self.mixed)) * len(self.betas) * self.seeds

@@ -84,7 +84,7 @@ def some_of(share: float, owners: int) -> int:
     sellers = round(share * owners)
     if not 0 < sellers < owners:
         remedy = f"is {sellers} of {owners} owners: give a share that leaves sellers and others."
-        raise BadInput("--mixed", share, remedy)
+        raise BadInput("mixed", share, remedy)
     return sellers
 
 
