@@ -29,7 +29,7 @@ endef
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help browser venv demo quick test coverage coverage-quick lint format types docs dist hooks bench bench-dashboard \
-	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market bench-nodes campaign cheats reproduce results torture \
+	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market campaign cheats reproduce results torture \
 	constraints clean
 
 help: ## print this list
@@ -107,7 +107,7 @@ docs: $(VENV)/.installed ## build the documentation into build/site; a broken li
 	$(BIN)/mkdocs build --strict --quiet
 
 # What `noisemarket flower app` copies, one file of which is no Python.
-MARKET_APP := noisemarket/flower/deploy/market_app
+MARKET_APP := noisemarket/flower/market_app
 
 dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel in a fresh environment
 	rm -rf dist
@@ -154,9 +154,6 @@ results: $(VENV)/.installed ## write results.md, dypp.md, the sentence of the RE
 
 bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (15 minutes)
 	$(BIN)/python benchmarks/flower.py $(ARGS)
-
-bench-nodes: $(VENV)/.installed ## measure an owner of a Flower deployment against plain Flower (15 minutes)
-	$(BIN)/python benchmarks/flower_nodes.py $(ARGS)
 
 bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
 	$(BIN)/python benchmarks/ledger.py $(ARGS)

@@ -24,7 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import noisemarket as nm
-from federated import Contestant, Figure, Run, contest, per_round, run, to_first, versions
+from benchmarks.federated import (
+    Contestant,
+    Figure,
+    Run,
+    contest,
+    per_round,
+    run,
+    to_first,
+    versions,
+)
 from noisemarket.machine import machine_in_words
 
 FASHION = "/usr/share/datasets/fashion-mnist"

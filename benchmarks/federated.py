@@ -103,12 +103,12 @@ def run(contestant: Contestant, task: dict[str, object], memory: bool = False) -
     told = json.dumps({**task, "options": {**contestant.options, **task.get("options", {})}})  # type: ignore[dict-item]
     result = Run()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **contestant.environment}
     if contestant.processes > 1:
         address = f"localhost:{_free_port()}"
         environment["PFL_WORKER_ADDRESSES"] = ",".join([address] * contestant.processes)
-    command = [sys.executable, "-m", f"peers.{contestant.module}", told]
+    command = [sys.executable, "-m", f"benchmarks.peers.{contestant.module}", told]
     with tempfile.TemporaryFile("w+") as complaints, tempfile.TemporaryDirectory() as scratch:
         environment["FLWR_HOME"] = scratch
         start = time.perf_counter()

@@ -1,9 +1,9 @@
 """How fast contracts are signed and recorded, and how a ledger's verification grows with it.
 
-    python benchmarks/ledger.py                       # SQLite, up to 1,000,000 entries
-    python benchmarks/ledger.py --quick               # up to 10,000
-    python benchmarks/ledger.py --postgres            # also on a PostgreSQL server of its own
-    python benchmarks/ledger.py --url postgresql://...  # also on an empty PostgreSQL database
+    python -m benchmarks ledger                       # SQLite, up to 1,000,000 entries
+    python -m benchmarks ledger --quick               # up to 10,000
+    python -m benchmarks ledger --postgres            # also on a PostgreSQL server of its own
+    python -m benchmarks ledger --url postgresql://...  # also on an empty PostgreSQL database
 
 Jobs of 100 contracts and 30 rounds are recorded one after the other: as in a market, a round is two
 transactions, when it begins and when it is done. Times are processor seconds, of a server without

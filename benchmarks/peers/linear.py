@@ -12,7 +12,7 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from peers.task import Task, load, shares
+from benchmarks.peers.task import Task, load, shares
 
 SIGMA, SHARDS, CLIP, LOCAL_RATE = 0.6, 64, 1.0, 60.0
 SERVER_RATE = 6.0

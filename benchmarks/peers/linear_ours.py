@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.peers import linear
+from benchmarks.peers.task import Rounds, Task, load, say, shares
 from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
@@ -13,8 +15,6 @@ from noisemarket.market.local_engine import LocalEngine
 from noisemarket.privacy.noise import KeyedNoise
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from peers import linear
-from peers.task import Rounds, Task, load, say, shares
 
 IMAGES = 60_000
 

@@ -20,9 +20,14 @@ from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.lying import mean_and_most
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import name_of
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import Row, paired_differences, same_contracts
-from noisemarket.study.comparison.significance import LEVEL, Difference
+from noisemarket.study.results import (
+    LEVEL,
+    NO_TRADE,
+    Difference,
+    Row,
+    paired_differences,
+    same_contracts,
+)
 
 OWN = "clock"
 """The mechanism that the findings compare all others with, if it is among them."""
