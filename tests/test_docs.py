@@ -329,17 +329,3 @@ def test_stored_results_say_how_when_and_where() -> None:
         for made in [document] if "command" in document else document["rows"]:
             assert {"command", "date", "machine"} <= made.keys(), file.name
             assert re.search(r"\d+ cores, .*Python 3", made["machine"]), file.name
-
-
-def test_the_page_has_the_stored_cost_of_an_owner_on_flower() -> None:
-    pytest.importorskip("flwr")
-    nodes = vars(import_module("benchmarks.flower_nodes"))
-    stored = ROOT / "benchmarks" / "results" / "flower-nodes.json"
-    document = json.loads(stored.read_text(encoding="utf-8"))
-    assert nodes["markdown"](document) in read(DOCS / "explanation" / "benchmarks.md")
-    cost = {
-        (row["starts"], row["app"]): row["owner_round_cpu"]
-        for row in document["rows"]
-        if row["owners"] == 20
-    }
-    assert cost["warm", "market"] <= nodes["MOST"] * cost["cold", "plain Flower"]

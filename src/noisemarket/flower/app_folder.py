@@ -1,6 +1,6 @@
 """The Flower app of a market (``market_app``), written where ``flwr run`` wants one.
 
-``examples/flower-market`` is the same app, to be read and changed. Flower sends an app's folder to
+Flower sends an app's folder to
 every owner, with all JSON and TOML in it. ``fab-include`` keeps it to the app's own files: the
 curator may have put its scenario beside them.
 """
