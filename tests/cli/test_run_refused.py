@@ -46,8 +46,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "decay=1"], "training.decay"),
         (["--workers", "0"], "--workers"),
         (["--threads", "0"], "--threads"),
-        (["--runtime", "simulation"], "--runtime simulation is for --engine flower"),
-        (["--no-tls"], "--no-tls given is for --engine flower"),
         (["--preset", "other"], "preset"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
