@@ -3,7 +3,7 @@
 The curator's worth is counted in two ways. Per owner, as the paper simplifies it: as if each owner
 trained a model of its own (``CuratorSide``). And for the one model that all train (``JointValue``):
 its quality is read off the loss surface at the effective noise of the weighted mean and at the
-share of the owners that it rests on, with updates weighed by noise (``federated/weighting.py``).
+share of the owners that it rests on, with updates weighed by noise (``federated/aggregation.py``).
 
 Effective noise and share follow from three sums over the owners: of weights ``w``, of
 ``w^2 sigma^2`` and of ``w^2``. So a change of one owner's contract costs no more than one owner,
@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.federated.weighting import (
+from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
     effective_noise,
