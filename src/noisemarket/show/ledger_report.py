@@ -260,8 +260,8 @@ def _privacy(contract: Row) -> str:
         return "Nothing is guaranteed: there is no bound on what your updates reveal."
     chance = 100 * right_guesses(epsilon, contract["delta"])
     return (
-        f"Hidden: {contract['protects']}. A blind guess between two equally likely records is right "
-        f"half of the time; a guess from all of your updates, at most {chance:.0f} % of the "
+        f"Hidden: {contract['protects']}. A blind guess between two equally likely records is "
+        f"right half of the time; a guess from all of your updates, at most {chance:.0f} % of the "
         f"time (epsilon {epsilon:.3g} at delta {contract['delta']:g})."
     )
 
