@@ -73,7 +73,7 @@ def run(options: CompareOptions) -> None:
                 campaign = _trained(folder, scenario, plan, options, stop)
                 rows = campaign.rows()
                 _write_csv(folder, rows)  # should timing be stopped, the figures are there
-                times = timings(scenario, plan.mechanisms, threads=options.threads, stop=stop)
+                times = timings(scenario, plan.mechanisms, threads=options.workers, stop=stop)
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
@@ -113,7 +113,7 @@ def _game_only(options: CompareOptions) -> None:
                 bar.update(line, description=f"comparing, {name_of(name)}")
                 named = scenario.model_copy(update={"mechanism": name})
                 agreed = find_mechanism(name).run(
-                    environment, run_options(named, options.threads, stop=stop)
+                    environment, run_options(named, options.workers, stop=stop)
                 )
                 if agreed.complete:
                     results[name] = Negotiation(named, environment, agreed)
@@ -199,7 +199,7 @@ def _check(scenario: Scenario, plan: Plan) -> None:
 def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     others = (options.mechanisms, options.seeds, options.budgets)
     files = ("scenario.toml", STATUS, PLAN)
-    allowed = "--workers, --threads and --json"
+    allowed = "--workers and --json"
     path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
@@ -219,7 +219,7 @@ def _trained(
     )  # fmt: skip
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
-        campaign.decide(options.threads, stop)
+        campaign.decide(options.workers, stop)
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 

@@ -39,16 +39,14 @@ class TrainingPlan:
     """How long to train and how to aggregate.
 
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
-    global models beside them, ``decay`` shrinks the global model in every round, ``rate``
-    multiplies the mean update, and ``momentum`` has it go on in later rounds: work on what was
-    released, so none of it costs privacy. ``weight_cap`` is the largest part of one owner in the
-    mean of a round.
+    global models beside them, ``rate`` multiplies the mean update, and ``momentum`` has it go on in
+    later rounds: work on what was released, so none of it costs privacy. ``weight_cap`` is the
+    largest part of one owner in the mean of a round.
     """
 
     rounds: int
     shares: NDArray[np.float64]
     averaging: float = 0.0
-    decay: float = 0.0
     rate: float = 1.0
     momentum: float = 0.0
     weight_cap: float = 1.0
@@ -160,21 +158,19 @@ def aggregate(
     weights: Weights,
     uploads: dict[int, Upload],
     shares: NDArray[np.float64],
-    decay: float = 0.0,
     rate: float = 1.0,
     weight_cap: float = 1.0,
 ) -> Weights:
     """The global model moved by the weighted mean of the updates, summed in the owners' order.
 
-    The mean counts ``rate`` times. The model is first shrunk by ``decay``, which keeps the noise of
-    past rounds from piling up. No owner has a larger part in the mean than ``weight_cap``.
+    The mean counts ``rate`` times. No owner has a larger part in the mean than ``weight_cap``.
     """
     present = sorted(uploads)
     counts = capped(shares[present], weight_cap) if present else np.zeros(0)
     whole = float(counts.sum())
     if whole <= 0.0:
         return weights
-    moved = (1.0 - decay) * weights
+    moved = weights.copy()
     for owner, count in zip(present, counts.tolist(), strict=True):
         moved += (rate * count / whole) * uploads[owner].astype(np.float64)
     return moved
@@ -184,13 +180,13 @@ def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tupl
     """The next global model, and the velocity with which it goes on."""
     cap = plan.weight_cap
     if plan.momentum == 0.0:
-        moved = aggregate(state.weights, uploads, plan.shares, plan.decay, plan.rate, cap)
+        moved = aggregate(state.weights, uploads, plan.shares, plan.rate, cap)
         return moved, state.velocity
     if not uploads:
         return state.weights, state.velocity
     mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares, weight_cap=cap)
     velocity = plan.momentum * state.velocity + mean
-    return (1.0 - plan.decay) * state.weights + plan.rate * velocity, velocity
+    return state.weights + plan.rate * velocity, velocity
 
 
 def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: int) -> None:

@@ -52,7 +52,6 @@ class Sharded(Protection):
         "rate": "privacy.shard_rate",
     }
     part_setting = "shards"
-    account_options: ClassVar = {"clip": 1.0, "shards": 64}
 
     def __post_init__(self) -> None:
         check_positive(self)
