@@ -25,7 +25,11 @@ def row(labels: np.ndarray, owners: int, beta: float) -> str:
     return f"| {owners:,} | {beta:g} | {values} |"
 
 
-if __name__ == "__main__":
+def main() -> None:
     for owners in OWNERS:
         for beta in BETAS:
             print(row(load_data().train_labels, owners, beta))
+
+
+if __name__ == "__main__":
+    main()

@@ -43,8 +43,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", 'faults=[{kind="nan"}]'], "owner"),
         (["--set", "downsampling=none"], "training.downsampling"),
         (["--workers", "0"], "--workers"),
-        (["--runtime", "simulation"], "--runtime simulation is for --engine flower"),
-        (["--no-tls"], "--no-tls given is for --engine flower"),
         (["--preset", "other"], "preset"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),

@@ -56,7 +56,7 @@ command(
     app, "run", "run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
     "run --resume runs/mine",
     takes="scenario preset settings mechanism budget target_accuracy seed out overwrite resume "
-    "baselines draws engine tls runtime workers json",
+    "baselines draws engine workers json",
 )(MarketOptions)  # fmt: skip
 
 
