@@ -1,8 +1,8 @@
 """How fast federated training runs: one script, everything compared within one run.
 
-    make bench-fl                                 sets up the peers, then runs all (some 15 minutes)
-    make bench-fl ARGS="--markdown FILE"          also writes the tables, ready to paste
-    make bench-fl ARGS=--quick                    tiny sizes: shows that everything runs, no more
+    python -m benchmarks federated    runs all (some 15 minutes)
+    python -m benchmarks federated --markdown FILE    also writes the tables, ready to paste
+    python -m benchmarks federated --quick    tiny sizes: shows that everything runs, no more
 
 100 owners with 600 MNIST images each, the CNN of 80,202 parameters, batch 64, one local epoch.
 Every contestant is a process of its own, alone on the machine; they take turns (A B C A B C ...).

@@ -178,7 +178,7 @@ def main() -> None:
         print(f"{name}\n\n{markdown(rows)}\n")
     if not given.quick:
         what = __doc__.splitlines()[0] if __doc__ else ""
-        command = f'make bench-ledger ARGS="--most {given.most}"'
+        command = f"python -m benchmarks ledger --most {given.most}"
         document = {"what": what, "command": command, **effort.as_dict(), **found}
         RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 

@@ -43,7 +43,7 @@ PAGES = {
 def browser() -> Iterator[Browser]:
     place = chromium.obtain()
     if place is None:
-        pytest.skip("needs Chromium: make browser installs it on Debian")
+        pytest.skip("needs Chromium (Debian: the package chromium)")
     only_here = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
     arguments = ["--no-sandbox", f"--host-resolver-rules={only_here}"]
     with playwright.sync_playwright() as started:

@@ -13,8 +13,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import read_result
-from noisemarket.federated.rounds import RoundResult
+from noisemarket.federated.rounds import RoundResult, read_result
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import event_file
 from noisemarket.market.baselines import BASELINES, MARKET, NO_DP, UNIFORM
