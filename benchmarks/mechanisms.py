@@ -12,6 +12,7 @@ import json
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,14 +80,14 @@ def scores(seeds: int) -> dict[str, Any]:
                 if budget is not None:
                     given["budget"] = budget
                 for prices, own in parts.items():
-                    scenario = nm.Scenario.from_preset(
-                        "market", data_size=UNEQUAL, clock_prices=prices, **given
-                    )
-                    environment = scenario.environment()
+                    scenario = nm.Scenario.from_preset("market", data_size=UNEQUAL, **given)
+                    environment, options = scenario.environment(), run_options(scenario)
                     joint = JointValue.of(environment)
-                    best = best_portfolio(environment, run_options(scenario).demand)
-                    agreed = nm.negotiate(scenario, mechanism="clock").agreement.contracts
-                    own.append(joint.gain(agreed) / joint.gain(best))
+                    best = joint.gain(best_portfolio(environment, options.demand))
+                    demand = replace(options.demand, scored=prices == "scored")
+                    clock_options = replace(options, demand=demand)
+                    agreed = nm.MECHANISMS["clock"].run(environment, clock_options).contracts
+                    own.append(joint.gain(agreed) / best)
             named = {"surface": surface, "budget": budget}
             clock.append(named | {prices: statistics.mean(own) for prices, own in parts.items()})
     return {"clock": clock}

@@ -25,7 +25,7 @@ from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock, ClockAuction, floor_level
 from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions
 from noisemarket.pricing.oracles import NoDP, Oracle, UniformDP
-from noisemarket.pricing.pain_fl import PainFL, items_of
+from noisemarket.pricing.pain_fl import TYPES, PainFL, items_of
 from noisemarket.pricing.posted_price import PostedPrice
 
 MOST_EXAMINED = 200
@@ -73,7 +73,7 @@ def _gained(
         award = mechanism.award(environment, options, saving)
         return gained_by_bids(side, ArrayAsker(environment).bid(saving), award)
     if isinstance(mechanism, PainFL):  # to pass for another type is to take its item
-        menu = mechanism.problem(environment, options.menu_types).solve()
+        menu = mechanism.problem(environment, TYPES).solve()
         return gained_by_items(
             side, contracts, zip(*items_of(menu, environment.levels), strict=True)
         )
