@@ -293,7 +293,6 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     made = vars(import_module("benchmarks.mechanisms"))
     clock, found = read(DOCS / "explanation" / "clock.md"), results_of("clock-scores")
     assert made["scores_table"](found) in clock
-    assert made["gaps_table"](found) in clock
     assert made["reach_table"](found["reach"]) in clock
     assert made["levels_line"](found["levels"]) in clock
     rows = results_of("behaviour")["rows"]
