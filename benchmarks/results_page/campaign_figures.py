@@ -10,11 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.campaign import Timing
-from noisemarket.show.comparison_figures import WIDE, RoundMeans, known
 from noisemarket.show.comparison_report import (
+    WIDE,
+    RoundMeans,
     budget_in_words,
     by_mechanism,
     head_of_mechanism,
+    known,
     knows,
     listed,
     middle_budget,

@@ -26,7 +26,7 @@ from benchmarks.results_page.common import ROOT
 from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
 from benchmarks.results_page.study_parts import decision_times
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds
 from noisemarket.show.style import figure, label, save
 from noisemarket.study.results import half_width
 

@@ -15,11 +15,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
+    from noisemarket.federated.aggregation import Weighting, effective_noise, effective_share
     from noisemarket.federated.data import Dataset
     from noisemarket.federated.data_files import load_data
-    from noisemarket.federated.engine import Engine
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
-    from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
@@ -37,9 +36,8 @@ _PUBLIC = {
     "noisemarket.errors": ("BadInput", "NoisemarketError"),
     "noisemarket.federated.data": ("Dataset",),
     "noisemarket.federated.data_files": ("load_data",),
-    "noisemarket.federated.engine": ("Engine",),
     "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
-    "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
+    "noisemarket.federated.aggregation": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
@@ -60,7 +58,6 @@ __all__ = [
     "BadInput",
     "Clipped",
     "Dataset",
-    "Engine",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",

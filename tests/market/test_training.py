@@ -14,9 +14,9 @@ from torch import nn
 
 import noisemarket as nm
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import Equal, FloatArray, PublicFigures, Weighting
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import MNIST_SCALING
-from noisemarket.federated.weighting import Equal, FloatArray, PublicFigures, Weighting
 from noisemarket.market import training
 from noisemarket.market.orders import given_sigma, order
 from noisemarket.market.serial_engine import SerialEngine

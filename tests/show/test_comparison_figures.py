@@ -11,8 +11,8 @@ import pytest
 from benchmarks.campaign import Timing
 from benchmarks.results_page import campaign_figures as pages
 
-from noisemarket.show import comparison_figures
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds, round_means
+from noisemarket.show import comparison_report
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds, round_means
 from noisemarket.study.results import Row
 
 ROW = Row(
@@ -48,7 +48,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (comparison_figures, pages):
+    for module in (comparison_report, pages):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 
@@ -138,5 +138,5 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
         "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
     ]
     assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
-    lone = [comparison_figures.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
+    lone = [comparison_report.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
     assert pages.rounds_title(lone).startswith("Without a budget")

@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder, read_private, refuse_open, write_atomic
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.market.run_folder import RunFolder

@@ -17,6 +17,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import (
+    WEIGHTINGS,
+    PublicFigures,
+    Weighting,
+    capped,
+    effective_noise,
+    linear_steps,
+    network_steps,
+    owner_weights,
+)
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Job
@@ -25,15 +35,6 @@ from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
-from noisemarket.federated.server_rule import linear_steps, network_steps
-from noisemarket.federated.weighting import (
-    WEIGHTINGS,
-    PublicFigures,
-    Weighting,
-    capped,
-    effective_noise,
-    owner_weights,
-)
 from noisemarket.files import digest
 from noisemarket.formats import text_of
 from noisemarket.game.environment import Environment

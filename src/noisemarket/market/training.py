@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.aggregation import Weighting
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Engine, Job, Weights, single_precision
@@ -19,7 +20,6 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.federated.rounds import train as rounds_of
-from noisemarket.federated.weighting import Weighting
 from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order

@@ -17,7 +17,7 @@ def _protection(value: str) -> str:
 
 
 def _weighting(value: str) -> str:
-    from noisemarket.federated.weighting import WEIGHTINGS
+    from noisemarket.federated.aggregation import WEIGHTINGS
 
     WEIGHTINGS.find(value, load=True)
     return value

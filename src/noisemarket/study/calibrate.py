@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.aggregation import VERSION as RULE_VERSION
+from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
-from noisemarket.federated.server_rule import VERSION as RULE_VERSION
-from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.files import Closing, JsonLines, remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine

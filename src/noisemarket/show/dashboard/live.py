@@ -13,8 +13,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import read_result
-from noisemarket.federated.rounds import RoundResult
+from noisemarket.federated.rounds import RoundResult, read_result
 from noisemarket.ledger.money import MICRO
 from noisemarket.market import event_file
 from noisemarket.market.baselines import BASELINES, MARKET, NO_DP, UNIFORM
@@ -57,7 +56,7 @@ _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recu
 
 
 class RunProgress:
-    """What the events of a run say so far."""
+    """State of a run, from its events so far."""
 
     def __init__(self) -> None:
         self.rounds: dict[int, float] = {}
