@@ -89,7 +89,7 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
                 "recorded_at": entry.recorded_at,
                 "hash": entry.hash,
             }
-            for entry in ledger.entries(contract=ids[-1])
+            for entry in ledger.entries(contracts=[ids[-1]])
         ]
     rounds = statement["each_round"]
     spent = np.cumsum([infinite(one["rho"]) for one in rounds])
