@@ -56,7 +56,7 @@ GOOD = "owner,sigma\n0,0.1\n1,0.1\n2,0.1\n3,0.1\n"
         (["--contracts", "large.csv"], "sigma_max"),
         (["--contracts", "columns.csv"], "columns owner and sigma"),
         (["--contracts", "empty.csv"], "columns owner and sigma"),
-        (["--contracts", "bytes.csv"], "contracts = "),
+        (["--contracts", "bytes.csv"], "cannot be read"),
         (["--contracts", "missing.csv"], "missing.csv"),
         (["--sigma", "0.1", "--workers", "0"], "--workers"),
         (["--sigma", "0.1", "--workers", "-3"], "--workers"),
