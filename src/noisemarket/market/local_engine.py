@@ -43,7 +43,7 @@ Views = Mapping[str, NDArray[Any]]
 
 
 @dataclass(frozen=True)
-class TrainingWork:
+class OwnerWork:
     """What a worker needs of a job besides the arrays: called with these, it gives the work."""
 
     model: ModelMaker
@@ -54,7 +54,7 @@ class TrainingWork:
     indices: tuple[NDArray[np.int64], ...]
 
     @classmethod
-    def of(cls, job: Job) -> TrainingWork:
+    def of(cls, job: Job) -> OwnerWork:
         return cls(
             job.model, job.protection, job.seed, job.noise_source(), job.sigma,
             tuple(job.partition.indices),
@@ -103,7 +103,7 @@ class SerialEngine(Engine):
     def __init__(self, job: Job) -> None:
         self._job, self._first = job, job.first_weights()
         self._views = self._arrays()
-        self._work = TrainingWork.of(job)(self._views)
+        self._work = OwnerWork.of(job)(self._views)
 
     def _arrays(self) -> dict[str, NDArray[Any]]:
         data = self._job.data
@@ -161,7 +161,7 @@ class LocalEngine(SerialEngine):
         self._stop, self._started = stop, False
         arrays = self._arrays()
         _check_room(sum(array.nbytes for array in arrays.values()))
-        packed = pickle.dumps(TrainingWork.of(job))
+        packed = pickle.dumps(OwnerWork.of(job))
         self._shared, self._processes = SharedArrays(arrays), WorkerProcesses()
         self._views = self._shared.views
         try:
