@@ -1,8 +1,8 @@
 """What bisection reaches of the exact equilibrium, how soon, and after changes; and how fast it is.
 
-    python benchmarks/bisection.py             # 20 seeds of populations, two minutes on two cores
-    python benchmarks/bisection.py --seeds 2   # a quick look
-    python benchmarks/bisection.py --million   # the command with 1,000,000 owners, nothing else
+    python -m benchmarks bisection             # 20 seeds of populations, two minutes on two cores
+    python -m benchmarks bisection --seeds 2   # a quick look
+    python -m benchmarks bisection --million   # the command with 1,000,000 owners, nothing else
 
 Results are stored in ``benchmarks/results``. All figures are the curator's gain over no trade, by
 the contracts, in per cent of the exact signed equilibrium's under the preferences at the end: mean
@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
+from benchmarks.process_tree import negotiated
 from noisemarket.machine import Effort
-from process_tree import negotiated
 
 Table = dict[str, dict[str, dict[str, float]]]
 """Row, number of interactions, and mean and least over the populations."""

@@ -1,10 +1,10 @@
 """Every way to cheat that the market knows, at several contracts: found in which round, and paid?
 
-    python benchmarks/cheats.py                    # all cheats, sigma 0.1, 0.3 and 0.6, 30 rounds
-    python benchmarks/cheats.py --honest           # honest owners only: who is accused or not paid
-    python benchmarks/cheats.py --poison           # accuracy under poisoners and free riders
-    python benchmarks/cheats.py --cost             # what the tests of noise take of a processor
-    python benchmarks/cheats.py --quick            # two rounds, few owners: shows that all runs
+    python -m benchmarks cheats                    # all cheats, sigma 0.1, 0.3 and 0.6, 30 rounds
+    python -m benchmarks cheats --honest           # honest owners only: who is accused or not paid
+    python -m benchmarks cheats --poison           # accuracy under poisoners and free riders
+    python -m benchmarks cheats --cost             # what the tests of noise take of a processor
+    python -m benchmarks cheats --quick            # two rounds, few owners: shows that all runs
 
 A tenth of the owners has sold noise, down to the sigma of the column; the others keep 0.6. One of
 the sellers cheats in every round (two for noise that is shared). Uploads pass through the market's
@@ -229,7 +229,7 @@ def store(
     rows: Sequence[Mapping[str, Any]], owners: int, rounds: int, effort: Effort, out: Path
 ) -> None:
     """Keep what ``poison`` gave for docs/explanation/results.md."""
-    command = f"python benchmarks/cheats.py --poison --owners {owners} --rounds {rounds}"
+    command = f"python -m benchmarks cheats --poison --owners {owners} --rounds {rounds}"
     document = {
         "command": command, **effort.as_dict(), "owners": owners, "rounds": rounds,
         "defences": list(DEFENCES),

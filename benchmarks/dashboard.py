@@ -1,6 +1,6 @@
 """How much do viewers of a live run slow it down?
 
-    python benchmarks/dashboard.py [--viewers 50] [--turns 3] [--rounds 100] [--store FILE]
+    python -m benchmarks dashboard [--viewers 50] [--turns 3] [--rounds 100] [--store FILE]
 
 The same market is run on its own and while many viewers watch it in the dashboard, in turns, so
 that what else the machine does meets both. A viewer asks for what a page asks for: the run, its

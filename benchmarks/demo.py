@@ -1,6 +1,6 @@
 """The demo's job, `noisemarket run`: stored, with what it took, for the README.
 
-    python benchmarks/demo.py
+    python -m benchmarks demo
 
 stores what the market bought in ``benchmarks/results/demo.json`` and its figure in
 ``docs/images/market.png``. ``make results`` writes the table into the README.

@@ -1,10 +1,10 @@
 """How accurate and how fast training on fixed features is: one script, ratios within one run.
 
-    make bench-features                              sets up the peers, then runs all (40 minutes)
-    make bench-features ARGS="--markdown FILE"       also writes the tables, ready to paste
-    make bench-features ARGS=--accuracy              accuracy only; needs no peers
-    make bench-features ARGS=--speed                 speed only
-    make bench-features ARGS=--quick                 tiny sizes: shows that everything runs, no more
+    python -m benchmarks features    runs all (40 minutes)
+    python -m benchmarks features --markdown FILE    also writes the tables, ready to paste
+    python -m benchmarks features --accuracy    accuracy only; needs no peers
+    python -m benchmarks features --speed    speed only
+    python -m benchmarks features --quick    tiny sizes: shows that everything runs, no more
 
 Accuracy: 100 owners, 30 rounds, the ``market`` preset as it is, simulated noise; mean and standard
 deviation over seeds of the average of the models on the test images, for several betas and sigmas.
@@ -24,7 +24,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import noisemarket as nm
-from federated import Contestant, Figure, Run, contest, per_round, run, to_first, versions
+from benchmarks.federated import (
+    Contestant,
+    Figure,
+    Run,
+    contest,
+    per_round,
+    run,
+    to_first,
+    versions,
+)
 from noisemarket.machine import machine_in_words
 
 FASHION = "/usr/share/datasets/fashion-mnist"
@@ -334,9 +343,9 @@ def main() -> None:
 
     if both or options.accuracy or options.mixed:
         print("Accuracy", flush=True)
-        sets = {"MNIST": nm.load_mnist()}
+        sets = {"MNIST": nm.load_data()}
         if Path(options.fashion).is_dir():
-            sets["Fashion-MNIST"] = nm.load_mnist(options.fashion)
+            sets["Fashion-MNIST"] = nm.load_data(options.fashion)
         else:
             print(f"  Fashion-MNIST is left out: no folder {options.fashion}")
         if options.quick:

@@ -1,8 +1,8 @@
 """How fast federated training runs: one script, everything compared within one run.
 
-    make bench-fl                                 sets up the peers, then runs all (some 15 minutes)
-    make bench-fl ARGS="--markdown FILE"          also writes the tables, ready to paste
-    make bench-fl ARGS=--quick                    tiny sizes: shows that everything runs, no more
+    python -m benchmarks federated    runs all (some 15 minutes)
+    python -m benchmarks federated --markdown FILE    also writes the tables, ready to paste
+    python -m benchmarks federated --quick    tiny sizes: shows that everything runs, no more
 
 100 owners with 600 MNIST images each, the CNN of 80,202 parameters, batch 64, one local epoch.
 Every contestant is a process of its own, alone on the machine; they take turns (A B C A B C ...).
@@ -103,12 +103,12 @@ def run(contestant: Contestant, task: dict[str, object], memory: bool = False) -
     told = json.dumps({**task, "options": {**contestant.options, **task.get("options", {})}})  # type: ignore[dict-item]
     result = Run()
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "MKL_"))}
-    path = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
+    path = os.pathsep.join([str(HERE.parent), *filter(None, [os.environ.get("PYTHONPATH")])])
     environment |= {"PYTHONPATH": path, "PYTHONWARNINGS": "ignore", **contestant.environment}
     if contestant.processes > 1:
         address = f"localhost:{_free_port()}"
         environment["PFL_WORKER_ADDRESSES"] = ",".join([address] * contestant.processes)
-    command = [sys.executable, "-m", f"peers.{contestant.module}", told]
+    command = [sys.executable, "-m", f"benchmarks.peers.{contestant.module}", told]
     with tempfile.TemporaryFile("w+") as complaints, tempfile.TemporaryDirectory() as scratch:
         environment["FLWR_HOME"] = scratch
         start = time.perf_counter()

@@ -1,18 +1,15 @@
-"""What Flower costs: the same market embedded and over Flower's runtimes, within one run.
+"""What Flower costs: the same market embedded and over Flower's simulation, within one run.
 
-    python benchmarks/flower.py --owners 10 100 1000 --engines simulation --rounds 3
-    python benchmarks/flower.py --owners 5 20 --rounds 2    # in a deployment, too
-    python benchmarks/flower.py --mechanism dypp            # the learned game instead of the clock
-    python benchmarks/flower.py --quick       # 3 owners, two rounds: shows that it runs, no more
-    python benchmarks/flower.py --out FILE    # adds what is measured to a JSON file
+    python -m benchmarks flower --owners 10 100 1000 --engines flower --rounds 3
+    python -m benchmarks flower --mechanism dypp            # the learned game instead of the clock
+    python -m benchmarks flower --quick       # 3 owners, two rounds: shows that it runs, no more
+    python -m benchmarks flower --out FILE    # adds what is measured to a JSON file
 
 All negotiate in the same way, sign the same contracts and train the same model. Measured are
 seconds by the clock and of processors (user and system, of all processes), memory, and messages and
 bytes of a job of 30 rounds. Negotiation is all that comes before the first round: meeting
 the owners, prices or quotes, their keys, proposals, signatures and keeping the contracts. Its share
-is to be below a quarter, and its messages to an owner at most 40. Flower's processes are real, on
-loopback, with TLS: on one machine they share its cores, which owners on machines of their own would
-not.
+is to be below a quarter, and its messages to an owner at most 40.
 """
 
 from __future__ import annotations
@@ -28,22 +25,21 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from benchmarks.process_tree import ProcessTree
 from noisemarket.flower import wire
-from noisemarket.flower.curator_app import EFFORT
-from noisemarket.flower.deploy.single_machine import RUNTIMES, run_on_flower
 from noisemarket.flower.remote_negotiation import interactions
 from noisemarket.flower.remote_owners import TRAFFIC
+from noisemarket.flower.simulation import run_simulation
 from noisemarket.machine import Effort
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.job import run_market
 from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario
-from process_tree import ProcessTree
 
 JOB_ROUNDS = 30
 MOST_SHARE = 0.25
 MOST_MESSAGES = 40
-EMBEDDED = "embedded"
+EMBEDDED, FLOWER = "embedded", "flower"
 
 PHASES = {
     wire.HELLO: "negotiation",
@@ -58,9 +54,8 @@ PHASES = {
 
 HEADS = (
     "| owners | engine | rounds | s a round | CPU s a round | negotiation, s | settlement, s "
-    "| s in all | CPU s in all | curator's own CPU ms for an owner and round | MB, all processes "
-    "| ledger entries |",
-    "|---|---|---|---|---|---|---|---|---|---|---|---|",
+    "| s in all | CPU s in all | MB, all processes | ledger entries |",
+    "|---|---|---|---|---|---|---|---|---|---|---|",
 )
 KIND_HEADS = (
     "| message | to an owner and job of 30 rounds | kB to and from an owner |",
@@ -91,7 +86,6 @@ class Measured:
     seconds: float
     cpu: float
     round_cpu: float
-    curator_cpu: float
     memory: float
     ledger_entries: int
     kinds: Mapping[str, Kind] = field(default_factory=dict)
@@ -123,28 +117,23 @@ def measure(tree: ProcessTree, scenario: Scenario, folder: Path, engine: str) ->
     begun, memory = time.monotonic(), 0.0
 
     def used() -> float:
-        """In the embedded engine this process is the curator's."""
-        return tree.cpu() + (time.process_time() if engine == EMBEDDED else 0.0)
+        """This process is the curator's."""
+        return tree.cpu() + time.process_time()
 
     cpu = used()
-    if engine == EMBEDDED:
-        run = run_market(market, folder)
-    else:
-        run = run_on_flower(market, folder, runtime=engine)
+    run = run_market(market, folder) if engine == EMBEDDED else run_simulation(market, folder)
     ends = list[float]()
     for event in run:
         if isinstance(event, RoundTrained):
             ends.append(used())
             memory = memory or tree.memory()
     outcome = run.outcome
-    seconds, kinds, own = outcome.seconds, {}, 0.0
+    seconds, kinds = outcome.seconds, {}
     if engine != EMBEDDED:
         traffic = json.loads((folder / "curator" / TRAFFIC).read_text(encoding="utf-8"))
         kinds = by_kind(traffic, len(outcome.results))
-        effort = json.loads((folder / "curator" / EFFORT).read_text(encoding="utf-8"))
-        own = effort["cpu_seconds"]
     return Measured(
-        engine=engine if engine == EMBEDDED else f"Flower, {engine}",
+        engine=EMBEDDED if engine == EMBEDDED else "Flower, simulation",
         owners=scenario.population.owners or 0,
         rounds=len(outcome.results),
         round_seconds=statistics.median(result.seconds for result in outcome.results),
@@ -153,7 +142,6 @@ def measure(tree: ProcessTree, scenario: Scenario, folder: Path, engine: str) ->
         seconds=time.monotonic() - begun,
         cpu=used() - cpu,
         round_cpu=(ends[-1] - ends[0]) / (len(ends) - 1),
-        curator_cpu=own,
         memory=memory,
         ledger_entries=int(outcome.head.partition(":")[0]),
         kinds=kinds,
@@ -180,11 +168,10 @@ def by_kind(traffic: list[dict[str, Any]], rounds: int) -> dict[str, Kind]:
 def row(one: dict[str, Any]) -> str:
     """A line of the table, of what was stored."""
     owners, rounds = one["owners"], one["rounds"]
-    own = 1000 * one["curator_cpu"] / owners / rounds
     return (
         f"| {owners:,} | {one['engine']} | {rounds} | {one['round_seconds']:.1f} "
         f"| {one['round_cpu']:.1f} | {one['negotiation']:.1f} | {one['settlement']:.1f} "
-        f"| {one['seconds']:.0f} | {one['cpu']:.0f} | {own:.1f} | {one['memory']:,.0f} "
+        f"| {one['seconds']:.0f} | {one['cpu']:.0f} | {one['memory']:,.0f} "
         f"| {one['ledger_entries']:,} |"
     )
 
@@ -230,7 +217,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--quick", action="store_true", help="tiny sizes")
     options.add_argument("--owners", type=int, nargs="+", default=[5, 20])
-    engines = (EMBEDDED, *RUNTIMES)
+    engines = (EMBEDDED, FLOWER)
     options.add_argument("--engines", nargs="+", choices=engines, default=list(engines))
     options.add_argument("--mechanism", default="clock")
     options.add_argument("--rounds", type=int, default=5)

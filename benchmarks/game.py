@@ -1,8 +1,8 @@
 """How fast the pricing game runs: one script, everything compared within one run.
 
-    python benchmarks/game.py                  throughput, exactness, start-up, scaling (1 minute)
-    python benchmarks/game.py --million        also the command with 1,000,000 owners (3 minutes)
-    python benchmarks/game.py --plot FILE.png  also draw the scaling curve
+    python -m benchmarks game                  throughput, exactness, start-up, scaling (1 minute)
+    python -m benchmarks game --million        also the command with 1,000,000 owners (3 minutes)
+    python -m benchmarks game --plot FILE.png  also draw the scaling curve
 
 Needs ``pip install 'noisemarket[bench]'`` for the comparison with OpenSpiel. Speeds are per CPU
 second (``time.process_time``), best of several rounds in which both sides take turns.
@@ -23,6 +23,7 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.process_tree import negotiated
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.protocol import Outcomes
@@ -30,7 +31,6 @@ from noisemarket.machine import machine_in_words
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.batch import Batch, PlayConfig, play_batch
 from noisemarket.scenario import Scenario
-from process_tree import negotiated
 
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
 

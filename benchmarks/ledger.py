@@ -1,9 +1,9 @@
 """How fast contracts are signed and recorded, and how a ledger's verification grows with it.
 
-    python benchmarks/ledger.py                       # SQLite, up to 1,000,000 entries
-    python benchmarks/ledger.py --quick               # up to 10,000
-    python benchmarks/ledger.py --postgres            # also on a PostgreSQL server of its own
-    python benchmarks/ledger.py --url postgresql://...  # also on an empty PostgreSQL database
+    python -m benchmarks ledger                       # SQLite, up to 1,000,000 entries
+    python -m benchmarks ledger --quick               # up to 10,000
+    python -m benchmarks ledger --postgres            # also on a PostgreSQL server of its own
+    python -m benchmarks ledger --url postgresql://...  # also on an empty PostgreSQL database
 
 Jobs of 100 contracts and 30 rounds are recorded one after the other: as in a market, a round is two
 transactions, when it begins and when it is done. Times are processor seconds, of a server without
@@ -178,7 +178,7 @@ def main() -> None:
         print(f"{name}\n\n{markdown(rows)}\n")
     if not given.quick:
         what = __doc__.splitlines()[0] if __doc__ else ""
-        command = f'make bench-ledger ARGS="--most {given.most}"'
+        command = f"python -m benchmarks ledger --most {given.most}"
         document = {"what": what, "command": command, **effort.as_dict(), **found}
         RESULTS.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 

@@ -1,8 +1,8 @@
 """What the market costs on top of bare training: keys, signatures, checks of uploads, the ledger.
 
-    python benchmarks/market.py            # 100 owners, 30 rounds, MNIST
-    python benchmarks/market.py --quick    # two rounds: shows that everything runs, no more
-    python benchmarks/market.py --owners 300 --rounds 10 --postgres
+    python -m benchmarks market            # 100 owners, 30 rounds, MNIST
+    python -m benchmarks market --quick    # two rounds: shows that everything runs, no more
+    python -m benchmarks market --owners 300 --rounds 10 --postgres
 
 One run of the whole market, in which every part is timed where it stands: ratios within one run do
 not depend on how busy the machine is from one run to the next. Nothing else runs while the main

@@ -1,8 +1,8 @@
 """How fast and how good mechanisms are with many owners, and how they hold up if owners err.
 
-python benchmarks/mechanisms.py              speed and memory, each in a process of its own
-python benchmarks/mechanisms.py --scores     how near the clock is to the best that there is
-python benchmarks/mechanisms.py --behaviour  owners who err, or answer only now and then
+python -m benchmarks mechanisms              speed and memory, each in a process of its own
+python -m benchmarks mechanisms --scores     how near the clock is to the best that there is
+python -m benchmarks mechanisms --behaviour  owners who err, or answer only now and then
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.federated.data_files import load_mnist
+from noisemarket.federated.data_files import load_data
 from noisemarket.federated.partition import dirichlet_partition, label_entropy
 
 OWNERS, BETAS, SEEDS = (10, 100, 1000), (0.05, 0.1, 0.5, 1, 5, 20), range(20)
@@ -25,7 +25,11 @@ def row(labels: np.ndarray, owners: int, beta: float) -> str:
     return f"| {owners:,} | {beta:g} | {values} |"
 
 
-if __name__ == "__main__":
+def main() -> None:
     for owners in OWNERS:
         for beta in BETAS:
-            print(row(load_mnist().train_labels, owners, beta))
+            print(row(load_data().train_labels, owners, beta))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,6 +1,6 @@
 """The pages that stand on stored results, and their figures, from benchmarks/results.
 
-    python benchmarks/report.py
+    python -m benchmarks report
 
 writes docs/explanation/results.md, docs/explanation/dypp.md, the marked sentence of README.md, and
 all of their figures. No number there is typed: ``tests/test_results_pages.py`` makes the text again
@@ -13,14 +13,14 @@ from __future__ import annotations
 import re
 from textwrap import fill
 
-from results_page.accuracy import accuracy_part, uneven_part
-from results_page.common import ROOT, filled
-from results_page.demo_part import demo_part
-from results_page.dypp_page import claims, dypp_page, readme_sentence
-from results_page.figures import draw
-from results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
-from results_page.gain_part import gain_part
-from results_page.study_parts import (
+from benchmarks.results_page.accuracy import accuracy_part, uneven_part
+from benchmarks.results_page.common import ROOT, filled
+from benchmarks.results_page.demo_part import demo_part
+from benchmarks.results_page.dypp_page import claims, dypp_page, readme_sentence
+from benchmarks.results_page.figures import draw
+from benchmarks.results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
+from benchmarks.results_page.gain_part import gain_part
+from benchmarks.results_page.study_parts import (
     adaptation_part,
     best_part,
     cheats_part,
@@ -68,7 +68,7 @@ def page() -> str:
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
-        "Everything below is made by `python benchmarks/report.py` from stored results. Each part "
+        "Everything below is made by `python -m benchmarks report` from stored results. Each part "
         "names the command that measured it, the date and, where it was recorded, the machine; "
         "seconds are processor seconds unless said otherwise, so that other load "
         "does not count. ± is half of the 95 % interval over the seeds. [What holds of "

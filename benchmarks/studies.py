@@ -1,15 +1,16 @@
 """Studies beside the campaign, each stored as benchmarks/results/STUDY.json.
 
-    python benchmarks/studies.py sensitivity   # what the paper leaves open, one setting at a time
-    python benchmarks/studies.py best          # the learners at their best: a sweep
-    python benchmarks/studies.py adaptation    # privacy costs halve or double half-way
-    python benchmarks/studies.py epsilon       # owners who count epsilon: clock, bisection, DyPP
-    python benchmarks/studies.py fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
-    python benchmarks/studies.py uneven        # few sellers of uneven data
-    python benchmarks/studies.py lying         # what owners gain by lying, without a budget
+    python -m benchmarks studies sensitivity   # what the paper leaves open, one setting at a time
+    python -m benchmarks studies best          # the learners at their best: a sweep
+    python -m benchmarks studies adaptation    # privacy costs halve or double half-way
+    python -m benchmarks studies epsilon       # owners who count epsilon: clock, bisection, DyPP
+    python -m benchmarks studies fashion       # Fashion-MNIST: accuracy over noise, clock and DyPP
+    python -m benchmarks studies uneven        # few sellers of uneven data
+    python -m benchmarks studies lying         # what owners gain by lying, without a budget
+    python -m benchmarks studies gain-per-money  # the clock for at most 120 against DyPP for 300
 
-docs/explanation/results.md is made from what they store. What was trained is kept in
-``runs/study-STUDY.jsonl`` and not done again.
+docs/explanation/results.md is made from what they store. Trainings are kept in ``runs/`` and not
+repeated.
 """
 
 from __future__ import annotations
@@ -25,29 +26,20 @@ from typing import Any
 import numpy as np
 
 import noisemarket as nm
-from best_settings import COMPARED, learning
+from benchmarks.campaign import BEST, ON_FEATURES, Settings, compared, training_file
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import plan_of
 from noisemarket.market.serial_engine import SerialEngine
-from noisemarket.market.session import carry_out
 from noisemarket.market.summary import deployed
-from noisemarket.market.tuning import plan_of
-from noisemarket.market.worker_processes import in_processes
+from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.study.comparison.campaign import Campaign, Plan
-from noisemarket.study.comparison.results import Row
-from noisemarket.study.comparison.trainings import (
-    NoiseOfAll,
-    Orders,
-    Trained,
-    TrainingWork,
-    line_of,
-    read_trained,
-)
+from noisemarket.study.compare import Orders, Plan, TrainingFile, TrainingTask
+from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_p
 
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -55,6 +47,9 @@ CHANGING = EXAMPLES / "changing.toml"
 FASHION = "/usr/share/datasets/fashion-mnist"
 LEARNERS = ("dypp", "q_learning")
 Rows = list[dict[str, Any]]
+
+LOWER = 0.05
+"""The floor of sellers in the second run of the clock auction of ``gain``."""
 
 EVEN = 1e9
 """A beta at which weights count no difference between owners."""
@@ -109,7 +104,7 @@ def adaptation(seeds: int, _workers: int | None) -> dict[str, Any]:
     players: dict[str, tuple[str, dict[str, Any]]] = {}
     for learner in LEARNERS:
         players[learner] = learner, {"iterations": 10_000}
-        own = learning(learner)
+        own = dict(BEST[learner])
         players[f"{learner} at its best"] = learner, own | {"iterations": 2 * own["iterations"]}
     players["bisection"] = "bisection", {"iterations": 10_000}
     rows: Rows = []
@@ -150,34 +145,90 @@ def changing(seeds: int) -> Rows:
 
 def epsilon(seeds: int, workers: int | None) -> dict[str, Any]:
     """Owners whose loss is the epsilon sold, not the noise given up; sellers keep noise 0.2."""
-    scenario = Scenario.from_preset("market", payoff="epsilon_loss", floor=0.2, compared=COMPARED)
-    plan = Plan(("clock", "bisection", "dypp"), (100.0, 300.0), tuple(range(1, seeds + 1)))
-    kept = kept_file("epsilon")
-    return {"seeds": seeds, "floor": 0.2, "rows": compared(scenario, plan, kept, workers)}
+    scenario = Scenario.from_preset("market", payoff="epsilon_loss", floor=0.2)
+    file = TrainingFile(training_file("study-epsilon"))
+    return {"seeds": seeds, "floor": 0.2, "rows": three(scenario, seeds, file, workers)}
 
 
 def fashion(seeds: int, workers: int | None) -> dict[str, Any]:
     """The same market on harder pictures."""
-    scenario = Scenario.from_preset(
-        "market", data=FASHION, compared=COMPARED, population={"floor": 0.1}
-    )
-    numbers, kept = tuple(range(1, seeds + 1)), kept_file("fashion")
-    rows = compared(
-        scenario, Plan(("clock", "bisection", "dypp"), (100.0, 300.0), numbers), kept, workers
-    )
+    scenario = Scenario.from_preset("market", data=FASHION, population={"floor": 0.1})
+    file = TrainingFile(training_file("study-fashion"))
+    rows = three(scenario, seeds, file, workers)
     sigmas = (0.6, 0.3, 0.1, 0.0)
-    noises = [
-        NoiseOfAll(seed, np.full(scenario.population.owners, sigma))
-        for seed in numbers
+    tasks = [
+        TrainingTask(seed, np.full(scenario.population.owners, sigma))
+        for seed in range(1, seeds + 1)
         for sigma in sigmas
     ]
-    trained = of_noise(scenario, noises, kept, workers)
-    ends = [trained[noise.key].accuracies[-1] for noise in noises]
+    file.train(scenario, tasks, workers=workers)
+    ends = [file.results[task.key].accuracies[-1] for task in tasks]
     by_sigma = [
         {"sigma": sigma, "accuracies": ends[place :: len(sigmas)]}
         for place, sigma in enumerate(sigmas)
     ]
     return {"seeds": seeds, "rows": rows, "by_sigma": by_sigma}
+
+
+def three(scenario: Scenario, seeds: int, file: TrainingFile, workers: int | None) -> Rows:
+    """Clock, bisection and DyPP at their best under two budgets, a short row for each case."""
+    plan = Plan(("clock", "bisection", "dypp"), (100.0, 300.0), tuple(range(1, seeds + 1)))
+    names = ("mechanism", "budget", "seed", "paid", "sellers", "accuracy", "epsilon_sold")
+    rows = compared(scenario, plan, ON_FEATURES, file, workers).rows()
+    return [{name: getattr(row, name) for name in names} for row in rows]
+
+
+def gain(seeds: int, workers: int | None) -> dict[str, Any]:
+    """What a unit of money buys: the clock auction for at most 120 against DyPP for about 300.
+
+    On the surface of the features DyPP finds no trade that pays and spends nothing; so it plays on
+    the surface of the CNN, on which it would spend more than 300: by default, with the best
+    settings of the sweep, and with these where all owners keep the noise that the sellers of the
+    clock keep.
+    """
+    numbers, file = tuple(range(1, seeds + 1)), TrainingFile(training_file("gain-per-money"))
+    market, lower = Scenario.from_preset("market"), Scenario.from_preset("market", floor=LOWER)
+    clock, papers = (Plan((name,), (budget,), numbers)
+                     for name, budget in (("clock", 120.0), ("dypp", 300.0)))  # fmt: skip
+    by_default: Settings = {"dypp": {"surface": "sharded-mnist"}}
+    kept = Scenario.from_preset("market", population={"floor": LOWER})
+    runs: dict[str, tuple[Scenario, Plan, Settings]] = {
+        "no trade": (market, Plan((NO_TRADE,), (None,), numbers), {}),
+        "clock, at most 120": (market, clock, {}),
+        f"clock, at most 120, floor {LOWER:g}": (lower, clock, {}),
+        "DyPP by default, at most 300": (market, papers, by_default),
+        "DyPP at its best, at most 300": (market, papers, ON_FEATURES),
+        f"DyPP at its best, at most 300, floor {LOWER:g}": (kept, papers, ON_FEATURES),
+        "full knowledge, at most 120": (market, replace(clock, mechanisms=("best_portfolio",)), {}),
+    }
+    found: dict[str, list[Row]] = {}
+    for name, (scenario, plan, own) in runs.items():
+        own = {key: value for key, value in own.items() if key in plan.mechanisms}
+        rows = compared(scenario, plan, own, file, workers).rows()
+        found[name] = [row for row in rows if row.mechanism == plan.mechanisms[0]]
+        print(name, [round(row.accuracy, 2) for row in found[name]], flush=True)
+    spent = round(sum(one.cpu_seconds for one in file.results.values()))
+    lines = [gain_line(name, some, found["no trade"]) for name, some in found.items()]
+    best = dict(BEST["dypp"])
+    return {"dypp": best, "floor": LOWER, "training_cpu_seconds": spent, "rows": lines}
+
+
+def gain_line(name: str, rows: list[Row], nothing: list[Row]) -> dict[str, Any]:
+    """Means over the seeds, with half of the 95 % interval; gains are paired with no trade."""
+    (mean,) = means(rows)
+    gains = [one.accuracy - other.accuracy for one, other in zip(rows, nothing, strict=True)]
+    return {
+        "name": name,
+        "seeds": len(rows),
+        "paid": mean.mean["paid"],
+        "paid_most": max(row.paid for row in rows),
+        "sellers": mean.mean["sellers"],
+        "accuracy": mean.mean["accuracy"],
+        "accuracies": [row.accuracy for row in rows],
+        "gain": float(np.mean(gains)),
+        "gain_half_width": half_width(gains),
+        "gain_p": paired_p(np.array(gains)),
+    }
 
 
 def lying(seeds: int, _workers: int | None) -> dict[str, Any]:
@@ -216,7 +267,7 @@ def uneven(seeds: int, _workers: int | None) -> dict[str, Any]:
                 scenario = Scenario.from_preset("market", beta=beta, seed=seed)
                 noise = np.full(scenario.population.owners, scenario.game.sigma_max)
                 noise[np.random.default_rng((seed, 11)).permutation(len(noise))[:sellers]] = sigma
-                ready = Orders(scenario, data).under(seed, noise)
+                ready = Orders(scenario, data).under(TrainingTask(seed, noise))
                 for name, known in {"with": ready.beta, "without": EVEN}.items():
                     plan = plan_of(scenario.training, ready.job, known)
                     done = carry_out(
@@ -228,53 +279,6 @@ def uneven(seeds: int, _workers: int | None) -> dict[str, Any]:
     return {"seeds": seeds, "rows": rows}
 
 
-def kept_file(name: str) -> Path:
-    """Where a study keeps what it trained."""
-    path = Path(f"runs/study-{name}.jsonl")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def compared(scenario: Scenario, plan: Plan, kept: Path, workers: int | None) -> Rows:
-    """A row for each case, as a comparison has it, in short."""
-    with kept.open("a", encoding="utf-8") as file:
-        campaign = Campaign(scenario, plan, read_trained(kept), keeper(file))
-        campaign.decide()
-        campaign.train(workers=workers, told=lambda done, of: print(done, of, flush=True))
-    return [short(row) for row in campaign.rows()]
-
-
-def of_noise(
-    scenario: Scenario, noises: Sequence[NoiseOfAll], kept: Path, workers: int | None
-) -> dict[tuple[int, str], Trained]:
-    """What the model comes to under each of these."""
-    known = read_trained(kept)
-    data = load_data(scenario.training.data or None).with_features()
-    with kept.open("a", encoding="utf-8") as file:
-        keep = keeper(file)
-        left = [one for one in noises if one.key not in known]
-        for _, one in in_processes(TrainingWork(scenario, data), left, workers=workers):
-            known[one.key] = one
-            keep(one)
-    return known
-
-
-def keeper(file: Any) -> Callable[[Trained], None]:
-    """Writes a training to a file at once."""
-
-    def keep(one: Trained) -> None:
-        file.write(line_of(one))
-        file.flush()
-
-    return keep
-
-
-def short(row: Row) -> dict[str, Any]:
-    """What results need of a case."""
-    names = ("mechanism", "budget", "seed", "paid", "sellers", "accuracy", "epsilon_sold")
-    return {name: getattr(row, name) for name in names}
-
-
 STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "sensitivity": (sensitivity, 5),
     "best": (best, 3),
@@ -283,6 +287,7 @@ STUDIES: dict[str, tuple[Callable[[int, int | None], dict[str, Any]], int]] = {
     "fashion": (fashion, 10),
     "uneven": (uneven, 3),
     "lying": (lying, 10),
+    "gain-per-money": (gain, 10),
 }
 """Each study and over how many seeds."""
 
@@ -301,7 +306,7 @@ def main(arguments: Iterable[str] | None = None) -> None:
     more = f" --seeds {given.seeds}" if given.seeds else ""
     document = {
         "what": (study.__doc__ or "").splitlines()[0],
-        "command": f"python benchmarks/studies.py {given.study}{more}",
+        "command": f"python -m benchmarks studies {given.study}{more}",
         **effort.as_dict(),
         **{key: value for key, value in found.items() if key != "rows"},
     }

@@ -39,7 +39,7 @@ def embed(images: np.ndarray) -> np.ndarray:
 
 def main(folder: str = "") -> None:
     """Train under noise, and write the features to a folder if one is named."""
-    mnist = nm.load_mnist()
+    mnist = nm.load_data()
     parts = {
         "train-features": embed(mnist.train_images[:RECORDS]),
         "train-labels": mnist.train_labels[:RECORDS],

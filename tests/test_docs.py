@@ -32,23 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
 EXAMPLES = ROOT / "examples"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.glob("**/*.md"), *EXAMPLES.glob("**/*.md")])
-BENCHMARKS = {
-    *(
-        "--most",
-        "--million",
-        "--plot",
-        "--markdown",
-        "--postgres",
-        "--quick",
-        "--honest",
-        "--poison",
-    ),
-    *("--engines", "--cost", "--speed", "--fresh", "--starts", "--only-market", "--turns"),
-    *("--best", "--seeds"),
-    *("--kills", "--main", "--group", "--forked", "--supernode"),
-    *("--behaviour", "--scores"),
-    "--model",
-}
+SCRIPTS = [*ROOT.glob("benchmarks/*.py"), *EXAMPLES.glob("*.py"), *ROOT.glob("tests/*/*.py")]
 FLOWER = {
     *("--host", "--port", "--database", "--ssl-certfile", "--ssl-keyfile", "--ssl-ca-certfile"),
     *("--enable-supernode-auth", "--disable-runtime-dependency-installation", "--name"),
@@ -118,7 +102,9 @@ def options() -> set[str]:
 
 
 def test_options_in_the_text_exist() -> None:
-    known = options() | BENCHMARKS | FLOWER | {"--strict"}
+    known = options() | FLOWER | {"--strict", "--fix", "--cov"}  # mypy, ruff, pytest
+    for script in SCRIPTS:
+        known |= set(re.findall(r'add_argument\(\s*"(--[a-z-]+)"', read(script)))
     for page in PAGES:
         for option in re.findall(r"(?<![\w-])--[a-z][a-z-]*", read(page)):
             assert option in known, f"{page.name} mentions {option}"
@@ -247,10 +233,6 @@ def test_the_worked_rule_plays() -> None:
     assert batch.counts[-1, 4] > batch.counts[0, 4], "it learns to make deals"
 
 
-def test_the_readme_is_short() -> None:
-    assert len(read(ROOT / "README.md").splitlines()) <= 220
-
-
 # Figures: what the commands print
 
 
@@ -275,15 +257,11 @@ def test_the_readme_shows_what_the_commands_print() -> None:
 
 @pytest.mark.compiled
 def test_recoveries_are_those_stored() -> None:
-    """The results are on their page, and are still what the first seed plays."""
+    """They are still what the first seed plays."""
     stored = ROOT / "benchmarks" / "results" / "adaptation.json"
     found = {
         row["player"]: row for row in json.loads(stored.read_text(encoding="utf-8"))["changing"]
     }
-    page = read(DOCS / "explanation" / "results.md")
-    assert len(re.findall(r"^\|.* of 10 seeds \|.* of 10 seeds \|.*$", page, re.MULTILINE)) == len(
-        found
-    )
     scenario = load_scenario(EXAMPLES / "changing.toml")
     for name in ("q_learning", "bisection"):
         seen = negotiate(scenario, mechanism=name).recoveries
@@ -315,7 +293,7 @@ def results_of(name: str) -> dict[str, Any]:
 
 
 def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
-    made = runpy.run_path(str(ROOT / "benchmarks" / "mechanisms.py"))
+    made = vars(import_module("benchmarks.mechanisms"))
     clock, found = read(DOCS / "explanation" / "clock.md"), results_of("clock-scores")
     assert made["scores_table"](found) in clock
     assert made["gaps_table"](found) in clock
@@ -328,17 +306,13 @@ def test_the_pages_have_the_stored_figures_of_the_mechanisms() -> None:
     seconds = {row["mechanism"]: row["seconds"] for row in rows}
     assert seconds["clock"] < 10.0
     assert seconds["best_portfolio"] < 1.0
-    long, short = results_of("bisection-million")["runs"]
+    long, _ = results_of("bisection-million")["runs"]
     assert long["share"] == pytest.approx(1.0, abs=1e-4)
     assert long["seconds"] < 60.0
-    for one in (long, short):
-        assert f"{one['seconds']} s" in page
-    assert f"{long['cpu_seconds']}\nCPU seconds and {long['memory_gb']} GB" in page
 
 
-def test_the_page_has_the_stored_figures_of_bisection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    made = runpy.run_path(str(ROOT / "benchmarks" / "bisection.py"))
+def test_the_page_has_the_stored_figures_of_bisection() -> None:
+    made = vars(import_module("benchmarks.bisection"))
     page, document = read(DOCS / "explanation" / "bisection.md"), results_of("bisection")
     assert made["markdown"](document, made["SHOWN"]["reached"], "reached") in page
     for surface, cells in document["reached"]["bisection"].items():
@@ -346,8 +320,6 @@ def test_the_page_has_the_stored_figures_of_bisection(monkeypatch: pytest.Monkey
     recovered = document["recovered"]
     for change, cells in recovered["bisection"].items():
         assert min(cells["50"]["least"], cells["150"]["least"]) >= 99.95, change
-    papers = [cells["4000"]["mean"] for cells in recovered["dypp"].values()]
-    assert f"DyPP has {min(papers):.0f} to {max(papers):.0f} after 4,000" in page
 
 
 def test_stored_results_say_how_when_and_where() -> None:
@@ -357,20 +329,3 @@ def test_stored_results_say_how_when_and_where() -> None:
         for made in [document] if "command" in document else document["rows"]:
             assert {"command", "date", "machine"} <= made.keys(), file.name
             assert re.search(r"\d+ cores, .*Python 3", made["machine"]), file.name
-
-
-def test_the_page_has_the_stored_cost_of_an_owner_on_flower(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    pytest.importorskip("flwr")
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
-    nodes = runpy.run_path(str(ROOT / "benchmarks" / "flower_nodes.py"))
-    stored = ROOT / "benchmarks" / "results" / "flower-nodes.json"
-    document = json.loads(stored.read_text(encoding="utf-8"))
-    assert nodes["markdown"](document) in read(DOCS / "explanation" / "benchmarks.md")
-    cost = {
-        (row["starts"], row["app"]): row["owner_round_cpu"]
-        for row in document["rows"]
-        if row["owners"] == 20
-    }
-    assert cost["warm", "market"] <= nodes["MOST"] * cost["cold", "plain Flower"]

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 from noisemarket import Rule
 from noisemarket.federated.protections import Protection
-from noisemarket.federated.weighting import Weighting
+from noisemarket.federated.aggregation import Weighting
 from noisemarket.pricing.mechanism import Direct, same_for_all
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import MissingExtra
-from noisemarket.federated.data_files import load_mnist
+from noisemarket.federated.data_files import load_data
 
 
 def idx(array: np.ndarray) -> bytes:
@@ -19,7 +19,7 @@ def idx(array: np.ndarray) -> bytes:
 def write_images(folder: Path, train: int, test: int) -> Path:
     """The first images of MNIST, as idx files."""
     try:
-        mnist = load_mnist()
+        mnist = load_data()
     except MissingExtra:
         if os.environ.get("CI"):
             raise

@@ -6,8 +6,8 @@ import os
 
 import torch
 
+from benchmarks.peers import common
 from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
-from peers import common
 
 
 def main() -> None:

@@ -18,10 +18,10 @@ from opacus import PrivacyEngine
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
+from benchmarks.peers import common
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.torch_model import TorchModel, TorchRecords
 from noisemarket.privacy.noise import SecureNoise, add_noise
-from peers import common
 
 MODES = ("hooks", "functorch", "ew", "ghost")
 CLIP, MULTIPLIER = 1.0, 1.0

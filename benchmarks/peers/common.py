@@ -7,9 +7,9 @@ import functools
 import torch
 from torch.utils.data import TensorDataset
 
+from benchmarks.peers.task import Rounds, Task, load, say, shares
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.models.cnn import CNN
-from peers.task import Rounds, Task, load, say, shares
 
 __all__ = ["BATCH", "CENTRAL_BATCH", "RATE", "Rounds", "Task", "accuracy", "first_model", "load",
            "owned", "say", "shares", "tensors"]  # fmt: skip

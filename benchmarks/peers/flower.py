@@ -15,8 +15,8 @@ from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 from torch.utils.data import DataLoader
 
+from benchmarks.peers import common
 from noisemarket.federated.models.cnn import CNN
-from peers import common
 
 TASK = common.Task.given()
 

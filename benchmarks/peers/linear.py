@@ -12,11 +12,11 @@ import functools
 import numpy as np
 from numpy.typing import NDArray
 
-from peers.task import Task, load, shares
+from benchmarks.peers.task import Task, load, shares
 
 SIGMA, SHARDS, CLIP, LOCAL_RATE = 0.6, 64, 1.0, 60.0
 SERVER_RATE = 6.0
-"""What ``noisemarket.federated.server_rule`` chooses for 100 owners at ``SIGMA``, momentum 0."""
+"""What ``noisemarket.federated.aggregation`` chooses for 100 owners at ``SIGMA``, momentum 0."""
 
 Floats = NDArray[np.float32]
 Labels = NDArray[np.int64]

@@ -15,8 +15,8 @@ from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
 
-from peers import linear
-from peers.task import Rounds, Task, say
+from benchmarks.peers import linear
+from benchmarks.peers.task import Rounds, Task, say
 
 DIMENSION = 200
 

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import torch
 from torch.nn import functional
 
-from peers import linear
-from peers.task import Rounds, Task, say
+from benchmarks.peers import linear
+from benchmarks.peers.task import Rounds, Task, say
 
 Own = tuple[torch.Tensor, torch.Tensor]
 

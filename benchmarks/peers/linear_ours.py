@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.peers import linear
+from benchmarks.peers.task import Rounds, Task, load, say, shares
+from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition
-from noisemarket.federated.rounds import aggregate
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.privacy.noise import KeyedNoise
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
-from peers import linear
-from peers.task import Rounds, Task, load, say, shares
 
 IMAGES = 60_000
 

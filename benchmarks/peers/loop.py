@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader
 
-from peers import common
+from benchmarks.peers import common
 
 
 def main() -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from benchmarks.peers import common
+from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Paper, Protection
-from noisemarket.federated.rounds import aggregate
 from noisemarket.market.local_engine import LocalEngine
-from peers import common
 
 
 def _protection(name: str) -> Protection:

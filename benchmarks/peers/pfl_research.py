@@ -22,8 +22,8 @@ from pfl.hyperparam.base import NNTrainHyperParams
 from pfl.metrics import Metrics
 from pfl.model.pytorch import PyTorchModel
 
+from benchmarks.peers import common
 from noisemarket.federated.models.cnn import CNN
-from peers import common
 
 
 class Network(CNN):

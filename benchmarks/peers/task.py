@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.data_files import load_mnist
+from noisemarket.federated.data_files import load_data
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Task:
 
 def load(task: Task) -> Dataset:
     """MNIST, with as many training images as the task has, or all there are."""
-    data = load_mnist()
+    data = load_data()
     images = task.owners * task.each
     return Dataset.of(
         data.train_images[:images], data.train_labels[:images], data.test_images, data.test_labels,

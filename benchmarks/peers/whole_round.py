@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import noisemarket as nm
+from benchmarks.peers import linear
+from benchmarks.peers.task import Task, load, say
 from noisemarket.federated.rounds import RoundResult
-from peers import linear
-from peers.task import Task, load, say
 
 
 def _tell(done: RoundResult) -> None:

@@ -8,8 +8,8 @@ from importlib.resources import files
 
 import numpy as np
 
+from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
 from noisemarket.scenario.surface_file import find_surface
-from results_page.common import Document, made_by, not_measured, pm, stored, table
 
 SURFACES = {
     "features-mnist": "linear model on features, `sharded`",
@@ -103,7 +103,7 @@ def uneven_part() -> list[str]:
     head = "### Few sellers of uneven data"
     found = stored("uneven")
     if found is None:
-        return [head, not_measured("python benchmarks/studies.py uneven")]
+        return [head, not_measured("python -m benchmarks studies uneven")]
     lines = []
     for row in found["rows"]:
         who = f"{row['sellers']} at {row['sigma']:g}" if row["sellers"] else "no trade"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from benchmarks.campaign import Timing
 from noisemarket.show.comparison_figures import WIDE, RoundMeans, known
 from noisemarket.show.comparison_report import (
     budget_in_words,
@@ -21,9 +22,7 @@ from noisemarket.show.comparison_report import (
 )
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.style import colour_of, figure, label, look_of, save
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.growth import Timing
-from noisemarket.study.comparison.results import QUANTILES, Row, means, paired_differences
+from noisemarket.study.results import NO_TRADE, QUANTILES, Row, means, paired_differences
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

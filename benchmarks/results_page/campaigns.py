@@ -6,18 +6,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property
 
+from benchmarks.results_page.common import Document, stored
 from noisemarket.show.comparison_figures import RoundMeans
 from noisemarket.show.comparison_report import head_of_mechanism, knows, middle_budget
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import (
+from noisemarket.study.results import (
+    NO_TRADE,
+    Difference,
     Mean,
+    Pair,
     Row,
     means,
+    pair_of,
     paired_differences,
     same_contracts,
 )
-from noisemarket.study.comparison.significance import Difference, Pair, pair_of
-from results_page.common import Document, stored
 
 FLOORED, NO_FLOOR, CNN = "campaign-features", "campaign-no-floor", "frontier-cnn"
 

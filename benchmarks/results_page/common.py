@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from noisemarket.study.comparison.significance import half_width
+from noisemarket.study.results import half_width
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 Document = Mapping[str, Any]
 
+COMMANDS = {
+    "campaign-features": "python -m benchmarks campaign",
+    "campaign-no-floor": "python -m benchmarks campaign --no-floor",
+    "frontier-cnn": "python -m benchmarks campaign --cnn",
+    "gain-per-money": "python -m benchmarks studies gain-per-money",
+}
+"""What measures these results now; they were stored by earlier commands."""
+
 
 def stored(name: str) -> Document | None:
     """A stored result, if there is one."""
     path = RESULTS / f"{name}.json"
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+    if not path.exists():
+        return None
+    found = json.loads(path.read_text(encoding="utf-8"))
+    return {**found, "command": COMMANDS[name]} if name in COMMANDS else found
 
 
 def filled(page: str, name: str, text: str) -> str:
@@ -36,6 +48,7 @@ def made_by(found: Document) -> str:
     """How, when and where a result was measured."""
     command = str(found["command"])
     command = command if command.startswith(("noisemarket", "python")) else f"python {command}"
+    command = re.sub(r"python benchmarks/(\w+)\.py", r"python -m benchmarks \1", command)
     trained, spent = found.get("training_cpu_seconds"), found.get("cpu_seconds")
     took = f"; {spent:,.0f} processor seconds" if spent else ""
     if trained:

@@ -6,8 +6,8 @@ import textwrap
 
 from rich.console import Console
 
+from benchmarks.results_page.common import Document, stored
 from noisemarket.show.market_report import alternatives_table
-from results_page.common import Document, stored
 
 WIDTH = 120
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.results_page.common import Document
 from noisemarket.show.style import colour_of, figure, label, name_of, save
-from noisemarket.study.comparison.significance import half_width
-from results_page.common import Document
+from noisemarket.study.results import half_width
 
 
 def player_in_words(player: str) -> str:

@@ -13,9 +13,16 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.results_page.campaigns import (
+    FLOORED,
+    NO_FLOOR,
+    Stored,
+    accuracy_in_words,
+    campaign,
+    marked,
+)
+from benchmarks.results_page.common import ROOT, Document, pm, stored, table
 from noisemarket.show.comparison_report import head_of_mechanism, knows, listed
-from results_page.campaigns import FLOORED, NO_FLOOR, Stored, accuracy_in_words, campaign, marked
-from results_page.common import ROOT, Document, pm, stored, table
 
 REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")

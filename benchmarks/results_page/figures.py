@@ -13,22 +13,22 @@ import numpy as np
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
-from noisemarket.show.style import figure, label, save
-from noisemarket.study.comparison.significance import half_width
-from results_page import common
-from results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
-from results_page.campaign_figures import (
+from benchmarks.results_page import common
+from benchmarks.results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
+from benchmarks.results_page.campaign_figures import (
     draw_costs,
     draw_growth,
     frontier_title,
     rounds_title,
 )
-from results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
-from results_page.common import ROOT
-from results_page.dypp_figures import draw_adaptation, draw_sensitivity
-from results_page.study_parts import decision_times
+from benchmarks.results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
+from benchmarks.results_page.common import ROOT
+from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
+from benchmarks.results_page.study_parts import decision_times
+from noisemarket.scenario.surface_file import find_surface
+from noisemarket.show.comparison_figures import draw_frontier, draw_rounds
+from noisemarket.show.style import figure, label, save
+from noisemarket.study.results import half_width
 
 IMAGES = ROOT / "docs" / "images"
 COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from noisemarket.show.comparison_report import budget_in_words, head_of_mechanism
-from noisemarket.show.style import name_of
-from noisemarket.study.comparison.results import Mean
-from results_page.campaigns import (
+from benchmarks.results_page.campaigns import (
     CNN,
     FLOORED,
     NO_FLOOR,
@@ -14,10 +11,13 @@ from results_page.campaigns import (
     campaign,
     marked,
 )
-from results_page.common import Document, made_by, not_measured, table
+from benchmarks.results_page.common import Document, made_by, not_measured, table
+from noisemarket.show.comparison_report import budget_in_words, head_of_mechanism
+from noisemarket.show.style import name_of
+from noisemarket.study.results import Mean
 
 FIGURE = "![Accuracy over money paid, a curve for each mechanism](../images/{}.png)"
-RUN = "python benchmarks/campaign.py"
+RUN = "python -m benchmarks campaign"
 
 
 def frontier_part() -> list[str]:
@@ -183,10 +183,10 @@ SHORT = ("clock", "pain_fl", "bisection", "dypp", "q_learning", "best_portfolio"
 
 
 def cnn_part() -> list[str]:
-    """The frontier on the paper's model, by benchmarks/frontier.py."""
+    """The frontier on the paper's model, which few seeds can afford."""
     title, found = "## The same on the CNN", campaign(CNN)
     if found is None:
-        return [title, not_measured("python benchmarks/frontier.py")]
+        return [title, not_measured("python -m benchmarks campaign --cnn")]
     return [
         title,
         FIGURE.format("results-cnn"),

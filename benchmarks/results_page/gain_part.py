@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.study.comparison.significance import paired_p
-from results_page.common import Document, made_by, not_measured, stored, table
+from benchmarks.results_page.common import Document, made_by, not_measured, stored, table
+from noisemarket.study.results import paired_p
 
 
 def gain_part() -> list[str]:
@@ -13,7 +13,7 @@ def gain_part() -> list[str]:
     head = "### A third of the money"
     found = stored("gain-per-money")
     if found is None:
-        return [head, not_measured("python benchmarks/gain_per_money.py")]
+        return [head, not_measured("python -m benchmarks studies gain-per-money")]
     clock, lower, by_default, best, alike = (
         row for row in found["rows"] if row["name"].startswith(("clock", "DyPP"))
     )

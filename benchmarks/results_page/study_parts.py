@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from best_settings import BEST
+from benchmarks.campaign import BEST, Timing
+from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
 from noisemarket.show.comparison_report import head_of_mechanism, listed
 from noisemarket.show.style import name_of
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.growth import Timing
-from noisemarket.study.comparison.significance import half_width
-from results_page.common import Document, made_by, not_measured, pm, stored, table
+from noisemarket.study.results import NO_TRADE, half_width
 
 
 def sensitivity_part() -> list[str]:
@@ -20,7 +18,7 @@ def sensitivity_part() -> list[str]:
     title = "## What the paper leaves open"
     found = stored("sensitivity")
     if found is None:
-        return [title, not_measured("python benchmarks/studies.py sensitivity")]
+        return [title, not_measured("python -m benchmarks studies sensitivity")]
     lines, shares = [], {"dypp": [], "q_learning": []}  # type: dict[str, list[float]]
     for row in found["rows"]:
         cells = []
@@ -62,7 +60,7 @@ def best_part() -> list[str]:
     head = "### The learners at their best"
     found = stored("best")
     if found is None:
-        return [head, not_measured("python benchmarks/studies.py best")]
+        return [head, not_measured("python -m benchmarks studies best")]
     means = {
         row["variant"]: [float(np.mean(one)) for one in row["shares"]] for row in found["rows"]
     }
@@ -99,7 +97,7 @@ def adaptation_part() -> list[str]:
     title = "## When preferences change"
     found = stored("adaptation")
     if found is None:
-        return [title, not_measured("python benchmarks/studies.py adaptation")]
+        return [title, not_measured("python -m benchmarks studies adaptation")]
     lines = []
     for row in found["rows"]:
         times = [one for one in row["recovered_after"] if one is not None]
@@ -174,7 +172,7 @@ def scale_part() -> list[str]:
     title = "## Owners from 10 to 1,000,000"
     times, sources = decision_times()
     if not times:
-        return [title, not_measured("python benchmarks/campaign.py")]
+        return [title, not_measured("python -m benchmarks campaign")]
     owners = sorted({one.owners for one in times})
     lines = []
     for name in dict.fromkeys(one.mechanism for one in times):
@@ -226,7 +224,7 @@ def lying_part() -> list[str]:
     title = "## What lying brings"
     found = stored("lying")
     if found is None:
-        return [title, not_measured("python benchmarks/studies.py lying")]
+        return [title, not_measured("python -m benchmarks studies lying")]
     lines, truthful = [], []
     for row in found["rows"]:
         if not sum(row["sellers"]):
@@ -273,7 +271,7 @@ def fashion_part() -> list[str]:
     title = "## Fashion-MNIST"
     found = stored("fashion")
     if found is None:
-        return [title, not_measured("python benchmarks/studies.py fashion")]
+        return [title, not_measured("python -m benchmarks studies fashion")]
     by_sigma = [[f"{one['sigma']:g}", pm(one["accuracies"], 2)] for one in found["by_sigma"]]
     return [
         title,
@@ -291,7 +289,7 @@ def epsilon_part() -> list[str]:
     title = "## Owners who count epsilon, not noise"
     found = stored("epsilon")
     if found is None:
-        return [title, not_measured("python benchmarks/studies.py epsilon")]
+        return [title, not_measured("python -m benchmarks studies epsilon")]
     return [
         title,
         f'`payoff = "epsilon_loss"`: the last noise costs an owner most, and sellers to the clock '
@@ -307,7 +305,7 @@ def cheats_part() -> list[str]:
     title = "## Poisoners and free riders"
     found = stored("cheats")
     if found is None:
-        return [title, not_measured("python benchmarks/cheats.py --poison")]
+        return [title, not_measured("python -m benchmarks cheats --poison")]
     poisoners = [row for row in found["rows"] if row["cheat"] != RIDER]
     riders = [row for row in found["rows"] if row["cheat"] == RIDER]
     defences, owners = found["defences"], found["owners"]

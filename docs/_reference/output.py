@@ -8,6 +8,8 @@ from dataclasses import fields, is_dataclass
 from importlib import import_module
 from pathlib import Path
 
+from pydantic import BaseModel
+
 from _reference import code, page, table
 
 SOURCE = Path(__file__).resolve().parent.parent / "_fields.toml"
@@ -36,4 +38,6 @@ def output_page() -> str:
 def _names(path: str) -> Iterable[str]:
     module, _, name = path.partition(":")
     found = getattr(import_module(module), name)
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        return found.model_fields
     return [field.name for field in fields(found)] if is_dataclass(found) else found

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 
 from _reference import code, page, table
+from noisemarket.federated.aggregation import WEIGHTINGS
 from noisemarket.federated.protections import PROTECTIONS
-from noisemarket.federated.weighting import WEIGHTINGS
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.rules import RULES
 

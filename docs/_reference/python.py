@@ -32,8 +32,8 @@ EXITS = """\
 | 2 | bad input: one sentence with the field, the value and the remedy |
 | 130 | interrupted by Ctrl-C or SIGTERM; finished work is kept ([what is kept](../how-to/resume.md)) |
 
-For example, `noisemarket negotiate --set discount=1` prints `noisemarket: learning.discount = 1: input
-should be less than 1.` and ends with 2. Bad input is found before a run folder is created.
+For example, `noisemarket negotiate --set discount=1` prints `noisemarket: learning.discount is 1:
+give a number from 0 to below 1.` and ends with 2. Bad input is found before a run folder is created.
 
 ## Errors in Python
 

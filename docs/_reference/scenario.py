@@ -19,7 +19,6 @@ from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection, FaultSection
 from noisemarket.scenario.toml_text import DEEPEST
-from noisemarket.scenario.training_section import ComparedSection
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.
@@ -42,11 +41,6 @@ preferences at the end."""
 FAULTS = """\
 Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
 them. [Try cheating owners](../how-to/cheating-owners.md) says what becomes of each kind."""
-
-COMPARED = """\
-Settings of one mechanism when mechanisms are compared, one `[[compared]]` table each; `compare`
-alone reads them. Owners, data and training are the same for all, so only keys of `learning` and
-`menu`, `game.surface` and `market.floor` can be given. `examples/campaign.toml` has an example."""
 
 LIMITS = f"""\
 The tables below have the bounds of each key. Besides:
@@ -77,7 +71,6 @@ def scenario_page() -> str:
     for title, text, kind in (
         ("changes", CHANGES, ChangeSection),
         ("faults", FAULTS, FaultSection),
-        ("compared", COMPARED, ComparedSection),
     ):
         parts += [f"## {title.capitalize()}", text, _list_of(title, kind)]
     return page("Scenario keys", *parts)

@@ -10,7 +10,7 @@ from importlib.resources import files
 from typing import Any
 
 from _reference import code, page, table
-from noisemarket.study.calibration.fit import poorly_determined
+from noisemarket.study.fit import poorly_determined
 
 INTRO = """\
 `game.surface` takes `printed` (the paper's constants), one of these names, or the path of a

@@ -1,28 +1,24 @@
-"""All of it on this machine: agree on contracts, start Flower, run the app, stop it all.
+"""All of it on this machine: agree on contracts, and train under them in Flower's simulation.
 
-    python local.py --owners 4 --rounds 8
-
-A simulation: one machine plays the curator and all owners. Flower's processes, certificates, keys
-and messages are the real ones.
+python local.py --owners 4 --rounds 8
 """
 
 import argparse
-import sys
 from pathlib import Path
 
 from flwr.app import ArrayRecord
-from moons_app import task
+from moons_app import client_app, server_app, task
 
 from noisemarket.flower.client_mod import parameters
-from noisemarket.flower.deploy.deployment import Deployment, NodeSetup
+from noisemarket.flower.simulation import NodeConfig, simulate
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.offers import draft_clipped, record_contracts
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import Assignment, Deal
+from noisemarket.privacy.journal import read_journal
 
-HERE = Path(__file__).resolve().parent
 JOB, CLIP, FULL_NOISE = "moons", 1.0, 0.05
 
 
@@ -38,15 +34,16 @@ def deals(owners: int) -> list[Deal]:
     ]
 
 
-def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> list[NodeSetup]:
-    """Give every owner a folder, have both sides sign, put the contracts on the ledger.
+def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> dict[str, NodeConfig]:
+    """Give every owner a folder, have both sides sign, put the contracts on the ledger; gives the
+    node config of each owner.
 
     Between real hosts, what goes from one to the other is the owner's public key, the contract, and
     the owner's signature. What an owner does for itself has a comment here.
     """
     curator = KeyPair.obtain(folder / "curator")
     size = parameters(ArrayRecord(task.perceptron().state_dict()))
-    accepted, setups = [], []
+    accepted, configs = [], dict[str, NodeConfig]()
     for number, deal in enumerate(made):
         owner = OwnerFolder(deal.owner, folder / "owners" / deal.owner)
         agent = OwnerAgent(owner)  # the owner's: signs for it
@@ -59,11 +56,10 @@ def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> list[Nod
         work = Assignment(number)
         signature = agent.accept_without_game(contract, size, most, work)  # now it has terms
         accepted.append((contract, signature))
-        config = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
-        setups.append(NodeSetup(owner.name, config))
+        configs[owner.name] = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
     with open_ledger(folder / "ledger.sqlite", curator=curator) as ledger:
         record_contracts(ledger, curator, sum(deal.payment for deal in made), accepted)
-    return setups
+    return configs
 
 
 def main() -> None:
@@ -79,12 +75,15 @@ def main() -> None:
         options.error(f"{given.folder} exists already: name another with --folder.")
     folder.mkdir(parents=True)
     nodes = agree(folder, deals(given.owners), given.rounds)
-    with Deployment(nodes, curator=folder) as deployment:
-        print(f"{len(deployment.online())} SuperNodes at {deployment.address}")
-        end = deployment.run(HERE, {"folder": ".", "job": JOB}, show=print)
-    if not end.completed:
-        sys.exit(f"Run {end.run_id} ended early: {end.status}.")
-    print(f"Read the ledger: noisemarket ledger ls {folder}")
+    simulate(
+        list(nodes.values()),
+        lambda grid: server_app.train(grid, folder, JOB, given.rounds),
+        app=client_app.app,
+    )
+    for name, config in nodes.items():
+        journal = read_journal(OwnerFolder.of(config).journal(JOB))
+        print(f"{name}: epsilon {journal.statement(name).epsilon:,.0f} by its own journal")
+    print(f"Read the contracts: noisemarket ledger ls {folder}")
 
 
 if __name__ == "__main__":

@@ -15,16 +15,15 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from noisemarket.errors import BadInput, NoisemarketError
+    from noisemarket.federated.aggregation import Weighting, effective_noise, effective_share
     from noisemarket.federated.data import Dataset
-    from noisemarket.federated.data_files import load_data, load_mnist
-    from noisemarket.federated.engine import Engine
+    from noisemarket.federated.data_files import load_data
     from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
-    from noisemarket.federated.weighting import Weighting, effective_noise, effective_share
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
     from noisemarket.market.outcome import MarketOutcome, MarketRun
-    from noisemarket.market.session import Training, train
+    from noisemarket.market.training import Training, train
     from noisemarket.pricing import MECHANISMS
     from noisemarket.pricing.mechanism import Mechanism
     from noisemarket.pricing.rule import Rule
@@ -36,10 +35,9 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "noisemarket.errors": ("BadInput", "NoisemarketError"),
     "noisemarket.federated.data": ("Dataset",),
-    "noisemarket.federated.data_files": ("load_data", "load_mnist"),
-    "noisemarket.federated.engine": ("Engine",),
+    "noisemarket.federated.data_files": ("load_data",),
     "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
-    "noisemarket.federated.weighting": ("Weighting", "effective_noise", "effective_share"),
+    "noisemarket.federated.aggregation": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
@@ -49,7 +47,7 @@ _PUBLIC = {
     "noisemarket.pricing.tables": ("AgreedContract",),
     "noisemarket.market.negotiation": ("Negotiation", "negotiate"),
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
-    "noisemarket.market.session": ("Training", "train"),
+    "noisemarket.market.training": ("Training", "train"),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -60,7 +58,6 @@ __all__ = [
     "BadInput",
     "Clipped",
     "Dataset",
-    "Engine",
     "MarketOutcome",
     "MarketRun",
     "Mechanism",
@@ -78,7 +75,6 @@ __all__ = [
     "effective_share",
     "events",
     "load_data",
-    "load_mnist",
     "load_scenario",
     "negotiate",
     "run_market",

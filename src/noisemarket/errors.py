@@ -17,6 +17,12 @@ The command line prints the message of any of these as one sentence, without a t
 
 from __future__ import annotations
 
+_VERBS = {
+    *("is", "are", "was", "has", "lacks", "needs", "exists", "gives", "holds", "differs"),
+    *("belongs", "protects", "cannot", "must", "do", "does"),
+}
+"""Verbs with which a remedy says what is wrong with the value."""
+
 
 class NoisemarketError(Exception):
     """Root of all errors that this package raises on purpose.
@@ -40,20 +46,26 @@ class BadInput(NoisemarketError):
     """A value that cannot be used, said in one sentence: which field, which value, what to do.
 
     Args:
-        field: the name of the field, option or argument.
+        field: the name of the field or argument.
         value: what was given.
-        remedy: what to do, as the end of the sentence.
+        remedy: what to do ("give ..."), or what is wrong with the value ("is ...", "has ...").
 
     Example:
         >>> print(BadInput("owners", 0, "give at least one owner."))
-        owners = 0: give at least one owner.
+        owners is 0: give at least one owner.
+        >>> print(BadInput("data", "images", "does not exist: name a folder."))
+        data images does not exist: name a folder.
     """
 
     def __init__(self, field: str, value: object, remedy: str) -> None:
         self.field = field
         self.value = value
         self.remedy = remedy
-        super().__init__(printable(f"{field} = {_shown(value)}: {remedy}"))
+        says = remedy.partition(" ")[0] in _VERBS
+        said = (
+            f"{field} {_shown(value)} {remedy}" if says else f"{field} is {_shown(value)}: {remedy}"
+        )
+        super().__init__(printable(said))
 
 
 class MissingExtra(NoisemarketError):

@@ -67,7 +67,7 @@ def test_no_owner_is_a_formula(place: Path, done: Done) -> None:
 
 
 def test_a_file_of_contracts_is_read_again(place: Path, done: Done) -> None:
-    from noisemarket.market.sigmas import read_contracts
+    from noisemarket.market.orders import read_contracts
     from noisemarket.scenario import load_scenario
 
     made = load_scenario(place / "r" / "scenario.toml").environment()

@@ -257,7 +257,7 @@ def test_a_run_that_is_going_on_is_left_alone(
             ["run", "--resume", "r"],
             [*run_words(images), "--out", "r", "--overwrite"],
         ):
-            assert " = r: is in use by another run." in fails(arguments, capsys)
+            assert "r is in use by another run." in fails(arguments, capsys)
         after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
         assert after == before
 

@@ -212,7 +212,7 @@ def test_a_run_goes_on_with_its_engine(
         assert status["state"] == "running"
         raise Interrupted("stopped.")
 
-    monkeypatch.setattr("noisemarket.flower.deploy.single_machine.run_on_flower", stopped)
+    monkeypatch.setattr("noisemarket.flower.simulation.run_simulation", stopped)
     given = [
         *run_words(images, mechanism="dypp", iterations=400),
         "--engine",

@@ -171,9 +171,9 @@ def cut_metrics(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("harm", "busy", "more", "said"),
     [
-        (edit_scenario, False, [], "checkpoint.npz: belongs to another scenario"),
-        (drop_last_charges, False, [], f"privacy.journal: lacks the charges of round {ROUNDS}"),
-        (cut_metrics, True, [], "privacy.journal: is in use by another job"),
+        (edit_scenario, False, [], "checkpoint.npz belongs to another scenario"),
+        (drop_last_charges, False, [], f"privacy.journal lacks the charges of round {ROUNDS}"),
+        (cut_metrics, True, [], "privacy.journal is in use by another job"),
         (cut_metrics, False, ["--sigma", "0.2"], "with it, give only --workers and --json"),
         (cut_metrics, False, ["--seed", "1"], "with it, give only"),
         (cut_metrics, False, ["--contracts", "c.csv"], "with it, give only"),

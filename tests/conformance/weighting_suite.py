@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from noisemarket.federated.weighting import PublicFigures, Weighting, owner_weights
+from noisemarket.federated.aggregation import PublicFigures, Weighting, owner_weights
 
 OWNERS = 7
 

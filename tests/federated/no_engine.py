@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from noisemarket.federated.checkpoint import State
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import Sharded, Upload
-from noisemarket.federated.rounds import TrainingPlan
+from noisemarket.federated.rounds import State, TrainingPlan
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
 

@@ -76,61 +76,61 @@ def mine(tmp_path: Path) -> Path:
     [
         (
             {"train_features": np.full((80, 6), np.nan)},
-            "train_features = NaN or infinite values: give finite numbers only.",
+            "train_features is NaN or infinite values: give finite numbers only.",
         ),
         (
             {"test_features": np.full((9, 6), 1e300)},  # no single float
-            "test_features = NaN or infinite values: give finite numbers only.",
+            "test_features is NaN or infinite values: give finite numbers only.",
         ),
         (
             {"train_labels": np.arange(79) % 3},
-            "train_labels = 79 labels: give one label for each of the 80 train records.",
+            "train_labels is 79 labels: give one label for each of the 80 train records.",
         ),
         (
             {"test_labels": np.arange(8) % 3},
-            "test_labels = 8 labels: give one label for each of the 9 test records.",
+            "test_labels is 8 labels: give one label for each of the 9 test records.",
         ),
         (
             {"test_features": np.ones((9, 5))},
-            "test_features = 5 numbers a record: give 6 numbers a record, as in train_features.",
+            "test_features is 5 numbers a record: give 6 numbers a record, as in train_features.",
         ),
         (
             {"train_labels": np.full(80, 2)},
-            "train_labels = class 2 alone: give records of at least two classes.",
+            "train_labels is class 2 alone: give records of at least two classes.",
         ),
         (
             {"train_features": np.ones((1, 6)), "train_labels": np.array([1])},
-            "train_labels = a single record: give records of at least two classes.",
+            "train_labels is a single record: give records of at least two classes.",
         ),
         (
             {"train_features": np.ones((0, 6)), "train_labels": np.array([], int)},
-            "train_features = an array of shape (0, 6): give at least one record of at least one "
+            "train_features is an array of shape (0, 6): give at least one record of at least one "
             "number.",
         ),
         (
             {"train_features": np.ones((80, 2, 3))},
-            "train_features = float64 values of shape (80, 2, 3): give floats of shape (number, "
+            "train_features is float64 values of shape (80, 2, 3): give floats of shape (number, "
             "dimension).",
         ),
         (
             {"train_features": np.ones((80, 6), np.uint8)},
-            "train_features = uint8 values of shape (80, 6): give floats of shape (number, "
+            "train_features is uint8 values of shape (80, 6): give floats of shape (number, "
             "dimension).",
         ),
         (
             {"train_labels": np.ones(80)},
-            "train_labels = float64 values of shape (80,): give whole numbers, one for each "
+            "train_labels is float64 values of shape (80,): give whole numbers, one for each "
             "record.",
         ),
-        ({"test_labels": np.arange(9) - 1}, "test_labels = -1: give labels from 0 to 999."),
+        ({"test_labels": np.arange(9) - 1}, "test_labels is -1: give labels from 0 to 999."),
         (
             {"train_features": MISSING},
-            "data = mine: the folder does not hold train-features.npy, only others of its four "
+            "data is mine: the folder does not hold train-features.npy, only others of its four "
             ".npy files.",
         ),
         (
             {"train_features": np.array([{}] * 80)},
-            "data = mine/train-features.npy: cannot be read (not one whole array of plain "
+            "data mine/train-features.npy cannot be read (not one whole array of plain "
             "numbers): write it with numpy.save.",
         ),
     ],
@@ -145,26 +145,26 @@ def test_features_of_ones_own(mine: Path, changes: dict[str, Any], words: str) -
     [
         (
             {"train_images": np.zeros((80, 28, 20)), "t10k_images": np.zeros((9, 28, 20))},
-            "data = items of 28 x 20: give square grey pictures of at least 8 x 8, features of "
+            "data is items of 28 x 20: give square grey pictures of at least 8 x 8, features of "
             "your own, or another model.",
         ),
         (
             {"train_images": np.zeros((80, 5, 5)), "t10k_images": np.zeros((9, 5, 5))},
-            "data = items of 5 x 5: give square grey pictures of at least 8 x 8, features of your "
+            "data is items of 5 x 5: give square grey pictures of at least 8 x 8, features of your "
             "own, or another model.",
         ),
         (
             {"t10k_images": np.zeros((9, 20, 20))},
-            "test_images = uint8 images of shape (20, 20): give uint8 images of shape (28, 28) as "
+            "test_images is uint8 images of shape (20, 20): give uint8 images of shape (28, 28) as "
             "in train_images.",
         ),
         (
             {"train_labels": np.ones(80)},
-            "train_labels = class 1 alone: give records of at least two classes.",
+            "train_labels is class 1 alone: give records of at least two classes.",
         ),
         (
             {"train_images": np.zeros((1, 28, 28)), "train_labels": np.ones(1)},
-            "train_labels = a single record: give records of at least two classes.",
+            "train_labels is a single record: give records of at least two classes.",
         ),
     ],
 )
@@ -176,17 +176,17 @@ def test_pictures(mine: Path, changes: dict[str, Any], words: str) -> None:
 def test_features_of_ones_own_are_not_for_the_cnn(mine: Path) -> None:
     write_vectors(mine)
     assert said(mine.parent, "--set", "model=cnn") == (
-        "data = items of 6: the CNN takes square grey pictures: set training.model to features "
+        "data is items of 6: the CNN takes square grey pictures: set training.model to features "
         "for vectors, or give a model of your own."
     )
 
 
 def test_no_folder(mine: Path) -> None:
     mine.rmdir()
-    words = "data = mine: does not exist: name a folder of idx files, or of features in .npy files."
+    words = "data mine does not exist: name a folder of idx files, or of features in .npy files."
     assert said(mine.parent) == words
     mine.write_text("features")
-    assert said(mine.parent).startswith("data = mine: is not a folder: name a folder of")
+    assert said(mine.parent).startswith("data mine is not a folder: name a folder of")
 
 
 HEADER = b"\x93NUMPY\x01\x00v\x00{'descr': '<f4', 'fortran_order': False, 'shape': (80, 6), }"
@@ -211,7 +211,7 @@ HUGE = HEADER.replace(b"(80, 6)", b"(9999999999999, 6)")
 def test_a_file_that_is_no_array(tmp_path: Path, content: bytes) -> None:
     file = tmp_path / "a.npy"
     file.write_bytes(content)
-    with pytest.raises(BadInput, match=r"a\.npy: cannot be read .* write it with numpy\.save\.$"):
+    with pytest.raises(BadInput, match=r"a\.npy cannot be read .* write it with numpy\.save\.$"):
         read_npy(file)
 
 
@@ -231,10 +231,10 @@ def test_any_damage_to_a_header_is_found(tmp_path: Path) -> None:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(BadInput, match=r"a\.npy: cannot be read \(No such file or directory\)"):
+    with pytest.raises(BadInput, match=r"a\.npy cannot be read \(No such file or directory\)"):
         read_npy(tmp_path / "a.npy")
 
 
 def test_rows_of_different_lengths_are_refused() -> None:
-    with pytest.raises(BadInput, match=r"train_features = rows of different lengths: give an arr"):
+    with pytest.raises(BadInput, match=r"train_features is rows of different lengths: give an arr"):
         Dataset.of_features([[1.0], [1.0, 2.0]], [0, 1], [[1.0]], [0])  # type: ignore[list-item]

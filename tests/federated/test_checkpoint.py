@@ -15,10 +15,9 @@ from tests.federated.no_engine import OWNERS, SIZE, Fake, budgets, fresh, job, p
 from tests.little_room import little_room
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import Checkpoint, RoundResult, State, read_result
 from noisemarket.federated.engine import Score
 from noisemarket.federated.protections import Upload
-from noisemarket.federated.rounds import train
+from noisemarket.federated.rounds import Checkpoint, RoundResult, State, read_result, train
 from noisemarket.files import load_arrays, save_arrays
 from noisemarket.privacy.accountant import Accountant
 

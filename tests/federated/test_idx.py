@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.idx import MOST_BYTES, read_idx
+from noisemarket.federated.data_files import MOST_BYTES, read_idx
 
 
 def idx(shape: tuple[int, ...], values: bytes | None = None, kind: int = 0x08) -> bytes:
@@ -38,7 +38,7 @@ def complaint(path: Path, dimensions: int = 3) -> str:
     with pytest.raises(BadInput) as problem:
         read_idx(path, dimensions)
     message = str(problem.value)
-    assert message.startswith("idx file = ")
+    assert message.startswith("idx file ")
     assert "\n" not in message
     assert message.endswith((".", "?"))
     return message

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from tests.federated.test_rounds import OWNERS, SIZE, Fake, budgets, fresh, job, plan
 
-from noisemarket.federated.checkpoint import Checkpoint
-from noisemarket.federated.rounds import TrainingPlan, train
+from noisemarket.federated.rounds import Checkpoint, TrainingPlan, train
 from noisemarket.privacy.accountant import Accountant
 
 MEAN = 1.5  # of the owners' own numbers; each round adds 1

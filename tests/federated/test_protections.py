@@ -322,8 +322,8 @@ class TestSettings:
     @pytest.mark.parametrize(
         ("settings", "words"),
         [
-            ({"clip": 2.0}, "privacy.settings.clip = 2.0: give it as privacy.clip instead"),
-            ({"other": 1}, "privacy.settings.other = 1: is not a setting of sharded, which has"),
+            ({"clip": 2.0}, "privacy.settings.clip is 2.0: give it as privacy.clip instead"),
+            ({"other": 1}, "privacy.settings.other 1 is not a setting of sharded, which has"),
         ],
     )
     def test_of_a_table_must_be_its_own(self, settings: dict[str, object], words: str) -> None:
@@ -348,13 +348,13 @@ class TestSettings:
             make()
 
     def test_that_are_needed_must_be_given(self) -> None:
-        with pytest.raises(BadInput, match=r"settings.clip = None: clipped needs it"):
+        with pytest.raises(BadInput, match=r"settings.clip is None: clipped needs it"):
             Clipped.from_contract({"batch": 4})
 
     def test_only_clipped_protects_what_others_trained(self) -> None:
         update = np.full(100, 3.0)
         assert np.linalg.norm(Clipped(0.5).protect(update, 0.0, SecureNoise())) < 0.5 + 1e-6
-        with pytest.raises(BadInput, match="sharded: protects inside the training"):
+        with pytest.raises(BadInput, match="sharded protects inside the training"):
             Sharded().protect(update, 0.0, SecureNoise())
 
 

@@ -9,8 +9,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from noisemarket.federated import server_rule
-from noisemarket.federated.server_rule import LONGEST, linear_steps, network_steps
+from noisemarket.federated import aggregation
+from noisemarket.federated.aggregation import LONGEST, linear_steps, network_steps
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_a_network_has_no_momentum_and_a_rate_by_the_usual_noise() -> None:
 
 
 def test_examples_of_docstrings() -> None:
-    assert doctest.testmod(server_rule).attempted > 0
-    assert doctest.testmod(server_rule).failed == 0
+    assert doctest.testmod(aggregation).attempted > 0
+    assert doctest.testmod(aggregation).failed == 0

@@ -140,8 +140,7 @@ def order() -> Order:
 @pytest.fixture
 def owners(order: Order, tmp_path: Path) -> dict[str, dict[str, Any]]:
     """Each owner's folder, written, and its node config."""
-    setups = deal(order, NAMES, {}, tmp_path / "owners")
-    return {setup.name: dict(setup.config) for setup in setups}
+    return deal(order, NAMES, {}, tmp_path / "owners")
 
 
 @pytest.fixture(scope="session")

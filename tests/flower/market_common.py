@@ -15,9 +15,9 @@ from tests.flower.conftest import Node, ProcessGrid
 from tests.tiny_images import idx
 
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.flower.simulation import deal_out
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
@@ -57,11 +57,11 @@ def make_scenario(folder: Path, **more: Any) -> Scenario:
 
 def grid_of(scenario: Scenario, folder: Path, *, named: bool = True) -> ProcessGrid:
     """The owners of a scenario with their folders, on a grid inside this process."""
-    setups = deal_out(prepare(scenario), folder / "owners")
+    configs = deal_out(prepare(scenario), folder / "owners")
     return ProcessGrid(
         {
-            number: Node(owner_app(), dict(setup.config), setup.name if named else "")
-            for number, setup in enumerate(setups, start=100)
+            number: Node(owner_app(), dict(config), name if named else "")
+            for number, (name, config) in enumerate(configs.items(), start=100)
         }
     )
 

@@ -24,10 +24,10 @@ class TestFlower(EngineConformance):
         """Every engine has a grid and nodes of its own; the owners' folders last."""
 
         def make(order: Order) -> Engine:
-            setups = deal(order, NAMES, order.job.model.settings(), tmp_path / "owners")
+            configs = deal(order, NAMES, order.job.model.settings(), tmp_path / "owners")
             nodes = {
-                number: Node(owner_app(), dict(setup.config), setup.name)
-                for number, setup in enumerate(setups, start=100)
+                number: Node(owner_app(), config, name)
+                for number, (name, config) in enumerate(configs.items(), start=100)
             }
             engine = engine_over(ProcessGrid(nodes), order.job, NAMES, order.fingerprint)
             assert engine.line.meet(0.0) == [0, 1, 2, 3]

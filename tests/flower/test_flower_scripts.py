@@ -1,5 +1,5 @@
-"""What stands beside the package: the benchmark counts every message, the example prepares all, and
-an app carries nothing but its code."""
+"""What stands beside the package: the benchmark counts every message, and an app
+carries nothing but its code."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ import os
 import shutil
 import subprocess
 import sys
-import tomllib
 import zipfile
+from importlib import import_module
 from pathlib import Path
-from runpy import run_path
 from typing import Any
 
 import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
+from noisemarket.flower.app_folder import write_app
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.deploy.app_folder import write_app
 from noisemarket.flower.line import Bounds
 
 pytestmark = pytest.mark.process
@@ -27,10 +26,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def benchmark(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names of benchmarks/flower.py, which finds what stands beside it."""
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    return run_path(str(ROOT / "benchmarks" / "flower.py"))
+def benchmark() -> dict[str, Any]:
+    return vars(import_module("benchmarks.flower"))
 
 
 def test_the_benchmark_counts_all_messages_of_a_job_by_their_phase(
@@ -60,7 +57,7 @@ def test_the_benchmark_says_whether_negotiation_is_below_a_quarter(
     benchmark: dict[str, Any], negotiation: float, verdict: str
 ) -> None:
     measured = benchmark["Measured"](
-        engine="Flower, deployment",
+        engine="Flower",
         owners=3,
         rounds=2,
         round_seconds=1.0,
@@ -69,7 +66,6 @@ def test_the_benchmark_says_whether_negotiation_is_below_a_quarter(
         seconds=50.0,
         cpu=60.0,
         round_cpu=1.5,
-        curator_cpu=0.1,
         memory=500.0,
         ledger_entries=20,
     )
@@ -78,32 +74,7 @@ def test_the_benchmark_says_whether_negotiation_is_below_a_quarter(
     assert measured.verdict().startswith(f"negotiation {share:.0f} % of 30 rounds, 0.0 messages")
 
 
-def test_the_example_prepares_a_market_to_be_started_by_hand(tmp_path: Path) -> None:
-    script = ROOT / "examples" / "flower-market" / "prepare.py"
-    command = [sys.executable, str(script), "--owners", "2", "--rounds", "1", "--folder", "market"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    folder = tmp_path / "market"
-    run = tomllib.loads((folder / "run.toml").read_text())
-    assert run == {"scenario": "scenario.toml", "folder": "."}  # owners see it: no paths
-    assert f"NOISEMARKET_CURATOR={folder}" in done.stdout
-    connection = tomllib.loads((folder / "flwr" / "config.toml").read_text())
-    assert connection["superlink"]["market"]["address"] == "127.0.0.1:8000"
-    for name in ("0", "1"):
-        config = tomllib.loads((folder / "nodes" / f"{name}.toml").read_text())
-        assert (config["owner"], len(config["curator-key"])) == (name, 64)
-        assert (Path(config["owner-folder"]) / "records.npz").exists()
-        assert (folder / "keys" / name).stat().st_mode & 0o077 == 0
-    readme = (script.parent / "README.md").read_text()
-    for word in done.stdout.replace(str(folder), "").split():  # the page shows what it prints
-        if word.startswith("--"):
-            assert word in readme
-    again = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert again.returncode == 2
-    assert "exists already" in again.stderr
-
-
-@pytest.mark.parametrize("name", ["flower-market", "flower-own-model", "written"])
+@pytest.mark.parametrize("name", ["flower-own-model", "written"])
 def test_an_app_carries_its_code_alone_to_the_owners(name: str, tmp_path: Path) -> None:
     app = tmp_path / "app"
     if name == "written":

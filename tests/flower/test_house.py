@@ -19,10 +19,10 @@ from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.deploy.single_machine import deal_out
 from noisemarket.flower.house import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.flower.simulation import deal_out
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.preparation import prepare
 from noisemarket.owner.folder import Declined
@@ -37,15 +37,18 @@ def grid_with_house(
     scenario: Scenario, folder: Path, *, named: bool = True, **more: Any
 ) -> ProcessGrid:
     """Nodes 100 (owner 0) and 101 (owners 1 and 2); ``more`` are settings of owner 2."""
-    first, *others = deal_out(prepare(scenario), folder / "owners")
-    tables = {one.name: dict(one.config) for one in others}
+    tables = {
+        name: dict(config)
+        for name, config in deal_out(prepare(scenario), folder / "owners").items()
+    }
+    first = tables.pop("0")
     tables["2"] |= more
     file = folder / "house.toml"
     file.touch(mode=0o600)
     file.write_text(tomli_w.dumps(tables))
     (folder / LISTED).write_text('south = ["1", "2"]\n')
     names = ("0", "south") if named else ("", "")
-    nodes = (dict(first.config), {"house": str(file)})
+    nodes = (first, {"house": str(file)})
     return ProcessGrid(
         {
             number: Node(owner_app(), config, name)

@@ -126,7 +126,7 @@ def other(settings: Any = None) -> nn.Module:
 def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> None:
     """Else the difference of two updates would come out bare, and count for nothing."""
     order = make_order("secure", sigma=50.0)
-    config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
+    config = deal(order, NAMES, {}, tmp_path)[NAMES[0]]
     first = start(order)
 
     def upload(weights: np.ndarray, models: Any, number: int = 1) -> np.ndarray:
@@ -151,7 +151,7 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     order = make_order("secure")
-    config = dict(deal(order, NAMES, {}, tmp_path)[0].config)
+    config = deal(order, NAMES, {}, tmp_path)[NAMES[0]]
     with monkeypatch.context() as patched:
         patched.setattr("noisemarket.owner.round.JournalledAccountant", lambda *given: 1 / 0)
         assert call(config, ask(start(order))).has_error()
@@ -164,7 +164,7 @@ def test_what_is_cut_off_before_it_is_charged_goes_out_and_counts_once(
 def test_all_that_an_owner_keeps_is_for_it_alone(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        config = dict(deal(make_order(), NAMES, {}, tmp_path / "owners")[0].config)
+        config = deal(make_order(), NAMES, {}, tmp_path / "owners")[NAMES[0]]
         call(config, ask(start(make_order())))
     finally:
         os.umask(before)

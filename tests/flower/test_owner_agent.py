@@ -13,6 +13,7 @@ import pytest
 from flwr.app import Message, RecordDict
 from tests.flower.conftest import Node, ProcessGrid
 from tests.flower.market_common import grid_of, make_scenario
+from tests.ledger.common import changed
 
 from noisemarket.errors import BadInput
 from noisemarket.files import load_arrays, save_arrays
@@ -117,7 +118,7 @@ def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
     sigma = offered.contract.sigma + offered.contract.saving
     assert offered.contract.saving > 0
     rho = offered.contract.rho_per_round * (offered.contract.sigma / sigma) ** 2
-    nothing = replace(
+    nothing = changed(
         offered.contract, saving=0.0, sigma=sigma, payment=0, rho_per_round=rho,
         rho_cap=rho * offered.contract.rounds,
         epsilon=gaussian_epsilon(rho * offered.contract.rounds, offered.contract.delta),
@@ -126,26 +127,26 @@ def test_no_trade_is_always_fine_with_the_owner(offered: Offered) -> None:
 
 
 FORGED: dict[str, tuple[Callable[[Contract], Contract], str]] = {
-    "less noise": (lambda c: replace(c, sigma=c.sigma / 2), "other sigma"),
-    "more saving": (lambda c: replace(c, saving=c.saving * 2), "other saving"),
-    "less money": (lambda c: replace(c, payment=c.payment - 1), "other payment"),
-    "more rounds": (lambda c: replace(c, rounds=c.rounds + 1), "other rounds"),
-    "another clip": (lambda c: replace(c, clip=9.0), "other rho_per_round, clip"),
-    "no false alarm": (lambda c: replace(c, false_alarm=0.5), "other false_alarm"),
-    "simulated": (lambda c: replace(c, simulated=not c.simulated), "other simulated"),
-    "a higher cap": (lambda c: replace(c, rho_cap=c.rho_cap * 2), "other rho_cap"),
-    "another cost": (lambda c: replace(c, rho_per_round=c.rho_per_round / 2), "other rho_per"),
-    "another owner": (lambda c: replace(c, owner="1"), "other owner"),
-    "another key": (lambda c: replace(c, owner_key="0" * 64), "other owner_key"),
-    "another curator": (lambda c: replace(c, curator_key="0" * 64), "other curator_key"),
-    "another nonce": (lambda c: replace(c, nonce="0" * 32), "other nonce"),
-    "another epsilon": (lambda c: replace(c, epsilon=c.epsilon / 2), "other epsilon"),
-    "other words": (lambda c: replace(c, protects="everything"), "other protects"),
-    "another unit": (lambda c: replace(c, whole_owner=True), "other whole_owner"),
-    "more settings": (lambda c: replace(c, settings={**c.settings, "rate": 9.0}), "other settings"),
-    "another job": (lambda c: replace(c, job="f" * 32), "nothing was negotiated"),
+    "less noise": (lambda c: changed(c, sigma=c.sigma / 2), "other sigma"),
+    "more saving": (lambda c: changed(c, saving=c.saving * 2), "other saving"),
+    "less money": (lambda c: changed(c, payment=c.payment - 1), "other payment"),
+    "more rounds": (lambda c: changed(c, rounds=c.rounds + 1), "other rounds"),
+    "another clip": (lambda c: changed(c, clip=9.0), "other rho_per_round, clip"),
+    "no false alarm": (lambda c: changed(c, false_alarm=0.5), "other false_alarm"),
+    "simulated": (lambda c: changed(c, simulated=not c.simulated), "other simulated"),
+    "a higher cap": (lambda c: changed(c, rho_cap=c.rho_cap * 2), "other rho_cap"),
+    "another cost": (lambda c: changed(c, rho_per_round=c.rho_per_round / 2), "other rho_per"),
+    "another owner": (lambda c: changed(c, owner="1"), "other owner"),
+    "another key": (lambda c: changed(c, owner_key="0" * 64), "other owner_key"),
+    "another curator": (lambda c: changed(c, curator_key="0" * 64), "other curator_key"),
+    "another nonce": (lambda c: changed(c, nonce="0" * 32), "other nonce"),
+    "another epsilon": (lambda c: changed(c, epsilon=c.epsilon / 2), "other epsilon"),
+    "other words": (lambda c: changed(c, protects="everything"), "other protects"),
+    "another unit": (lambda c: changed(c, whole_owner=True), "other whole_owner"),
+    "more settings": (lambda c: changed(c, settings={**c.settings, "rate": 9.0}), "other settings"),
+    "another job": (lambda c: changed(c, job="f" * 32), "nothing was negotiated"),
     "expired": (
-        lambda c: replace(c, offered_at="2020-01-01T00:00:00+00:00",
+        lambda c: changed(c, offered_at="2020-01-01T00:00:00+00:00",
                           expires_at="2020-01-02T00:00:00+00:00"),
         "expired",
     ),
@@ -182,7 +183,7 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
     assert second.contract.job != offered.contract.job
     assert second.contract.payment == offered.contract.payment
     assert "other nonce" in str(
-        second.offer(replace(offered.contract, job=second.contract.job)).error.reason
+        second.offer(changed(offered.contract, job=second.contract.job)).error.reason
     )
     assert not second.offer(second.contract).has_error()
 
@@ -207,7 +208,7 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 
     good = offered.curator.sign(CURATOR, offered.contract)
     stranger = KeyPair.create(tmp_path / "stranger")
-    forged = replace(offered.contract, curator_key=stranger.public_hex)
+    forged = changed(offered.contract, curator_key=stranger.public_hex)
     for contract, mine, theirs, reason in (
         (offered.contract, signature, "0" * 128, "curator's signature"),
         (offered.contract, "0" * 128, good, "not the contract that was signed"),
@@ -262,7 +263,7 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     place = next(iter(offered.folder.glob("owners/*/jobs/*/contract.json"))).parent
     stranger = KeyPair.create(tmp_path / "stranger")
     assert "signature does not hold" in settled(5, stranger)
-    other = replace(contract, owner="1")
+    other = changed(contract, owner="1")
     assert "not of this contract" in settled(5, offered.curator, other)
     assert not (place / "statement.json").exists()
     assert settled(5, offered.curator) == ""

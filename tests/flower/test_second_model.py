@@ -1,5 +1,5 @@
 """An ordinary Flower app, the one in examples/flower-own-model: a perceptron on two moons, the mod
-on its owners' side and the strategy on the curator's."""
+on its owners' side and Flower's own strategy on the curator's."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ def local(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("sigma", [0.02, 5.0])
-def test_it_learns_under_its_noise_is_checked_and_paid(
+def test_it_learns_under_its_noise_and_every_release_is_charged(
     local: dict[str, Any], tmp_path: Path, sigma: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
     deals = [Deal(f"owner-{number}", 0.1, sigma, 1_000_000 * number) for number in range(1, 5)]
-    setups = local["agree"](tmp_path, deals, ROUNDS)
-    nodes = {n: Node(client.app, dict(s.config), s.name) for n, s in enumerate(setups, start=1)}
-    grid = ProcessGrid(nodes)
+    configs = local["agree"](tmp_path, deals, ROUNDS)
+    grid = ProcessGrid(
+        {number: Node(client.app, dict(one)) for number, one in enumerate(configs.values(), 1)}
+    )
     monkeypatch.setenv(CURATOR, str(tmp_path))
-    config = {"folder": ".", "job": local["JOB"], "wait": 1.0}
+    config = {"folder": ".", "job": local["JOB"], "rounds": ROUNDS}
     server.app(grid, Context(1, 1, {}, RecordDict(), config))
 
     task = import_module("moons_app.task")
@@ -68,8 +69,7 @@ def test_it_learns_under_its_noise_is_checked_and_paid(
     with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
         verify(ledger)
         for one, deal in zip(contracts(ledger), deals, strict=True):
-            assert (one.contract.owner, one.state, one.paid) == (deal.owner, "paid", deal.payment)
-            assert one.delivered == ROUNDS
+            assert (one.contract.owner, one.state) == (deal.owner, "signed")
             owner = OwnerFolder(deal.owner, tmp_path / "owners" / deal.owner)
             statement = read_journal(owner.journal(local["JOB"])).statement(owner.name)
             assert statement.releases == ROUNDS
@@ -80,19 +80,17 @@ def test_it_learns_under_its_noise_is_checked_and_paid(
         assert dict(reply.content["metrics"]) == {"num-examples": 1}
 
 
-def test_an_owner_without_the_mod_is_found_and_not_paid(
-    local: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_owner_declines_a_round_that_its_contract_does_not_have(
+    local: dict[str, Any], tmp_path: Path
 ) -> None:
     client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
-    setups = local["agree"](tmp_path, local["deals"](4), 2)
-    nodes = {n: Node(client.app, dict(s.config), s.name) for n, s in enumerate(setups, start=1)}
-    bare = type(client.app)()
-    bare.train()(client.train)
-    nodes[2].app = bare
-    monkeypatch.setenv(CURATOR, str(tmp_path))
-    config = {"folder": ".", "job": local["JOB"], "wait": 1.0}
-    server.app(ProcessGrid(nodes), Context(1, 1, {}, RecordDict(), config))
-    with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
-        states = {one.contract.owner: one.state for one in contracts(ledger)}
-    assert states.pop("owner-1") == "broken"
-    assert set(states.values()) == {"paid"}
+    configs = local["agree"](tmp_path, local["deals"](2), 1)
+    grid = ProcessGrid(
+        {number: Node(client.app, dict(one)) for number, one in enumerate(configs.values(), 1)}
+    )
+    server.train(grid, tmp_path, local["JOB"], 2)
+    last = [(one.has_error() and one.error.reason) or "" for one in grid.heard]
+    assert last == ["", "", *["the contract has no such round"] * 2]
+    for name, config in configs.items():
+        journal = OwnerFolder.of(config).journal(local["JOB"])
+        assert read_journal(journal).statement(name).releases == 1

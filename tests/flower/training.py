@@ -14,7 +14,6 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.files import save_arrays
-from noisemarket.flower.deploy.deployment import NodeSetup
 from noisemarket.flower.flower_engine import FlowerEngine
 from noisemarket.flower.line import Bounds, Line, Traffic
 from noisemarket.market.orders import Order
@@ -36,9 +35,10 @@ class Trained:
 
 def deal(
     order: Order, names: Sequence[str], model: Mapping[str, Any], root: Path
-) -> list[NodeSetup]:
-    """Write a folder for each owner, with its share of the data and its terms."""
-    job, setups = order.job, []
+) -> dict[str, dict[str, Any]]:
+    """Write a folder for each owner, with its share of the data and its terms; gives the configs of
+    their nodes."""
+    job, configs = order.job, dict[str, dict[str, Any]]()
     for index, (name, budget) in enumerate(zip(names, order.budgets, strict=True)):
         owner = OwnerFolder(name, root / name)
         held = job.partition.indices[index]
@@ -60,9 +60,8 @@ def deal(
                 rounds=order.plan.rounds,
             )
         )
-        config = {"owner": name, "owner-folder": str(owner.path.resolve())}
-        setups.append(NodeSetup(name, config))
-    return setups
+        configs[name] = {"owner": name, "owner-folder": str(owner.path.resolve())}
+    return configs
 
 
 def engine_over(

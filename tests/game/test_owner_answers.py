@@ -99,9 +99,9 @@ class TestEpsilonLoss:
         [
             (
                 {"protocol": "simultaneous"},
-                "game.protocol = simultaneous: with payoff epsilon_loss",
+                "game.protocol is simultaneous: with payoff epsilon_loss",
             ),
-            ({"protection": "paper"}, "game.payoff = epsilon_loss: paper has no epsilon"),
+            ({"protection": "paper"}, "game.payoff is epsilon_loss: paper has no epsilon"),
         ],
     )
     def test_where_it_makes_no_sense_it_is_refused(
@@ -112,7 +112,7 @@ class TestEpsilonLoss:
 
     def test_a_menu_is_refused(self) -> None:
         scenario = Scenario.from_preset("market", payoff="epsilon_loss")
-        with pytest.raises(BadInput, match=r"game.payoff = epsilon_loss: a menu needs"):
+        with pytest.raises(BadInput, match=r"game.payoff is epsilon_loss: a menu needs"):
             negotiate(scenario, mechanism="pain_fl")
 
 
@@ -197,5 +197,5 @@ class TestErrors:
     def test_wrong_numbers_are_refused_by_their_name(self, wrong: str) -> None:
         from noisemarket.scenario import load_scenario
 
-        with pytest.raises(BadInput, match=f"^behaviour.{wrong.split('=')[0]} = "):
+        with pytest.raises(BadInput, match=f"^behaviour.{wrong.split('=')[0]} is "):
             load_scenario(settings=[wrong])

@@ -3,17 +3,19 @@
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.document import Document
 from noisemarket.ledger.keys import CURATOR, OWNER, KeyPair, SignedContract
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger
 
+AnyDocument = TypeVar("AnyDocument", bound=Document)
 NOW = "2030-01-02T00:00:00+00:00"
 
 
@@ -50,6 +52,12 @@ def contract(owner: str = "north", job: str = "job-1", **changes: Any) -> Contra
         "nonce": "0",
     }
     return Contract(**{**values, **changes})
+
+
+def changed(document: AnyDocument, **changes: Any) -> AnyDocument:
+    """The same contract or receipt but for these fields."""
+    kind = type(document)
+    return kind(**{name: getattr(document, name) for name in kind.model_fields} | changes)
 
 
 def sign(document: Contract) -> SignedContract:

@@ -6,10 +6,9 @@ owners: ``north`` broke its contract, ``east`` kept it, ``south`` kept it and mi
 
 import json
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
-from tests.ledger.common import Job, contract, key
+from tests.ledger.common import Job, changed, contract, key
 from tests.ledger.tampering import Rows, change_body, cut_to_a_seal
 
 from noisemarket.ledger import entries
@@ -134,7 +133,7 @@ def another_curator(rows: Rows) -> None:
 def sold_to_the_thief(rows: Rows) -> None:
     """A whole job of the thief's own, sound in itself but for the curator's seals."""
     thief = key("mallory")
-    forged = replace(NORTH, owner_key=thief.public_hex, curator_key=thief.public_hex)
+    forged = changed(NORTH, owner_key=thief.public_hex, curator_key=thief.public_hex)
     signed = SignedContract(forged, thief.sign(OWNER, forged), thief.sign(CURATOR, forged))
     new = [
         entries.opened(JOB.name, 10**9, thief.public_hex, {"north": thief.public_hex}),
@@ -147,7 +146,7 @@ def sold_to_the_thief(rows: Rows) -> None:
 
 def payment_of(rows: Rows) -> None:
     """A contract's payment is raised everywhere; its owner's signature is not."""
-    new = replace(EAST, payment=2 * EAST.payment)
+    new = changed(EAST, payment=2 * EAST.payment)
     for row in rows:
         for name in ("contract", "once"):
             row[name] = row[name] and row[name].replace(EAST.id, new.id)

@@ -1,10 +1,9 @@
 """What a ledger in a database must hold besides: guards, tampering with its tables, and schema."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.ledger.common import NOW, Job, contract, key
+from tests.ledger.common import NOW, Job, changed, contract, key
 from tests.ledger.conformance import LedgerConformance, opened
 from tests.ledger.tampering import (
     COLUMNS,
@@ -150,7 +149,7 @@ class SqlConformance(LedgerConformance):
     ) -> None:
         """The payment is raised everywhere, and the id with it; only the signatures are not."""
         old = job.contracts[1]
-        new = replace(old, payment=2 * old.payment)
+        new = changed(old, payment=2 * old.payment)
 
         def sweeten(rows: Rows) -> None:
             for row in rows:

@@ -4,13 +4,12 @@ import os
 import pickle
 import stat
 import sys
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.ledger.common import contract, key, sign
+from tests.ledger.common import changed, contract, key, sign
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.ledger.keys import CURATOR, KEY_FILE, OWNER, KeyPair, SignedContract, holds
@@ -134,8 +133,8 @@ def test_a_signature_is_good_for_one_contract_and_one_role() -> None:
     as_owner = key("curator").sign(OWNER, one)
     assert holds(OWNER, one, as_owner)
     assert not holds(CURATOR, one, as_owner)
-    assert not holds(OWNER, replace(one, nonce="1"), as_owner)
-    assert not holds(OWNER, replace(one, payment=one.payment + 1), as_owner)
+    assert not holds(OWNER, changed(one, nonce="1"), as_owner)
+    assert not holds(OWNER, changed(one, payment=one.payment + 1), as_owner)
 
 
 @given(st.integers(0, 127), st.sampled_from("0123456789abcdef"))

@@ -149,7 +149,7 @@ def test_a_run_folder_says_where_its_ledger_is(
         card.write_text(damage)
         code, out, err = run("ls", str(tmp_path))
         assert (code, out, len(err.splitlines())) == (2, "", 1)
-        assert "market.json: cannot be read: name the ledger itself." in err
+        assert "market.json cannot be read: name the ledger itself." in err
     assert run("ls", str(tmp_path / "ledger.sqlite"))[0] == 0
 
 

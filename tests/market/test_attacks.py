@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from tests.ledger.common import changed
 from tests.market.common import OWNERS, ROUNDS, events, played, scenario, state
 
 from noisemarket.federated.engine import Job
@@ -219,12 +219,11 @@ def watch_of(
     _, outcome = played(scenario(images, rounds=1, owners=owners), folder)
     with open_ledger(folder, create=False) as ledger:
         agreed = {place: one.contract for place, one in enumerate(contracts(ledger))}
-    other = {"protection": protection, "clip": None, "shards": None, "settings": {}}
+    other: dict[str, Any] = {"protection": protection, "clip": None, "shards": None, "settings": {}}
     other = other if protection else {}
     if sigma:
         agreed = {
-            place: replace(agreed[place], sigma=one, **other)  # type: ignore[arg-type]
-            for place, one in enumerate(sigma)
+            place: changed(agreed[place], sigma=one, **other) for place, one in enumerate(sigma)
         }
     told: list[Any] = []
     return (

@@ -32,7 +32,7 @@ def test_the_key_is_private_and_stays_the_same(folder: MarketFolder) -> None:
 def test_a_key_that_others_may_read_is_refused(folder: MarketFolder, mode: int) -> None:
     folder.noise_key()
     (folder.owners / NOISE_KEY).chmod(mode)
-    with pytest.raises(BadInput, match=r"noise key = .*others may read it: .*chmod 600"):
+    with pytest.raises(BadInput, match=r"noise key is .*others may read it: .*chmod 600"):
         folder.noise_key()
 
 
@@ -41,7 +41,7 @@ def test_a_folder_that_others_may_enter_is_refused(folder: MarketFolder, before:
     if not before:
         folder.noise_key()
     folder.owners.chmod(0o755)
-    with pytest.raises(BadInput, match=r"noise key = .*others may read it: .*chmod 700"):
+    with pytest.raises(BadInput, match=r"noise key is .*others may read it: .*chmod 700"):
         folder.noise_key()
     assert (folder.owners / NOISE_KEY).exists() == (not before)
 

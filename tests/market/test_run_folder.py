@@ -75,9 +75,9 @@ def test_one_run_at_a_time(tmp_path: Path) -> None:
     with RunFolder.create(str(path), "x") as folder:
         folder.write_text("ledger.sqlite", "money")
         before = status(path)
-        with pytest.raises(BadInput, match=r"--resume = .*r: is in use by another run\."):
+        with pytest.raises(BadInput, match=r"resume .*r is in use by another run\."):
             RunFolder.reopen(path)
-        with pytest.raises(BadInput, match=r"--out = .*r: is in use by another run\."):
+        with pytest.raises(BadInput, match=r"out .*r is in use by another run\."):
             RunFolder.create(str(path), "x", overwrite=True)
         assert status(path) == before
         assert names(path) == {"status.json", "ledger.sqlite", LOCK}
@@ -101,10 +101,10 @@ def test_replaced_in_place(tmp_path: Path) -> None:
         folder.write_text("sub/a.txt", "old")
         (path / "link").symlink_to(outside)
     (path / LOCK).touch()  # as a run that was killed leaves it
-    with pytest.raises(BadInput, match="is not complete: continue it with --resume"):
+    with pytest.raises(BadInput, match="not complete: resume it, overwrite"):
         RunFolder.create(str(path), "x")
     (path / "status.json").write_text("{")
-    with pytest.raises(BadInput, match="exists already: add --overwrite or rename"):
+    with pytest.raises(BadInput, match="exists already: overwrite it or rename"):
         RunFolder.create(str(path), "x")
     with RunFolder.create(str(path), "x", overwrite=True):
         assert names(path) == {"status.json", LOCK}
@@ -132,7 +132,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 def test_a_status_that_cannot_be_read(tmp_path: Path) -> None:
     for damage in ("{", "5", ""):
         (tmp_path / "status.json").write_text(damage)
-        with pytest.raises(BadInput, match=r"status\.json: cannot be read\."):
+        with pytest.raises(BadInput, match=r"status\.json cannot be read\."):
             RunFolder.reopen(tmp_path)
 
 

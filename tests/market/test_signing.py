@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.ledger.common import changed
 from tests.market.common import (
     OWNERS,
     ROUNDS,
@@ -113,7 +114,7 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
     for change in changes:
         (name,) = change
         with pytest.raises(Declined, match=f"owner 0 agreed to other {name}$"):
-            both.sign(replace(good, **change))
+            both.sign(changed(good, **change))
     signed = both.curator.countersign(good, both.sign(good))
     signed.verify(both.owner.public_key, both.curator.public_key)
     receipt = both.curator.receipt(good, "signed", Head(3, "3" * 64), None)
@@ -164,20 +165,20 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
     curator, owner, good = both.curator, both.owner, both.draft()
     signature = both.sign(good)
     thief = KeyPair.create(tmp_path / "thief")
-    forged = thief.sign("owner", replace(good, owner_key=thief.public_hex))
-    dearer = replace(good, payment=good.payment + 1)
+    forged = thief.sign("owner", changed(good, owner_key=thief.public_hex))
+    dearer = changed(good, payment=good.payment + 1)
     for contract, given in (
         (good, forged),
         (good, "0" * 128),
         (good, "no signature"),
         (dearer, signature),  # that of another contract
-        (replace(good, job="another"), signature),
+        (changed(good, job="another"), signature),
     ):
         with pytest.raises(BadSignature, match="is not signed by its owner"):
             curator.countersign(contract, given)
     signed = curator.countersign(good, signature)
     receipt = curator.receipt(good, "signed", Head(3, "3" * 64), None)
-    other = replace(good, curator_key=thief.public_hex)
+    other = changed(good, curator_key=thief.public_hex)
     for broken in (
         SignedContract(good, signature, signature),  # the owner's own, in the curator's place
         SignedContract(other, signature, thief.sign("curator", other)),
@@ -187,7 +188,7 @@ def test_forged_and_replayed_signatures(images: Path, tmp_path: Path) -> None:
             owner.keep(broken, curator.public_key, receipt)
     assert not (owner.folder.path / "contract.json").exists()
     for of, said in (
-        (replace(receipt, paid=5), "the curator's signature does not hold"),
+        (changed(receipt, paid=5), "the curator's signature does not hold"),
         (Receipt.of(thief, good, "signed", receipt.noted), "the curator's signature does not hold"),
         (curator.receipt(good, "settled", receipt.noted, 5), "is not of this contract"),
         (curator.receipt(dearer, "signed", receipt.noted, None), "is not of this contract"),

@@ -65,7 +65,7 @@ def test_a_settled_job_releases_nothing_again(
     made: Scenario, settled: Path, tmp_path: Path, names: tuple[Path, ...]
 ) -> None:
     run = without(settled, tmp_path / "run", *names)
-    with pytest.raises(BadInput, match=r"checkpoint\.npz: lacks round 3 of a job that is settled"):
+    with pytest.raises(BadInput, match=r"checkpoint\.npz lacks round 3 of a job that is settled"):
         played(made, run)
     if JOURNAL in names:
         assert read_journal(run / JOURNAL).charges == ()  # nothing was charged, nothing released
@@ -133,5 +133,5 @@ def test_a_journal_is_of_one_job(made: Scenario, half: Path, settled: Path, tmp_
     """Another job of the same budgets must not lend its account to this one."""
     run = without(half, tmp_path / "run")
     shutil.copy(settled / JOURNAL, run / JOURNAL)
-    with pytest.raises(BadInput, match=r"privacy\.journal: is of another job"):
+    with pytest.raises(BadInput, match=r"privacy\.journal is of another job"):
         played(made, run)

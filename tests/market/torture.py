@@ -8,7 +8,7 @@ main       ``kill -9`` of the main process; its workers have to end by themselve
 group      ``kill -9`` of the main process and its workers at once
 forked     ``kill -9`` of a process that trains by itself: no start, so there can be many
 postgres   ``kill -9`` of the PostgreSQL server that has the ledger, which is then started again
-supernode  ``kill -9`` of one SuperNode of a Flower deployment
+flower     ``kill -9`` of a worker of Flower's simulation
 
 Every child is what ``noisemarket run`` and ``noisemarket run --resume`` are, forked from a process
 that has imported everything. After every kill, and again when a job is done, this must hold:
@@ -56,8 +56,8 @@ from noisemarket.market import market_folder as folders
 from noisemarket.market.job import run_market
 from noisemarket.privacy.journal import read_journal
 
-MAIN, GROUP, FORKED, POSTGRES, SUPERNODE = "main", "group", "forked", "postgres", "supernode"
-KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, SUPERNODE: 0}
+MAIN, GROUP, FORKED, POSTGRES, FLOWER = "main", "group", "forked", "postgres", "flower"
+KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 0}
 """How often each is killed, by default: those that start processes take seconds each."""
 
 OWNERS, ROUNDS, BUDGET = 3, 3, 100.0
@@ -92,10 +92,10 @@ class Job:
         given["channels"] = list(given["channels"])
         if self.url:
             given["market.ledger"] = self.url
-        if self.kind == SUPERNODE:
+        if self.kind == FLOWER:
             given |= {"mechanism": "clock"}
         sets = [word for name, value in given.items() for word in ("--set", _setting(name, value))]
-        engine = ["--engine", "flower"] if self.kind == SUPERNODE else []
+        engine = ["--engine", "flower"] if self.kind == FLOWER else []
         out = ["--workers", "1", "--out", str(self.folder), "--overwrite"]
         return ["run", "--no-baselines", *engine, *sets, *out]
 
@@ -170,14 +170,14 @@ def kill(job: Job, pid: int, server: Server | None, rng: random.Random) -> int |
         assert server is not None
         server.crash()
         return wait_for(pid, PATIENCE)
-    if job.kind == SUPERNODE:
-        nodes = [one for one, parent, _, words in processes()
-                 if parent == pid and any("supernode" in word for word in words[:3])]  # fmt: skip
-        if not nodes:
-            os.kill(pid, signal.SIGKILL)
-            return wait_for(pid, PATIENCE)
-        os.killpg(rng.choice(nodes), signal.SIGKILL)
-        return wait_for(pid, 600)
+    if job.kind == FLOWER:
+        below, workers = {pid}, []
+        for one, parent, _, words in sorted(processes()):  # parents first
+            if parent in below:
+                below.add(one)
+                workers += [one] if words[0].startswith("ray::ClientAppActor") else []
+        os.kill(rng.choice(workers) if workers else pid, signal.SIGKILL)
+        return wait_for(pid, 600 if workers else PATIENCE)
     os.kill(pid, signal.SIGKILL)
     return wait_for(pid, PATIENCE)
 
@@ -247,14 +247,14 @@ def look(job: Job) -> None:
 
 def _charges(job: Job) -> list[tuple[object, int]]:
     """Owner and round of all that was charged."""
-    if job.kind == SUPERNODE:
+    if job.kind == FLOWER:
         files = sorted((job.folder / "owners").glob("*/jobs/*/privacy.journal"))
     else:
         files = [job.folder / "owners" / folders.JOURNAL]
     found: list[tuple[object, int]] = []
     for file in files:
         if file.exists() and b"\n" in file.read_bytes():
-            who = file.parents[2].name if job.kind == SUPERNODE else ""
+            who = file.parents[2].name if job.kind == FLOWER else ""
             charges = read_journal(file).charges
             found += [(f"{who}{charge.owner}", charge.round) for charge in charges]
     return found
@@ -263,7 +263,7 @@ def _charges(job: Job) -> list[tuple[object, int]]:
 def _rounds(job: Job) -> set[tuple[object, int]]:
     """Owner and round of all that is in the model."""
     path = job.folder / "curator" / folders.CHECKPOINT
-    if job.kind == SUPERNODE or not path.exists():
+    if job.kind == FLOWER or not path.exists():
         return set()
     rounds = json.loads(str(load_arrays(path)["results"]))
     return {(str(owner), one["number"]) for one in rounds for owner in one["delivered"]}
@@ -291,7 +291,7 @@ def ended_well(job: Job, whole: Any) -> None:
         raise Violation(f"contracts are open: {standing}")
     if left := [str(path) for path in job.folder.rglob("*.new")]:
         raise Violation(f"half-written files are left: {left}")
-    if job.kind != SUPERNODE and came_to(job) != whole:
+    if job.kind != FLOWER and came_to(job) != whole:
         raise Violation("the job came to something else than an undisturbed one")
 
 
@@ -335,7 +335,7 @@ class Campaign:
                 look(job)
                 if code == 0:
                     break
-                if code is None or (code > 0 and kind not in (POSTGRES, SUPERNODE)):
+                if code is None or (code > 0 and kind not in (POSTGRES, FLOWER)):
                     raise Violation(f"the process ended with {code}: {log.read_text()[-500:]}")
                 if "Traceback" in log.read_text():
                     raise Violation(f"a traceback: {log.read_text()[-2000:]}")
@@ -357,7 +357,7 @@ class Campaign:
                 raise Violation(f"an undisturbed job of {kind} ended with {code}: {said}")
             takes = time.monotonic() - start
             look(job)
-            ended_well(job, whole := None if kind == SUPERNODE else came_to(job))
+            ended_well(job, whole := None if kind == FLOWER else came_to(job))
             self._whole[kind, noise] = takes, whole
         return self._whole[kind, noise]
 
@@ -391,7 +391,7 @@ def run(words: list[str] | None = None) -> int:
     try:
         while campaign.kills.total() < given.kills and time.monotonic() < end:
             campaign.job()
-            if campaign.kills.total() >= shown + (1 if given.supernode else 20):
+            if campaign.kills.total() >= shown + (1 if given.flower else 20):
                 shown = campaign.kills.total()
                 print(f"{shown} kills, {campaign.jobs} jobs done", flush=True)
     except Violation as problem:

@@ -282,11 +282,11 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
     environment = Scenario.from_preset("market").environment()
     with pytest.raises(
         BadInput,
-        match=r"market.target_accuracy = 99.0: is out of reach, all owners bring at most [\d.]+ % "
+        match=r"market.target_accuracy 99.0 is out of reach, all owners bring at most [\d.]+ % "
         r"with noise 0.1, for up to 1600:",
     ):
         ClockAuction.of(environment, Demand(target=99.0))
-    with pytest.raises(BadInput, match=r"96.5: is out of reach, the 7 owners who would sell"):
+    with pytest.raises(BadInput, match=r"96.5 is out of reach, the 7 owners who would sell"):
         play(environment, Demand(target=96.5))
 
 
@@ -304,13 +304,13 @@ def test_a_target_that_cannot_be_reached_is_refused_in_one_sentence() -> None:
     ],
 )
 def test_a_wrong_demand_is_refused_by_its_name(wrong: str) -> None:
-    with pytest.raises(BadInput, match=f"^market.{wrong.split('=')[0]} = "):
+    with pytest.raises(BadInput, match=f"^market.{wrong.split('=')[0]} "):
         load_scenario(settings=[wrong])
 
 
 @pytest.mark.parametrize("floor", [0.6, 0.7, 1e9])
 def test_a_floor_that_leaves_nothing_to_sell_is_refused(floor: float) -> None:
-    with pytest.raises(BadInput, match=r"market.floor = .* below 0.6"):
+    with pytest.raises(BadInput, match=r"market.floor is .* below 0.6"):
         negotiate(Scenario.from_preset("market", floor=floor), mechanism="clock")
 
 
@@ -377,7 +377,7 @@ def test_few_sellers_may_be_worth_it_where_one_alone_is_not(seed: int) -> None:
 
 def test_a_grid_without_a_level_at_the_floor_is_refused() -> None:
     environment = Scenario.from_preset("market", saving_levels=1).environment()
-    with pytest.raises(BadInput, match=r"game\.saving_levels = 1"):
+    with pytest.raises(BadInput, match=r"game\.saving_levels is 1"):
         play(environment, Demand(floor=0.1))
     assert (play(environment, Demand(floor=0.0)).saving <= 1).all()
 

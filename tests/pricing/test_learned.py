@@ -219,7 +219,7 @@ class TestChangingPreferences:
         # Else contracts would be judged by preferences under which they were not made.
         change = [{"at": 400, "scale": {"privacy_cost": 0.1}}]
         scenario = Scenario.from_preset("market", owners=6, iterations=400, changes=change)
-        with pytest.raises(BadInput, match=r"changes.*at = 400: .* up to 399\."):
+        with pytest.raises(BadInput, match=r"changes.*at is 400: .* up to 399\."):
             negotiate(scenario)
         in_time = Scenario.from_preset("market", owners=6, iterations=401, changes=change)
         assert len(negotiate(in_time).environment.phases) == 2

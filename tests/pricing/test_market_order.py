@@ -62,7 +62,7 @@ class TestTheMarket:
 
     def test_an_unknown_mechanism_is_refused(self) -> None:
         with pytest.raises(
-            BadInput, match=r"mechanism = auction: .*hoose one of: dypp, .*first_best"
+            BadInput, match=r"mechanism is auction: .*hoose one of: dypp, .*first_best"
         ):
             find_mechanism("auction")
         with pytest.raises(BadInput, match="auction"):
@@ -75,7 +75,7 @@ class TestTheMarket:
             result = negotiate(scenario, mechanism=own)
             np.testing.assert_array_equal(result.agreement.contracts.saving, by_name.saving)
             assert result.scenario.mechanism.lower() == "greedy"
-        with pytest.raises(BadInput, match=r"mechanism = .*: give a name, an instance"):
+        with pytest.raises(BadInput, match=r"mechanism is .*: give a name, an instance"):
             find_mechanism(Scenario)  # type: ignore[arg-type]
 
     def test_each_says_what_it_must_know(self) -> None:

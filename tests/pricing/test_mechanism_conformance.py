@@ -99,8 +99,8 @@ class TestImposed(MechanismConformance):
 @pytest.mark.parametrize(
     ("scenario", "message"),
     [
-        ("worthless payments", "payment_value = 0.0: "),
-        ("no privacy loss", "privacy_weight = 0.0: "),
+        ("worthless payments", "payment_value is 0.0: "),
+        ("no privacy loss", "privacy_weight is 0.0: "),
     ],
 )
 def test_a_menu_that_makes_no_sense_is_refused(scenario: str, message: str) -> None:

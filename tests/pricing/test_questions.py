@@ -9,7 +9,7 @@ from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.players import bisection_rules, curator_against, owner_player
 from noisemarket.scenario import Scenario
-from noisemarket.study.comparison.decisions import decisions
+from noisemarket.study.compare import Plan, decisions
 
 SCENARIO = Scenario.from_preset(
     "market", owners=12, surface="sharded-mnist", iterations=60, budget=60.0,
@@ -68,7 +68,7 @@ def test_what_lying_brings_is_not_said_where_a_budget_may_cut_deals_that_do_not_
     names, unlimited = ["uniform", "clock", "pain_fl", "bisection"], 12 * 16.0
     found = {
         (one.mechanism, one.budget): one.lying
-        for one in decisions(SCENARIO, names, [None, 20.0, unlimited], [1])
+        for one in decisions(SCENARIO, Plan(tuple(names), (None, 20.0, unlimited), (1,)))
     }
     for name in names:
         assert found[name, None] is not None

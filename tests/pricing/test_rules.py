@@ -316,7 +316,7 @@ class TestARuleOfOnesOwn:
 
 
 def test_an_unknown_rule_is_refused() -> None:
-    with pytest.raises(BadInput, match="rule = sarsa: choose one of: wolf_phc"):
+    with pytest.raises(BadInput, match="rule is sarsa: choose one of: wolf_phc"):
         find_rule("sarsa")
     table = make_table("2x2", "signed")
     with pytest.raises(BadInput, match="sarsa"):

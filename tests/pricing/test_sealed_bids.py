@@ -200,5 +200,5 @@ def test_owners_of_whom_none_is_willing_sell_nothing(name: str) -> None:
 @pytest.mark.parametrize("name", ALL)
 def test_a_floor_that_leaves_nothing_to_sell_is_refused(name: str) -> None:
     scenario = Scenario.from_preset("market", floor=0.6)
-    with pytest.raises(BadInput, match=r"market.floor = 0.6: .* below 0.6"):
+    with pytest.raises(BadInput, match=r"market.floor is 0.6: .* below 0.6"):
         MECHANISMS[name].check(scenario.environment(), run_options(scenario))

@@ -17,15 +17,15 @@ def setting(*settings: str, preset: str | None = None) -> Scenario:
 
 
 def complaint(do: Callable[[], object]) -> str:
-    """What the user is told: one sentence on one line, ``field = value: remedy.``"""
+    """What the user is told: one sentence on one line, of field, value and remedy."""
     with pytest.raises(BadInput) as problem:
         do()
     bad = problem.value
     message = str(bad)
     assert "\n" not in message
-    assert message.startswith(f"{bad.field} = ")
+    assert message.startswith(f"{bad.field} ")
     assert message.endswith((".", "?"))
-    assert f": {bad.remedy}" in message
+    assert message.endswith(f" {bad.remedy}")
     assert bad.field
     assert bad.remedy
     return message

@@ -51,7 +51,7 @@ class TestPopulationFiles:
         floors = read_population(file, secrets=secrets).floor.tolist()
         assert floors == ([0.25, 0.0] if secrets else [0.0, 0.0])
         wrong = self.write(tmp_path, "b.csv", f"{HEADER},floor\n1,1,1,0,-1\n")
-        assert "floor of owner 0 = -1.0" in complaint(lambda: read_population(wrong))
+        assert "floor of owner 0 is -1.0" in complaint(lambda: read_population(wrong))
 
     @pytest.mark.parametrize(
         ("name", "content"),
@@ -75,7 +75,7 @@ class TestPopulationFiles:
             (f"{HEADER}\n1,1,1,0\n1,1,inf,0\n", "beta in row 2 of"),
             (f"{HEADER}\n1,many,1,0\n", "data_size in row 1 of"),
             (f"{HEADER}\n1,,1,0\n", "data_size in row 1 of"),
-            (f"owner,{HEADER}\na,1,1,1,0\nb,1,1,1,0\na,1,1,1,0\n", "owner = a: name every owner"),
+            (f"owner,{HEADER}\na,1,1,1,0\nb,1,1,1,0\na,1,1,1,0\n", "owner is a: name every owner"),
             ("", "lacks privacy_cost"),
             (f"{HEADER}\n", "give at least one owner"),
             (f"{HEADER}\n\n\n", "give at least one owner"),
@@ -84,11 +84,11 @@ class TestPopulationFiles:
             (f"{HEADER}\n1,1,1\n", "row 1 must have one value per column"),
             (f"{HEADER}\n1,1,1,0\n1,1,1,0,5\n", "row 2 must have one value per column"),
             (f"{HEADER.replace(',', ';')}\n1;1;1;0\n", "with commas"),
-            (f"{HEADER}\n-1,1,1,0\n", "privacy_cost of owner 0 = -1.0"),
-            (f"{HEADER}\n1,0,1,0\n", "data_size of owner 0 = 0.0"),
-            (f"{HEADER}\n1,1,0,0\n", "beta of owner 0 = 0.0"),
-            (f"{HEADER}\n1,1,1,-1\n", "markup of owner 0 = -1.0"),
-            (f"owner,{HEADER}\na\x1b[31m,1,1,1,0\n", "owner = a\\x1b[31m: name every owner"),
+            (f"{HEADER}\n-1,1,1,0\n", "privacy_cost of owner 0 is -1.0"),
+            (f"{HEADER}\n1,0,1,0\n", "data_size of owner 0 is 0.0"),
+            (f"{HEADER}\n1,1,0,0\n", "beta of owner 0 is 0.0"),
+            (f"{HEADER}\n1,1,1,-1\n", "markup of owner 0 is -1.0"),
+            (f"owner,{HEADER}\na\x1b[31m,1,1,1,0\n", "owner is a\\x1b[31m: name every owner"),
             (f"owner,{HEADER}\n{'n' * 201},1,1,1,0\n", "at most 200 characters"),
             (b"\xff\xfe\x00privacy", "not a UTF-8 text file"),
             (f"{HEADER},beta\n1,1,1,0,7\n", "beta"),
@@ -110,9 +110,9 @@ class TestPopulationFiles:
             ("[[owner]]\nprivacy_cost = 1\n", "owner 1 lacks data_size"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = nan\nmarkup = 0\n",
              "beta in row 1 of"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 'x'\nmarkup = 0\n", "= x: give"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = true\nmarkup = 0\n", "= True:"),
-            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = [1]\nmarkup = 0\n", "= [1]:"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 'x'\nmarkup = 0\n", "is x: give"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = true\nmarkup = 0\n", "is True:"),
+            ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = [1]\nmarkup = 0\n", "is [1]:"),
             ("[[owner]]\nprivacy_cost = 1\ndata_size = 1\nbeta = 1\nmarkup = 0\nage = 3\n",
              'unknown "age"'),
             ("title = 'x'\n[[owner]]\nbeta = 1\n", "write one [[owner]] table per owner"),
@@ -124,7 +124,7 @@ class TestPopulationFiles:
 
     def test_a_missing_file(self, tmp_path: Path) -> None:
         message = complaint(lambda: read_population(str(tmp_path / "none.csv")))
-        assert message.startswith("population.file = ")
+        assert message.startswith("population.file ")
         assert "No such file" in message
 
     def test_a_folder(self, tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ class TestPopulationFiles:
     def test_a_repeated_name_is_told_in_a_large_file_too(self, tmp_path: Path) -> None:
         rows = [f"o{i % 11_000},1,1,1,0" for i in range(11_001)]
         file = self.write(tmp_path, "owners.csv", "\n".join([f"owner,{HEADER}", *rows]))
-        assert complaint(lambda: read_population(file)).startswith("owner = o0: ")
+        assert complaint(lambda: read_population(file)).startswith("owner is o0: ")
 
 
 class TestPopulationFilesInScenarios:
@@ -182,7 +182,7 @@ class TestPopulationFilesInScenarios:
         message = complaint(
             lambda: load_scenario(folder / "job.toml", settings=["N=5"]).environment()
         )
-        assert message.startswith("population.owners = 5: ")
+        assert message.startswith("population.owners is 5: ")
         assert "has 2 owners" in message
 
     def test_a_bad_file_is_told_when_the_scenario_is_loaded(self, folder: Path) -> None:

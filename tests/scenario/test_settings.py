@@ -63,7 +63,7 @@ class TestPresets:
 
     def test_an_unknown_one_is_refused(self) -> None:
         message = complaint(lambda: Scenario.from_preset("shop"))
-        assert message == "preset = shop: choose one of: market, paper."
+        assert message == "preset is shop: choose one of: market, paper."
         assert complaint(lambda: load_scenario(preset="shop")) == message
 
     def test_a_preset_given_as_a_setting_is_not_ignored(self) -> None:
@@ -187,47 +187,47 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("discont=0.5", "discont", "0.5", "did you mean discount?"),
     ("learning.discont=0.5", "learning.discont", "0.5", "unknown key"),
     ("learning.types=5", "learning.types", "5", "unknown key"),
-    ("J=0", "game.saving_levels", "0", "greater than or equal to 1"),
-    ("K=0", "game.payment_levels", "0", "greater than or equal to 1"),
-    ("K=-3", "game.payment_levels", "-3", "greater than or equal to 1"),
-    ("J=2.5", "game.saving_levels", "2.5", "integer"),
-    ("sigma_max=0", "game.sigma_max", "0", "greater than 0"),
-    ("sigma_max=-1", "game.sigma_max", "-1", "greater than 0"),
+    ("J=0", "game.saving_levels", "0", "give a whole number from 1 to 10,000"),
+    ("K=0", "game.payment_levels", "0", "give a whole number from 1 to 10,000"),
+    ("K=-3", "game.payment_levels", "-3", "give a whole number from 1 to 10,000"),
+    ("J=2.5", "game.saving_levels", "2.5", "give a whole number from 1 to 10,000"),
+    ("sigma_max=0", "game.sigma_max", "0", "give a number above 0"),
+    ("sigma_max=-1", "game.sigma_max", "-1", "give a number above 0"),
     ("payment_max=nan", "game.payment_max", "nan", "finite"),
     ("payment_max=inf", "game.payment_max", "inf", "finite"),
-    ("mu=-0.1", "game.payment_cost", "-0.1", "greater than or equal to 0"),
+    ("mu=-0.1", "game.payment_cost", "-0.1", "give a number of at least 0"),
     ("lambda_s=nan", "game.quality_value", "nan", "finite"),
     ("lambda_r=-inf", "game.payment_value", "-inf", "finite"),
-    ("nu=-2.5", "game.privacy_weight", "-2.5", "greater than or equal to 0"),
-    ("varpi=1.5", "game.quality_weight", "1.5", "less than or equal to 1"),
-    ("varpi=-0.5", "game.quality_weight", "-0.5", "greater than or equal to 0"),
-    ("discount=1", "learning.discount", "1", "less than 1"),
-    ("phi=1.5", "learning.discount", "1.5", "less than 1"),
-    ("discount=-0.1", "learning.discount", "-0.1", "greater than or equal to 0"),
+    ("nu=-2.5", "game.privacy_weight", "-2.5", "give a number of at least 0"),
+    ("varpi=1.5", "game.quality_weight", "1.5", "give a number from 0 to 1"),
+    ("varpi=-0.5", "game.quality_weight", "-0.5", "give a number from 0 to 1"),
+    ("discount=1", "learning.discount", "1", "give a number from 0 to below 1"),
+    ("phi=1.5", "learning.discount", "1.5", "give a number from 0 to below 1"),
+    ("discount=-0.1", "learning.discount", "-0.1", "give a number from 0 to below 1"),
     ("discount=nan", "learning.discount", "nan", "finite"),
     ("discount=high", "learning.discount", "high", "number"),
-    ("eta=0", "learning.learning_rate", "0", "greater than 0"),
-    ("eta=2", "learning.learning_rate", "2", "less than or equal to 1"),
-    ("step_start=0", "learning.step_start", "0", "greater than 0"),
-    ("step_slowing=-1", "learning.step_slowing", "-1", "greater than 0"),
-    ("lose_ratio=0.5", "learning.lose_ratio", "0.5", "greater than or equal to 1"),
-    ("exploration=2", "learning.exploration", "2", "less than or equal to 1"),
-    ("owner_optimism=-1", "learning.owner_optimism", "-1", "greater than or equal to 0"),
-    ("iterations=0", "learning.iterations", "0", "greater than or equal to 1"),
-    ("trace_every=0", "learning.trace_every", "0", "greater than or equal to 1"),
-    ("window=0", "learning.window", "0", "greater than or equal to 1"),
-    ("types=0", "menu.types", "0", "greater than or equal to 1"),
-    ("N=0", "population.owners", "0", "greater than or equal to 1"),
-    ("N=1.5", "population.owners", "1.5", "integer"),
-    ("N=many", "population.owners", "many", "integer"),
-    ("seed=-1", "seed", "-1", "greater than or equal to 0"),
-    ("seed=9223372036854775808", "seed", "9223372036854775808", "less than"),
-    ("payoff=net", "game.payoff", "net", "'printed', 'privacy_loss' or 'epsilon_loss'"),
-    ("protocol=auction", "game.protocol", "auction", "'signed' or 'simultaneous'"),
+    ("eta=0", "learning.learning_rate", "0", "give a number above 0 and at most 1"),
+    ("eta=2", "learning.learning_rate", "2", "give a number above 0 and at most 1"),
+    ("step_start=0", "learning.step_start", "0", "give a number above 0"),
+    ("step_slowing=-1", "learning.step_slowing", "-1", "give a number above 0"),
+    ("lose_ratio=0.5", "learning.lose_ratio", "0.5", "give a number of at least 1"),
+    ("exploration=2", "learning.exploration", "2", "give a number from 0 to 1"),
+    ("owner_optimism=-1", "learning.owner_optimism", "-1", "give a number of at least 0"),
+    ("iterations=0", "learning.iterations", "0", "give a whole number from 1 to 1,000,000,000"),
+    ("trace_every=0", "learning.trace_every", "0", "give a whole number from 1 to 1,000,000,000"),
+    ("window=0", "learning.window", "0", "give a whole number from 1 to 1,000,000,000"),
+    ("types=0", "menu.types", "0", "give a whole number from 1 to 256"),
+    ("N=0", "population.owners", "0", "give a whole number from 1 to 100,000,000"),
+    ("N=1.5", "population.owners", "1.5", "give a whole number from 1 to 100,000,000"),
+    ("N=many", "population.owners", "many", "give a whole number from 1 to 100,000,000"),
+    ("seed=-1", "seed", "-1", "give a whole number from 0 to below 2^63"),
+    ("seed=9223372036854775808", "seed", "9223372036854775808", "0 to below 2^63"),
+    ("payoff=net", "game.payoff", "net", "give printed or privacy_loss or epsilon_loss"),
+    ("protocol=auction", "game.protocol", "auction", "give signed or simultaneous"),
     ("surface=fitted", "surface", "fitted", "choose one of: printed"),
-    ("learning=5", "learning", "5", "dictionary"),
-    ("budget=-1", "market.budget", "-1", "greater than or equal to 0"),
-    ("shard_steps=0", "privacy.shard_steps", "0", "greater than or equal to 1"),
+    ("learning=5", "learning", "5", "give a table"),
+    ("budget=-1", "market.budget", "-1", "give a number of at least 0 or none"),
+    ("shard_steps=0", "privacy.shard_steps", "0", "give a whole number from 1 to 10,000 or auto"),
     ("channels=[0, 1]", "training.channels.0", "0", "greater than or equal to 1"),
     ("data_size=1e13", "data_size of owner 0", "10000000000000.0", "at most 1e+12"),
     ("discount.low=1", "learning.discount", "{'low': 1}", "number"),
@@ -243,13 +243,13 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("beta=0", "beta of owner 0", "0.0", "above 0"),
     ("markup=-1", "markup of owner 0", "-1.0", "at least 0"),
     ("data_size=0", "population.data_size", "0.0", "at least 1"),
-    ("changes=5", "changes", "5", "tuple"),
+    ("changes=5", "changes", "5", "give a list"),
     ("changes=[{}]", "changes.0.at", "{}", "required"),
-    ("changes=[{ at = 0 }]", "changes.0.at", "0", "greater than or equal to 1"),
+    ("changes=[{ at = 0 }]", "changes.0.at", "0", "give a whole number of at least 1"),
     ("changes=[{ at = 1, when = 2 }]", "changes.0.when", "2", "unknown key"),
-    ("changes=[{ at = 1, who = 'all' }]", "changes.0.who", "all", "'owners' or 'curator'"),
-    ("changes=[{ at = 1, share = 0 }]", "changes.0.share", "0", "greater than 0"),
-    ("changes=[{ at = 1, share = 2 }]", "changes.0.share", "2", "less than or equal to 1"),
+    ("changes=[{ at = 1, who = 'all' }]", "changes.0.who", "all", "give owners or curator"),
+    ("changes=[{ at = 1, share = 0 }]", "changes.0.share", "0", "and at most 1"),
+    ("changes=[{ at = 1, share = 2 }]", "changes.0.share", "2", "and at most 1"),
     ("changes=[{ at = 1, set = { beta = -1 } }]", "changes.0.set.beta", "-1", "equal to 0"),
     ("changes=[{ at = 1, set = { beta = nan } }]", "changes.0.set.beta", "nan", "finite"),
     (
@@ -273,16 +273,15 @@ class TestBadSettings:
         self, text: str, field: str, value: str, remedy: str
     ) -> None:
         message = complaint(lambda: setting(text).environment())
-        assert message.startswith(f"{field} = ")
-        named, _, advice = message.removeprefix(f"{field} = ").partition(": ")
-        if ": " in value or "{" in message.removeprefix(f"{field} = ")[:1]:
-            named, advice = message, message  # a table shown whole holds colons itself
-        assert value in named
-        assert remedy in advice
+        assert message.startswith(f"{field} ")
+        assert value in message.removeprefix(field)
+        assert remedy in message.removeprefix(field)
 
     @pytest.mark.parametrize("text", ["discount", "=0.5", " =1"])
     def test_must_be_written_as_key_and_value(self, text: str) -> None:
-        assert complaint(lambda: setting(text)) == f"--set = {text.strip()}: write it as key=value."
+        assert (
+            complaint(lambda: setting(text)) == f"setting is {text.strip()}: write it as key=value."
+        )
 
     def test_a_long_value_is_cut_short(self) -> None:
         message = complaint(lambda: setting("discount=" + "x" * 500 + " y"))

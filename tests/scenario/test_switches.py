@@ -38,5 +38,5 @@ def test_only_switches_take_true_or_false() -> None:
 
 @pytest.mark.parametrize("value", [True, False])
 def test_a_number_or_a_distribution(value: bool) -> None:
-    with pytest.raises(BadInput, match=r"population\.beta = .*: give a number, not true or false"):
+    with pytest.raises(BadInput, match=r"population\.beta is .*: give a number, not true or false"):
         load_scenario(settings={"population.beta": value})

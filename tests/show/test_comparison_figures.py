@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks.campaign import Timing
+from benchmarks.results_page import campaign_figures as pages
 
 from noisemarket.show import comparison_figures
 from noisemarket.show.comparison_figures import draw_frontier, draw_rounds, round_means
-from noisemarket.study.comparison.growth import Timing
-from noisemarket.study.comparison.results import Row
-
-BENCHMARKS = Path(__file__).resolve().parent.parent.parent / "benchmarks"
+from noisemarket.study.results import Row
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
@@ -50,16 +45,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 
 
 @pytest.fixture
-def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
-    """The figures that only the pages of stored results show."""
-    monkeypatch.syspath_prepend(BENCHMARKS)
-    yield import_module("results_page.campaign_figures")
-    for name in [name for name in sys.modules if name.partition(".")[0] == "results_page"]:
-        del sys.modules[name]
-
-
-@pytest.fixture
-def drawn(pages: ModuleType, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
     for module in (comparison_figures, pages):
@@ -80,7 +66,7 @@ def test_curves_that_coincide_are_named_together(drawn: list[Any]) -> None:
     ]  # fmt: skip
 
 
-def test_a_frontier_says_who_gains_most_and_who_is_within_chance(pages: ModuleType) -> None:
+def test_a_frontier_says_who_gains_most_and_who_is_within_chance() -> None:
     title = pages.frontier_title(
         cases(clock=(2.0, 0.9), dypp=(1.0, 0.9), best_portfolio=(4.0, 0.9))
     )
@@ -101,9 +87,7 @@ def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:
     assert faces["o"] != "white"
 
 
-def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(
-    pages: ModuleType, drawn: list[Any]
-) -> None:
+def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(drawn: list[Any]) -> None:
     pages.draw_costs(Path(), cases(clock=(2.0, 0.9), dypp=(1.0, 0.9)))
     (canvas,) = drawn
     (legend,) = canvas.legends
@@ -116,7 +100,7 @@ def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(
     assert right.get_title(loc="left").startswith("Clock auction leaves owners most")
 
 
-def test_titles_of_costs_follow_the_bars(pages: ModuleType) -> None:
+def test_titles_of_costs_follow_the_bars() -> None:
     sold = {"clock": np.array([9.0, 1, 0, 0, 0]), "dypp": np.array([5.0, 5, 0, 0, 0])}
     assert "50 %\n(DyPP (WoLF-PHC)) to 90 %" in pages.sold_title(sold)
     assert "no bound" not in pages.sold_title({"clock": np.array([np.nan, 0, 0, 0, 0])})
@@ -126,7 +110,7 @@ def test_titles_of_costs_follow_the_bars(pages: ModuleType) -> None:
     assert pages.selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
 
 
-def test_the_title_of_growth_is_of_what_is_shown(pages: ModuleType, drawn: list[Any]) -> None:
+def test_the_title_of_growth_is_of_what_is_shown(drawn: list[Any]) -> None:
     times = [
         Timing("clock", 10, 0.1), Timing("clock", 1000, 0.5), Timing("bisection", 10, 1.0),
         Timing("bisection", 1000, 7.0), Timing("dypp", 10, 9.0),
@@ -137,9 +121,7 @@ def test_the_title_of_growth_is_of_what_is_shown(pages: ModuleType, drawn: list[
     assert title.endswith("DyPP (WoLF-PHC) takes 9 s for 10")
 
 
-def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(
-    pages: ModuleType, drawn: list[Any]
-) -> None:
+def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: list[Any]) -> None:
     rows = [
         replace(ROW, seed=seed, mechanism=name, accuracy_per_round=[70.0 + seed, up + seed])
         for seed in (1, 2)

@@ -21,9 +21,15 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.surface_file import read_surface
-from noisemarket.study.calibration.grid import Grid, Setting
-from noisemarket.study.calibration.measure import fingerprint, measure, point_order
-from noisemarket.study.calibration.points import Point, Points
+from noisemarket.study.calibrate import (
+    Grid,
+    Point,
+    Points,
+    Setting,
+    fingerprint,
+    measure,
+    point_order,
+)
 
 pytestmark = pytest.mark.training
 
@@ -323,12 +329,12 @@ def test_a_point_that_fails_costs_no_other(
     ("more", "said"),
     [
         (["--sigmas", "0.1,x"], "--sigmas"),
-        (["--sigmas", "-0.1"], "--sigmas"),
-        (["--sigmas", "nan"], "--sigmas"),
+        (["--sigmas", "-0.1"], "sigmas"),
+        (["--sigmas", "nan"], "sigmas"),
         (["--sigmas", "0.1,0.7"], "sigma_max = 0.6"),
-        (["--betas", "0"], "--betas"),
+        (["--betas", "0"], "betas"),
         (["--betas", ""], "--betas"),
-        (["--seeds", "0"], "--seeds"),
+        (["--seeds", "0"], "seeds"),
         (["--name", "a/b"], "--name"),
         (["--name", "printed"], "--name"),
         (["--workers", "0"], "--workers"),
@@ -376,7 +382,7 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
         (["--resume", "edited"], "scenario.toml that changed"),
         (["--resume", "edited", "--fit-only"], "scenario.toml that changed"),
-        (["--resume", "mixed"], "in line 1, a point of other settings or data"),
+        (["--resume", "mixed"], "a point of other settings or data"),
     ],
 )
 def test_what_cannot_be_resumed(

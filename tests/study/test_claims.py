@@ -13,7 +13,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
-from noisemarket.study.reproduction.claims import (
+from noisemarket.study.claims import (
     Interval,
     all_of,
     judge,
@@ -22,7 +22,7 @@ from noisemarket.study.reproduction.claims import (
     positive,
     sooner,
 )
-from noisemarket.study.reproduction.study import Adaptation, Trials, _collect
+from noisemarket.study.reproduce import Adaptation, Trials, _collect
 
 SEEDS, BLOCKS = 20, 200
 

@@ -9,9 +9,8 @@ import pytest
 
 from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES, LossSurface, evenness
-from noisemarket.study.calibration.fit import by_loss, fit_surface
-from noisemarket.study.calibration.grid import BETAS, SIGMAS
-from noisemarket.study.calibration.points import Point
+from noisemarket.study.calibrate import BETAS, SIGMAS, Point
+from noisemarket.study.fit import by_loss, fit_surface
 
 pytestmark = pytest.mark.slow
 

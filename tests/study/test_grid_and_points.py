@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from noisemarket.cli.calibrate import _numbers as numbers
 from noisemarket.errors import BadInput
-from noisemarket.study.calibration.grid import Grid, Setting, numbers, spread
-from noisemarket.study.calibration.points import Point, Points
+from noisemarket.study.calibrate import Grid, Point, Points, Setting, spread
 
 ALIKE = "of these settings"
 
@@ -43,14 +43,14 @@ class TestGrid:
     @pytest.mark.parametrize(
         ("sigmas", "betas", "seeds", "said"),
         [
-            ((), (1.0,), 1, "--sigmas"),
-            ((-0.1,), (1.0,), 1, "--sigmas = -0.1"),
-            ((math.nan,), (1.0,), 1, "--sigmas = nan"),
-            ((math.inf,), (1.0,), 1, "--sigmas"),
+            ((), (1.0,), 1, "sigmas"),
+            ((-0.1,), (1.0,), 1, "sigmas is -0.1"),
+            ((math.nan,), (1.0,), 1, "sigmas is nan"),
+            ((math.inf,), (1.0,), 1, "sigmas"),
             ((0.1, 0.2, 0.1), (1.0,), 1, "give each once"),
-            ((0.1,), (0.0,), 1, "--betas = 0.0"),
-            ((0.1,), (1e9,), 1, "--betas"),
-            ((0.1,), (1.0,), 0, "--seeds = 0"),
+            ((0.1,), (0.0,), 1, "betas is 0.0"),
+            ((0.1,), (1e9,), 1, "betas"),
+            ((0.1,), (1.0,), 0, "seeds is 0"),
         ],
     )
     def test_bad_grids(

@@ -19,8 +19,8 @@ from noisemarket.scenario.surface_file import (
     surface_names,
     surface_text,
 )
-from noisemarket.study.calibration.points import Point
-from noisemarket.study.calibration.result import calibrated, surface_file
+from noisemarket.study.calibrate import Point
+from noisemarket.study.fit import calibrated, surface_file
 
 SURFACE = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 1 / 3), zeta=(25.0, 99.0))
 GOOD = "gamma = [0.4, 0.03, 0.2, 12, 0.3]\nzeta = [25, 99]\n"

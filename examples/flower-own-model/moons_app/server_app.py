@@ -1,32 +1,40 @@
-"""The curator's side: an ordinary Flower ServerApp with the strategy of contracts."""
+"""The curator's side: an ordinary Flower ServerApp with Flower's own strategy."""
+
+from pathlib import Path
 
 import torch
-from flwr.app import ArrayRecord, Context, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Context, MetricRecord
 from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import FedAvg
 
 from moons_app import task
 from noisemarket.flower.host_files import curator_path
-from noisemarket.flower.strategy import ContractedFedAvg
-from noisemarket.ledger.keys import KeyPair
-from noisemarket.ledger.store import open_ledger
 
 app = ServerApp()
 
 
 @app.main()
 def main(grid: Grid, context: Context) -> None:
-    """Train under the contracts on the ledger, check what comes, and pay."""
+    """Train as the run config says."""
     config = context.run_config
     folder = curator_path("folder", str(config["folder"]))
-    curator, note = KeyPair.load(folder / "curator"), folder / "curator" / "head.json"
-    with open_ledger(folder / "ledger.sqlite", create=False, curator=curator, note=note) as ledger:
-        strategy = ContractedFedAvg(
-            ledger, str(config["job"]), folder / "curator", wait=float(config["wait"])
-        )
-        first = ArrayRecord(task.perceptron().state_dict())
-        result = strategy.start(grid, first, evaluate_fn=evaluate)
-        assert strategy.settlement is not None
-        print(f"Paid {strategy.settlement.total / 1e6:.2f}. Ledger head: {ledger.head()}")
+    train(grid, folder, str(config["job"]), int(config["rounds"]))
+
+
+def train(grid: Grid, folder: Path, job: str, rounds: int) -> None:
+    """Train for the contracted rounds, and keep the model.
+
+    Every message names the job, so that an owner knows under which contract it trains. The owners'
+    mod sets ``num-examples`` to 1: they count alike.
+    """
+    strategy = FedAvg(fraction_evaluate=0.0)  # nothing would account for what owners evaluate
+    result = strategy.start(
+        grid,
+        ArrayRecord(task.perceptron().state_dict()),
+        rounds,
+        train_config=ConfigRecord({"job": job}),
+        evaluate_fn=evaluate,
+    )
     torch.save(result.arrays.to_torch_state_dict(), folder / "curator" / "model.pt")
 
 

@@ -8,6 +8,12 @@ import re
 import sys
 import warnings
 
+_OPTIONS = {
+    **{name: f"--{name}" for name in ("out", "resume", "contracts", "mixed", "seeds")},
+    "setting": "--set",
+}
+"""The options by the arguments that they set."""
+
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point: one clear sentence and exit code 2 for bad input, never a traceback."""
@@ -32,7 +38,9 @@ def main(arguments: list[str] | None = None) -> None:
         code = _failed(130, "Interrupted.")
     except typer.Exit as done:
         code = done.exit_code
-    except (BadInput, MissingExtra) as problem:
+    except BadInput as problem:
+        code = _failed(2, _as_option(problem))
+    except MissingExtra as problem:
         code = _failed(2, problem)
     except Interrupted as problem:
         code = _failed(130, problem)
@@ -43,6 +51,16 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as problem:
         code = _failed(1, _cannot(problem))
     sys.exit(code if isinstance(code, int) else 0)
+
+
+def _as_option(problem: Exception) -> Exception:
+    """Name the option where the library names an argument that only an option sets."""
+    from noisemarket.errors import BadInput
+
+    option = _OPTIONS.get(getattr(problem, "field", ""))
+    if option is None or type(problem) is not BadInput:
+        return problem
+    return BadInput(option, problem.value, problem.remedy)
 
 
 def _quiet() -> None:

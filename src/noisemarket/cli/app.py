@@ -56,7 +56,7 @@ command(
     app, "run", "run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
     "run --resume runs/mine",
     takes="scenario preset settings mechanism budget target_accuracy seed out overwrite resume "
-    "full baselines draws engine tls runtime workers threads json",
+    "full baselines draws engine workers threads json",
 )(MarketOptions)  # fmt: skip
 
 

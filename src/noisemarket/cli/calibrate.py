@@ -13,12 +13,16 @@ from noisemarket.cli.app import CalibrateOptions
 from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.market.orders import given_sigma
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.sigmas import one_sigma
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.calibration_report import calibration_table, draw_calibration
-from noisemarket.study.calibration.grid import MIXED, Grid, Setting, numbers, pairs, pairs_text
-from noisemarket.study.calibration.measure import (
+from noisemarket.study.calibrate import (
+    MIXED,
+    POINTS,
+    Grid,
+    Points,
+    Setting,
     data_of,
     fingerprint,
     forget,
@@ -27,8 +31,7 @@ from noisemarket.study.calibration.measure import (
     simulated,
     some_of,
 )
-from noisemarket.study.calibration.points import POINTS, Points
-from noisemarket.study.calibration.result import calibrated, surface_file
+from noisemarket.study.fit import calibrated, surface_file
 
 PLAN, CHECKPOINTS = "calibration.json", "checkpoints"
 
@@ -139,12 +142,36 @@ def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, Calibration
     return RunFolder(path), scenario, plan
 
 
+def _numbers(option: str, text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) + 0.0 for part in text.split(","))
+    except ValueError:
+        raise BadInput(option, text, "give numbers with commas between them.") from None
+
+
+def _pairs(option: str, text: str) -> tuple[tuple[float, float], ...]:
+    """Pairs, as in ``0.1:0.05,0.5:0.2``; ``none`` for none at all."""
+    if text == "none":
+        return ()
+    try:
+        return tuple((float(share), float(sigma)) for share, sigma in
+                     (part.split(":") for part in text.split(",")))  # fmt: skip
+    except ValueError:
+        remedy = "give pairs share:sigma with commas between them, or none."
+        raise BadInput(option, text, remedy) from None
+
+
+def _pairs_text(values: Sequence[tuple[float, float]]) -> str:
+    """Pairs as ``_pairs`` reads them."""
+    return ",".join(f"{share:.12g}:{sigma:.12g}" for share, sigma in values) or "none"
+
+
 def _plan(
     scenario: Scenario, options: CalibrateOptions, before: CalibrationPlan
 ) -> CalibrationPlan:
     """The earlier plan (or the default, which has no name) with the options applied."""
     given: dict[str, Any] = {} if options.seeds is None else {"seeds": options.seeds}
-    for option, read in (("sigmas", numbers), ("betas", numbers), ("mixed", pairs)):
+    for option, read in (("sigmas", _numbers), ("betas", _numbers), ("mixed", _pairs)):
         if (text := getattr(options, option)) is not None:
             given[option] = read(f"--{option}", text)
     grid = replace(before.grid, **given)
@@ -154,7 +181,7 @@ def _plan(
     start = re.sub(r" --sigmas .*", "", before.command) or options.command_line("calibrate")
     sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
     command = (
-        f"{start} --sigmas {sigmas} --betas {betas} --mixed {pairs_text(grid.mixed)} "
+        f"{start} --sigmas {sigmas} --betas {betas} --mixed {_pairs_text(grid.mixed)} "
         f"--seeds {grid.seeds} --name {name}"
     )
     return replace(before, name=name, grid=grid, command=command)
@@ -169,9 +196,9 @@ def _usual(scenario: Scenario) -> Grid:
 
 def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
     """Find bad input before anything is written or measured."""
-    sigma_max = scenario.game.sigma_max
+    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
     for sigma in plan.grid.sigmas:
-        one_sigma(sigma, 1, sigma_max)
+        given_sigma(sigma, environment)
     for share, sigma in plan.grid.mixed:
         some_of(share, scenario.population.owners)
         if sigma > sigma_max:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from noisemarket.cli.app import CompareOptions
@@ -31,17 +30,8 @@ from noisemarket.show.comparison_report import (
     trained_table,
 )
 from noisemarket.show.style import name_of
-from noisemarket.study.comparison.campaign import Campaign, Plan
-from noisemarket.study.comparison.decisions import as_compared
-from noisemarket.study.comparison.growth import Timing, timings
-from noisemarket.study.comparison.results import (
-    AVERAGED,
-    Row,
-    means,
-    paired_differences,
-    same_contracts,
-)
-from noisemarket.study.comparison.trainings import line_of, read_trained
+from noisemarket.study.compare import Comparison, Plan, TrainingFile, or_left_out
+from noisemarket.study.results import AVERAGED, Row, comparison_document
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""
@@ -66,22 +56,23 @@ def run(options: CompareOptions) -> None:
         command = _command(options, plan)
         folder = options.folder(scenario, "compare")
     effort = Effort()
-    with folder:
+    with folder, TrainingFile(folder.path / TRAININGS) as file:
         folder.write_json(PLAN, {**vars(plan), "command": command})
         with stoppable() as stop:
             try:
-                campaign = _trained(folder, scenario, plan, options, stop)
-                rows = campaign.rows()
-                _write_csv(folder, rows)  # should timing be stopped, the figures are there
-                times = timings(scenario, plan.mechanisms, threads=options.threads, stop=stop)
+                comparison = _trained(file, scenario, plan, options, stop)
+                rows = comparison.rows()
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
                 raise Interrupted(f"{words}{folder.path}.") from None
+        _write_csv(folder, rows)
         document = {
-            **_document(scenario, plan, rows, times),
+            **_settings(scenario),
+            **vars(plan),
+            **comparison_document(rows),
             "command": command,
-            **_spent(effort, campaign, resumed=options.resume is not None),
+            **_spent(effort, comparison, resumed=options.resume is not None),
         }
         folder.write_json(RESULTS, document)
         figures = draw_trained(folder.path / "figures", rows)
@@ -103,7 +94,7 @@ def _game_only(options: CompareOptions) -> None:
     names = _names(options) or list(MECHANISMS)
     environment = scenario.environment()
     for name in names:
-        with _or_left_out(name):
+        with or_left_out(name):
             find_mechanism(name).check(environment, run_options(scenario))
     with options.folder(scenario, "compare") as folder:
         results: dict[str, Negotiation] = {}
@@ -144,16 +135,6 @@ def _names(options: CompareOptions) -> list[str]:
     return names
 
 
-@contextmanager
-def _or_left_out(name: str) -> Iterator[None]:
-    """Say of a mechanism that is refused that it can be left out."""
-    try:
-        yield
-    except BadInput as bad:
-        remedy = f"{bad.remedy[:-1]}, or leave {name} out of --mechanisms."
-        raise BadInput(bad.field, bad.value, remedy) from None
-
-
 def _plan(scenario: Scenario, options: CompareOptions) -> Plan:
     names = _names(options) or [name for name in MECHANISMS if name not in _LEFT_OUT]
     first = scenario.seed
@@ -185,15 +166,12 @@ def _check(scenario: Scenario, plan: Plan) -> None:
         raise BadInput(
             "faults", "", "compare trains owners that keep their contracts: leave it out."
         )
-    for section in scenario.compared:
-        find_mechanism(section.mechanism)
     mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
     common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
     for name, mechanism in mechanisms.items():
-        own = as_compared(scenario, name)
-        with _or_left_out(name):
-            check_weighting(mechanism, own.model_copy(update={"mechanism": name}))
-            mechanism.check(common if own is scenario else own.environment(), run_options(own))
+        with or_left_out(name):
+            check_weighting(mechanism, scenario.model_copy(update={"mechanism": name}))
+            mechanism.check(common, run_options(scenario))
 
 
 def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
@@ -211,15 +189,12 @@ def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
 
 
 def _trained(
-    folder: RunFolder, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
-) -> Campaign:
-    known = read_trained(folder.path / TRAININGS)
-    campaign = Campaign(
-        scenario, plan, known, lambda one: folder.append(TRAININGS, line_of(one))
-    )  # fmt: skip
+    file: TrainingFile, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
+) -> Comparison:
+    comparison = Comparison(scenario, plan, file)
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
-        campaign.decide(options.threads, stop)
+        comparison.decide(options.threads, stop)
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 
@@ -227,8 +202,8 @@ def _trained(
             bar.update(line, completed=done, total=total)
             say(done, total)
 
-        campaign.train(workers=options.workers, stop=stop, told=told)
-    return campaign
+        comparison.train(workers=options.workers, stop=stop, told=told)
+    return comparison
 
 
 def _teller() -> Callable[[int, int], None]:
@@ -247,32 +222,21 @@ def _teller() -> Callable[[int, int], None]:
     return tell
 
 
-def _document(
-    scenario: Scenario, plan: Plan, rows: list[Row], times: list[Timing]
-) -> dict[str, Any]:  # fmt: skip
+def _settings(scenario: Scenario) -> dict[str, Any]:
     return {
         "preset": scenario.preset,
         "owners": scenario.population.owners,
         "rounds": scenario.training.rounds,
         "model": scenario.training.model,
         "surface": scenario.surface_name(),
-        **vars(plan),
-        "means": [one.as_dict() for one in means(rows)],
-        "differences": [
-            {**vars(one), "significant": one.significant} for one in paired_differences(rows)
-        ],
-        "same_contracts": [list(pair) for pair in same_contracts(rows)],
-        "growth": [vars(one) for one in times],
-        "rows": [vars(row) for row in rows],
-        "settings": {one.mechanism: one.settings for one in scenario.compared},
     }
 
 
-def _spent(effort: Effort, campaign: Campaign, *, resumed: bool) -> dict[str, object]:
+def _spent(effort: Effort, comparison: Comparison, *, resumed: bool) -> dict[str, object]:
     """Date, machine and what it took; of a resumed run, whose last part says little, no seconds."""
     last = ("seconds", "cpu_seconds") if resumed else ()
     spent = {key: value for key, value in effort.as_dict().items() if key not in last}
-    return {**spent, "training_cpu_seconds": round(campaign.training_cpu_seconds, 1)}
+    return {**spent, "training_cpu_seconds": round(comparison.training_cpu_seconds, 1)}
 
 
 def _command(options: CompareOptions, plan: Plan) -> str:

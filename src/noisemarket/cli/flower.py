@@ -1,4 +1,4 @@
-"""``noisemarket flower``: the market over Flower's processes on this machine."""
+"""``noisemarket flower``: the market over Flower, simulated here or between hosts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typer import Argument, Option
 from noisemarket.cli.options import MarketOptions, group, option, taking
 from noisemarket.errors import BadInput
 
-flower_app = group("Run the market over Flower, with a SuperLink and SuperNodes.")
+flower_app = group("Run the market over Flower: simulated on this machine, or between hosts.")
 
 
 @dataclass(frozen=True)
@@ -20,14 +20,14 @@ class UpOptions(MarketOptions):
     """What ``run`` takes, and the number of owners."""
 
     owners: int | None = option(
-        "Owners, each a SuperNode; by default 5, or as the scenario says.", min=1
+        "Owners, each a simulated SuperNode; by default 5, or as the scenario says.", min=1
     )
 
 
 @flower_app.command("up")
-@taking(UpOptions, "scenario owners settings tls runtime seed out overwrite json")
+@taking(UpOptions, "scenario owners settings workers seed out overwrite json")
 def up(options: UpOptions) -> None:
-    """Start Flower on this machine, run a market on it, and stop it."""
+    """Run a market over Flower's simulation on this machine."""
     from noisemarket.cli.options import FLOWER
     from noisemarket.cli.run import run
 
@@ -42,7 +42,7 @@ def app(
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
     from noisemarket.files import unusable
-    from noisemarket.flower.deploy.app_folder import write_app
+    from noisemarket.flower.app_folder import write_app
 
     path = Path(folder)
     if path.exists():
@@ -66,53 +66,55 @@ def key(
     typer.echo(KeyPair.obtain(folder).public_hex)
 
 
-@flower_app.command(
-    "node", context_settings={"allow_extra_args": True, "ignore_unknown_options": True}
-)
-def node(
-    context: typer.Context,
+@flower_app.command("owner")
+def owner(
+    folder: Annotated[str, Argument(metavar="FOLDER", help="The owner's new folder.")],
+    name: Annotated[str, Option(help="The owner's name, as in the curator's scenario.")],
+    records: Annotated[str, Option(help="An .npz file with images and labels.")],
+    privacy_cost: Annotated[float, Option(help="What privacy costs the owner.", min=0.0)],
+    rho_cap: Annotated[float, Option(help="Most zCDP that it sells in one job.", min=0.0)],
+    curator_key: Annotated[str, Option(help="The only curator to accept: its public key.")],
+    markup: Annotated[float, Option(help="What it wants above its cost, as a share.")] = 0.2,
+    payment_value: Annotated[float, Option(help="lambda_r: its value of a payment.")] = 0.08,
+    privacy_weight: Annotated[float, Option(help="nu: its weight of privacy loss.")] = 2.5,
+) -> None:
+    """Set up an owner's folder, and print the commands of Flower that let it take part."""
+    from noisemarket.flower import need_flower
+    from noisemarket.ledger.contract import is_key
+
+    need_flower()
+    from noisemarket.flower.owner_setup import NODE_CONFIG, NODE_KEY, set_up_owner
+
+    if not is_key(curator_key):
+        raise BadInput("--curator-key", curator_key, "give the 64 hex digits of the curator's key.")
+    path = Path(folder)
+    config = {"owner": name, "curator-key": curator_key, "rho-cap": rho_cap}
+    preferences = {
+        "privacy_cost": privacy_cost,
+        "markup": markup,
+        "payment_value": payment_value,
+        "privacy_weight": privacy_weight,
+    }
+    set_up_owner(path, config, preferences, Path(records))
+    typer.echo(
+        f"The curator registers {path / NODE_KEY}.pub:\n"
+        f"  flwr supernode register {NODE_KEY}.pub CONNECTION --name {name}\n"
+        f"Then start the SuperNode:\n"
+        f"  flower-supernode --superlink HOST:PORT --root-certificates ca.crt \\\n"
+        f"    --auth-supernode-private-key {path / NODE_KEY} --node-config {path / NODE_CONFIG}"
+    )
+
+
+@flower_app.command("check")
+def check(
     config: Annotated[
-        str, Option("--node-config", help="The node's config file, or that of a house.")
+        str, Argument(metavar="NODE_CONFIG", help="The config file of an owner's SuperNode.")
     ],
-    poll: Annotated[
-        float, Option(min=0.1, max=60.0, help="Seconds between two looks for an app to start.")
-    ] = 1.0,
-    warm: Annotated[
-        bool, Option("--warm", help="Copy processes from one that has imported everything.")
-    ] = False,
-    check: Annotated[
-        bool, Option("--check", help="Check the config and the owners' folders, and end.")
-    ] = False,
 ) -> None:
-    """Run an owner's SuperNode; other options are those of flower-supernode."""
-    from noisemarket.flower.deploy.owner_node import OwnerNode, check_node
+    """Check a SuperNode's config and its owners' folders before it starts."""
+    from noisemarket.flower import need_flower
 
-    owners = check_node(Path(config))
-    typer.echo(f"{config}: {', '.join(owners)} can take part.", err=True)
-    if check:
-        return
-    options = ["--node-config", config, *context.args]
-    running = OwnerNode(options, lambda line: typer.echo(line, err=True), poll, warm=warm)
-    raise typer.Exit(running.run())
+    need_flower()
+    from noisemarket.flower.owner_setup import check_node
 
-
-@flower_app.command("health")
-def health(
-    address: Annotated[
-        str, Argument(metavar="HOST:PORT", help="A SuperNode's or SuperLink's own API.")
-    ] = "127.0.0.1:9094",
-    root_certificates: Annotated[
-        str | None, Option(help="Of a SuperLink with TLS: its issuer's certificate.")
-    ] = None,
-    config: Annotated[
-        str | None, Option("--node-config", help="Also check this node's config.")
-    ] = None,
-) -> None:
-    """Say whether a SuperNode or a SuperLink answers; exit code 1 if it does not."""
-    from noisemarket.flower.deploy.owner_node import check_node, is_healthy
-
-    if config is not None:
-        check_node(Path(config))
-    problem = is_healthy(address, Path(root_certificates) if root_certificates else None)
-    typer.echo(problem or f"{address} answers.", err=bool(problem))
-    raise typer.Exit(1 if problem else 0)
+    typer.echo(f"{', '.join(check_node(Path(config)))} can take part.")

@@ -262,14 +262,7 @@ class MarketOptions(Request):
     draws: int | None = option(
         "Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
     )
-    engine: str | None = option("embedded (default), or flower: Flower processes on this machine.")
-    tls: bool = option(
-        "flower: use TLS certificates and node keys.", "--tls/--no-tls", default=True
-    )
-    runtime: str | None = option(
-        "flower: simulation (many owners in one place) or deployment (a SuperNode for "
-        "each); by default a deployment for up to 10 owners."
-    )
+    engine: str | None = option("embedded (default), or flower: Flower's simulation.")
 
 
 def at_least_one(option: str, number: int | None) -> None:

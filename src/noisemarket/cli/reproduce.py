@@ -13,7 +13,7 @@ from noisemarket.cli.options import at_least_one
 from noisemarket.errors import Interrupted
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.reproduction_page import write_reproduction
-from noisemarket.study.reproduction.study import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
+from noisemarket.study.reproduce import ADAPTING, CHANGES, LEARNERS, PRESETS, Study
 
 
 def run(options: ReproduceOptions) -> None:

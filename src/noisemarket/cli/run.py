@@ -67,8 +67,6 @@ _PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST
 def run(options: MarketOptions) -> None:
     """Run the command."""
     at_least_one("--draws", options.draws)
-    if options.engine not in (None, EMBEDDED, FLOWER):
-        raise BadInput("--engine", options.engine, f"choose {EMBEDDED} or {FLOWER}.")
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
@@ -112,19 +110,15 @@ def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOpt
         from noisemarket.flower import need_flower
 
         need_flower()
-        from noisemarket.flower.deploy.single_machine import runtime_of
         from noisemarket.flower.remote_owners import RemoteOwners
 
         RemoteOwners.check(scenario)
-        runtime_of(options.runtime, 0)
     chosen = _chosen(options, scenario, {})
     return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 
 
 def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    allowed = (
-        "--engine, --runtime, --no-tls, --[no-]baselines, --draws, --workers, --threads and --json"
-    )
+    allowed = "--engine, --[no-]baselines, --draws, --workers, --threads and --json"
     path = options.resumed("a run folder", (SCENARIO, STATUS), allowed, options.full or None)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
@@ -148,12 +142,8 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
         draws = DRAWS[scenario.training.model]
     engine = options.engine or noted.get("engine", EMBEDDED)
-    if engine == EMBEDDED:
-        remedy = "is for --engine flower: add that, or leave it out."
-        if options.runtime is not None:
-            raise BadInput("--runtime", options.runtime, remedy)
-        if not options.tls:
-            raise BadInput("--no-tls", "given", remedy)
+    if engine not in (EMBEDDED, FLOWER):
+        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
     return replace(
         options,
         engine=engine,
@@ -179,21 +169,14 @@ def _market(
     def watch(seen: Progress) -> None:
         bar.update(talk, completed=seen.done, total=seen.total)
 
-    def show(line: str) -> None:
-        if not bar.disable:
-            bar.console.print(line, style="dim", soft_wrap=True, markup=False)
-
     run: MarketRun
     if chosen.engine == FLOWER:
         from noisemarket.flower import need_flower
 
         need_flower()
-        from noisemarket.flower.deploy.single_machine import run_on_flower
+        from noisemarket.flower.simulation import run_simulation
 
-        run = run_on_flower(
-            market, folder, tls=chosen.tls, runtime=chosen.runtime, watch=watch, stop=stop,
-            show=show,
-        )  # fmt: skip
+        run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)
     else:
         run = run_market(
             market, folder, workers=chosen.workers, threads=chosen.threads, watch=watch, stop=stop

@@ -11,14 +11,12 @@ from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario
 from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.schema import ChangeSection, FaultSection
-from noisemarket.scenario.training_section import ComparedSection
 
 Row = tuple[str, str, str, str]
 
 LISTED: dict[str, type[BaseModel]] = {
     "changes": ChangeSection,
     "faults": FaultSection,
-    "compared": ComparedSection,
 }
 """Tables that a scenario may have any number of times."""
 

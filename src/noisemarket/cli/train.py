@@ -11,10 +11,9 @@ from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, check_charges
 from noisemarket.files import save_arrays
 from noisemarket.formats import csv_text
-from noisemarket.market.orders import Order, order
+from noisemarket.market.orders import Order, given_sigma, order, read_contracts
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.session import Training, carry_out
-from noisemarket.market.sigmas import one_sigma, read_contracts
+from noisemarket.market.training import Training, carry_out
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import load_scenario
 from noisemarket.show.training_report import draw_training, training_table
@@ -38,7 +37,7 @@ def run(options: TrainOptions) -> None:
         if (contracts is None) == (sigma is None):
             raise BadInput("--sigma", str(sigma), "give one of --sigma and --contracts.")
         if sigma is not None:
-            noise = one_sigma(sigma, len(environment), environment.levels.sigma_max)
+            noise = given_sigma(sigma, environment)
         else:
             noise = read_contracts(str(contracts), environment)
         job_order = order(scenario, environment, noise)

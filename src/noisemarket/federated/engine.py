@@ -127,15 +127,7 @@ class Engine(Closing):
     """Trains owners, from a global model to their uploads, and tests models.
 
     The same job gives the same bits from every engine and any number of workers, but for secure
-    noise, which never repeats. ``tests/conformance/engine_suite.py`` is the suite that an engine
-    has to pass.
-
-    Example:
-        ::
-
-            with LocalEngine(job) as engine:
-                start = engine.first_weights()
-                uploads = engine.train(1, start, owners=[0, 1])
+    noise, which never repeats.
     """
 
     @property
@@ -151,27 +143,11 @@ class Engine(Closing):
     def train(
         self, round_number: int, weights: Weights, owners: Sequence[int]
     ) -> dict[int, Upload | None]:
-        """Train some owners in a round.
-
-        Args:
-            round_number: the round, counted from 1.
-            weights: the global model.
-            owners: who is to train, by index.
-
-        Returns:
-            Their uploads; None for an owner that did not answer.
-        """
+        """The uploads of some owners in a round; None for an owner that did not answer."""
 
     @abstractmethod
     def score(self, weights: Weights) -> Score:
-        """Test a model on the job's test records.
-
-        Args:
-            weights: the model, flat.
-
-        Returns:
-            Its accuracy and loss.
-        """
+        """Test a model on the job's test records."""
 
     @abstractmethod
     def close(self) -> None:

@@ -26,11 +26,10 @@ and in any batch, on any machine and with any number of threads.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,34 +57,8 @@ _CHUNK = 128  # images worked on at a time, to stay in the processor's cache
 _DIAGONAL = np.float32(0.5**0.5)
 
 
-class FeatureMap(ABC):
-    """Turns records into features, each on its own, with the same bits alone and in any batch.
-
-    Subclasses are frozen dataclasses at the top level of a module. A change of what ``extract``
-    gives, be it in the last bit, needs a new ``version``.
-    """
-
-    name: str
-    version: int
-    dimension: int
-    """The number of features of a record."""
-
-    @property
-    def label(self) -> str:
-        """For reports and fingerprints."""
-        return f"{self.name} v{self.version}"
-
-    @abstractmethod
-    def check(self, records: NDArray[Any]) -> None:
-        """Refuse records of another shape, or with values out of range."""
-
-    @abstractmethod
-    def extract(self, records: NDArray[Any]) -> Floats:
-        """The features (number, dimension) of records as a dataset holds them, which it checks."""
-
-
 @dataclass(frozen=True)
-class UnitVectors(FeatureMap):
+class UnitVectors:
     """Vectors of one's own, such as embeddings, each scaled to length 1; one of zeros stays so.
 
     Example:
@@ -94,8 +67,7 @@ class UnitVectors(FeatureMap):
     """
 
     dimension: int
-    name = "unit-vectors"
-    version = 1
+    label = "unit-vectors v1"
 
     def check(self, records: NDArray[Any]) -> None:
         if records.ndim != 2 or records.shape[1] != self.dimension:
@@ -110,7 +82,7 @@ class UnitVectors(FeatureMap):
 
 
 @dataclass(frozen=True)
-class Edges(FeatureMap):
+class Edges:
     """Edges of square grey images by direction.
 
     Example:
@@ -118,8 +90,7 @@ class Edges(FeatureMap):
         (2, 200)
     """
 
-    name = "edges-5x5x8"
-    version = 1
+    label = "edges-5x5x8 v1"
     dimension = DIMENSION
 
     def check(self, records: NDArray[Any]) -> None:
@@ -153,6 +124,12 @@ class Edges(FeatureMap):
         with ThreadPoolExecutor(min(available_cores(), max(1, len(starts)))) as pool:
             list(pool.map(work, starts))
         return features
+
+
+FeatureMap: TypeAlias = UnitVectors | Edges
+"""Turns records into features, each on its own, with the same bits alone and in any batch.
+
+A change of what ``extract`` gives, be it in the last bit, needs another ``label``."""
 
 
 def features_for(records: NDArray[Any]) -> FeatureMap:

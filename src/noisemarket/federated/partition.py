@@ -31,7 +31,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.data import checked_labels
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -64,10 +63,7 @@ class Partition:
 
     def label_counts(self, labels: ArrayLike) -> IntArray:
         """How many images of each class each owner holds, (owners, classes)."""
-        known = checked_labels("labels", labels)
-        if len(known) != self.sizes.sum():
-            remedy = f"give the {self.sizes.sum():,} labels that were partitioned."
-            raise BadInput("labels", f"{len(known):,} labels", remedy)
+        known = np.asarray(labels)
         columns = int(known.max()) + 1
         cells = np.repeat(np.arange(len(self)), self.sizes) * columns
         cells += known[np.concatenate(self.indices)]
@@ -85,21 +81,22 @@ def dirichlet_partition(
 ) -> Partition:
     """Deal all images to the owners, label proportions as close to Dir(beta) as exactness allows.
 
-    ``beta`` is one number or one for each owner. ``data_size`` gives each owner's share of the
-    images (any positive numbers; equal if left out). The same generator state gives the same
+    ``beta`` is one positive number or one for each owner. ``data_size`` gives each owner's share of
+    the images (any positive numbers; equal if left out). The same generator state gives the same
     partition.
+
+    Raises:
+        BadInput: there are fewer images than ``minimum`` for each owner.
     """
     from scipy.special import softmax  # slow to import, and a worker deals nothing
 
-    known = checked_labels("labels", labels)
-    owners = _whole("owners", owners)
-    minimum = _whole("minimum", minimum)
+    known: IntArray = np.asarray(labels, np.int64)
     if owners * minimum > len(known):
         most = len(known) // minimum
         remedy = f"{len(known):,} images suffice for {most:,} owners of at least {minimum:,} each."
         raise BadInput("owners", owners, remedy)
-    betas = np.clip(_positive("beta", beta, owners), *_LIMITS)
-    wishes = _positive("data_size", 1.0 if data_size is None else data_size, owners)
+    betas = np.clip(np.broadcast_to(np.asarray(beta, float), owners), *_LIMITS)
+    wishes = np.broadcast_to(np.asarray(1.0 if data_size is None else data_size, float), owners)
     sizes = owner_sizes(len(known), wishes, minimum)
 
     present, totals = np.unique(known, return_counts=True)
@@ -234,30 +231,3 @@ def _settle(counts: IntArray, ideal: FloatArray, totals: IntArray) -> None:
         counts[order, drain] += taken
         surplus[source] -= moved
         surplus[drain] += moved
-
-
-def _whole(field: str, value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise BadInput(field, value, "give a whole number of at least 1.")
-    return int(value)
-
-
-def one_or_each(field: str, given: ArrayLike, owners: int) -> FloatArray:
-    """One number for all owners, or an array of one for each."""
-    try:
-        values = np.asarray(given, dtype=float)
-    except (TypeError, ValueError):
-        raise BadInput(field, given, "give a number, or one for each owner.") from None
-    if values.shape not in ((), (owners,)):
-        remedy = f"give one number, or one for each of the {owners:,} owners."
-        raise BadInput(field, f"values of shape {values.shape}", remedy)
-    return values
-
-
-def _positive(field: str, given: ArrayLike, owners: int) -> FloatArray:
-    values = one_or_each(field, given, owners)
-    bad = np.flatnonzero(~((values > 0) & (values < np.inf)))
-    if bad.size:
-        name = f"{field} of owner {bad[0]}" if values.ndim else field
-        raise BadInput(name, float(values.flat[bad[0]]), "give a finite number above 0.")
-    return np.broadcast_to(values, (owners,)).copy()

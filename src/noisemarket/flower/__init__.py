@@ -3,13 +3,16 @@
 On an owner's side ``owner_app`` is its ClientApp; what it does is in the package ``owner``. On the
 curator's side ``curator_app`` runs a whole market in a ServerApp, with ``remote_owners`` and
 ``flower_engine`` over one ``line`` to the SuperNodes; ``wire`` says what is in each message. For an
-app and a model of one's own there are ``client_mod`` and ``strategy``. ``deploy`` starts and stops
-real Flower processes on this machine. Only Flower's public modules are used.
+app and a model of one's own there is ``client_mod``. ``simulation`` runs a whole market on this
+machine. Only Flower's public modules are used.
 """
 
+import os
 from importlib.util import find_spec
 
 from noisemarket.errors import MissingExtra
+
+os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads it when it is imported
 
 
 def need_flower() -> None:

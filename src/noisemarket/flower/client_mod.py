@@ -16,7 +16,6 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
-from noisemarket.flower.host_files import config_of_node
 from noisemarket.flower.owner_app import Task, public_errors
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.round import released
@@ -48,7 +47,7 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
         @public_errors
         def protected(message: Message, context: Context) -> Message:
             task = Task.of(message)
-            folder = OwnerFolder.of(config_of_node(context.node_config))
+            folder = OwnerFolder.of(context.node_config)
             terms = task.terms(folder)
             protection = terms.build_protection()
             given = message.content.get(arrays)

@@ -6,7 +6,6 @@ Run again on the same folder, a job goes on where it stopped.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import write_json
-from noisemarket.flower.host_files import NODES, curator_path
+from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
@@ -54,8 +53,7 @@ def market_over_flower(
         config: names in the curator's folder (``curator_path``): ``scenario`` is a file,
             ``folder`` where the job is kept, ``curator-folder`` where the curator's key is, if it
             has one for all its jobs, ``houses`` a list of SuperNodes with several owners.
-            ``timeout``, ``grace``, ``wait``, ``at-once`` and ``insecure`` are those of
-            ``line.Bounds``.
+            ``timeout``, ``wait`` and ``insecure`` are those of ``line.Bounds``.
         show: is told what happens, in words.
 
     Returns:
@@ -77,10 +75,11 @@ def market_over_flower(
     scenario = load_scenario(paths["scenario"])
     if scenario.training.model == "cnn":
         import_module("torch")  # first and here, so that nothing imports it from two threads
-    given = {name: float(config[name]) for name in ("timeout", "grace", "wait") if name in config}
-    insecure, at_once = config.get("insecure", False) is True, config.get("at-once", 0)
-    simulated = NODES in os.environ
-    bounds = Bounds(**given, insecure=insecure, at_once=at_once, simulated=simulated)
+    bounds = Bounds(
+        timeout=float(config.get("timeout", 600.0)),
+        wait=float(config.get("wait", 120.0)),
+        insecure=config.get("insecure", False) is True,
+    )
     own, houses = paths.get("curator-folder"), paths.get("houses")
     return hold_market(grid, scenario, paths["folder"], show, bounds, own, houses)
 

@@ -19,7 +19,6 @@ from flwr.clientapp import ClientApp
 
 from noisemarket.federated.models import maker_of
 from noisemarket.flower import wire
-from noisemarket.flower.host_files import config_of_node
 from noisemarket.flower.house import HOUSE, apart, owners_of, together
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
@@ -77,7 +76,7 @@ def _handler(answer: Answer) -> Handler:
 
     @public_errors
     def handle(message: Message, context: Context) -> Message:
-        owners = owners_of(config_of_node(context.node_config))
+        owners = owners_of(context.node_config)
 
         def reply_of(name: str, said: wire.Said) -> RecordDict:
             wire.check_protocol(said)
@@ -174,7 +173,7 @@ def public_answer(answer: Callable[[], Given]) -> Given | Error:
 @public_errors
 def _hello(message: Message, context: Context) -> Message:
     """Who this node is. Only a node whose key was registered under a name is believed."""
-    config = config_of_node(context.node_config)
+    config = context.node_config
     owners = owners_of(config)
     for one in owners.values():
         OwnerFolder.of(one)

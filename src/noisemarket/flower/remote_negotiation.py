@@ -22,7 +22,7 @@ from noisemarket.files import digest, load_arrays, save_arrays, write_json
 from noisemarket.flower import wire
 from noisemarket.flower.line import Asking
 from noisemarket.game.environment import Environment
-from noisemarket.ledger.canonical import canonical
+from noisemarket.ledger.document import canonical
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.record import ClockInvitation, Invitation
 from noisemarket.owner.terms import JobTerms

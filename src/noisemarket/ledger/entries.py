@@ -17,8 +17,8 @@ from typing import Any
 
 from noisemarket.errors import BadInput, LedgerError
 from noisemarket.formats import finite
-from noisemarket.ledger.canonical import canonical
 from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.document import canonical
 from noisemarket.ledger.keys import KeyPair, SignedContract, sealed
 from noisemarket.ledger.money import checked_amount
 

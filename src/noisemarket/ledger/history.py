@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.formats import infinite
-from noisemarket.ledger.canonical import parse
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
+from noisemarket.ledger.document import parse
 from noisemarket.ledger.entries import (
     BEGUN,
     BROKEN,

@@ -7,64 +7,68 @@ what the ledger held. The owner signs it, too: the curator can then prove that t
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.files import unusable
-from noisemarket.ledger.canonical import canonical
-from noisemarket.ledger.contract import Contract, is_key
-from noisemarket.ledger.entries import SETTLED, SIGNED, Head
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.document import Amount, Document, PublicKey, canonical
+from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, sealed
 
-STAGES = (SIGNED, SETTLED)
 _BY_CURATOR, _BY_OWNER = "receipt", "receipt, countersigned"
-_MOST = 10_000  # characters of a receipt
+_SIGNATURES = {"curator_signature", "owner_signature"}
+Text = Annotated[str, Field(max_length=10_000)]
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """What a ledger holds about a contract, signed by the curator and then by the owner.
+def _head(text: str) -> str:
+    Head.parse(text)
+    return text
 
-    Args:
-        job: the job.
-        owner: the owner's name.
-        contract: the contract's id.
-        stage: ``signed`` or ``settled``.
-        paid: what was paid, in micro-units; None before the settlement, and for a broken contract.
-        head: the ledger's head, as count:hash.
-        curator_key: the curator's public key.
-        owner_key: the owner's public key.
-        curator_signature: empty until the curator has signed.
-        owner_signature: empty until the owner has signed.
-    """
 
-    job: str
-    owner: str
-    contract: str
-    stage: str
-    paid: int | None
-    head: str
-    curator_key: str
-    owner_key: str
-    curator_signature: str = ""
-    owner_signature: str = ""
+class Receipt(Document):
+    """What a ledger holds about a contract, signed by the curator and then by the owner."""
+
+    job: Text
+    owner: Text
+    contract: Text
+    """The contract's id."""
+    stage: Literal["signed", "settled"]
+    paid: Amount | None
+    """None before the settlement, and for a broken contract."""
+    head: Annotated[str, AfterValidator(_head)]
+    """The ledger's head, as count:hash."""
+    curator_key: PublicKey
+    owner_key: PublicKey
+    curator_signature: Text = ""
+    """Empty until the curator has signed."""
+    owner_signature: Text = ""
+    """Empty until the owner has signed."""
 
     @classmethod
     def of(
         cls, curator: KeyPair, contract: Contract, stage: str, head: Head, paid: int | None = None
     ) -> Receipt:
         """A new receipt, signed by the curator."""
-        keys = contract.curator_key, contract.owner_key
-        new = cls(contract.job, contract.owner, contract.id, stage, paid, str(head), *keys)
-        return replace(new, curator_signature=curator.seal(_BY_CURATOR, new.bytes()))
+        stated: dict[str, Any] = {
+            "job": contract.job,
+            "owner": contract.owner,
+            "contract": contract.id,
+            "stage": stage,
+            "paid": paid,
+            "head": str(head),
+            "curator_key": contract.curator_key,
+            "owner_key": contract.owner_key,
+        }
+        new = cls(**stated)
+        return new.model_copy(update={"curator_signature": curator.seal(_BY_CURATOR, new.bytes())})
 
     def bytes(self) -> bytes:
         """What both sign: canonical JSON, without the signatures."""
-        values = asdict(self)
-        del values["curator_signature"], values["owner_signature"]
-        return canonical(values).encode()
+        return canonical(self.model_dump(exclude=_SIGNATURES)).encode()
 
     @property
     def noted(self) -> Head:
@@ -73,7 +77,7 @@ class Receipt:
 
     def countersigned(self, owner: KeyPair) -> Receipt:
         """With the owner's signature."""
-        return replace(self, owner_signature=owner.seal(_BY_OWNER, self.bytes()))
+        return self.model_copy(update={"owner_signature": owner.seal(_BY_OWNER, self.bytes())})
 
     def check(self, curator_key: str, *, owner: bool = False) -> None:
         """Check that this curator has signed; with ``owner``, that the owner has, too.
@@ -96,34 +100,6 @@ class Receipt:
         said = (self.job, self.owner, self.contract, self.curator_key, self.owner_key, self.stage)
         keys = contract.curator_key, contract.owner_key
         return said == (contract.job, contract.owner, contract.id, *keys, stage)
-
-    def to_dict(self) -> dict[str, Any]:
-        """As plain values for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: Any) -> Receipt:
-        """The receipt of what ``to_dict`` gave; its signatures are not checked.
-
-        Raises:
-            BadInput: it is not a receipt.
-        """
-        if not isinstance(values, dict) or set(values) != {one.name for one in fields(cls)}:
-            raise BadInput("receipt", "the file", "give exactly the keys of a receipt.")
-        paid = values["paid"]
-        texts = [value for name, value in values.items() if name != "paid"]
-        sound = all(isinstance(text, str) and len(text) <= _MOST for text in texts)
-        sound = sound and values["stage"] in STAGES
-        sound = sound and is_key(values["curator_key"]) and is_key(values["owner_key"])
-        sound = sound and (paid is None or (type(paid) is int and 0 <= paid < 2**53))
-        wrong = BadInput("receipt", str(values["head"])[:80], "is not that of a receipt.")
-        if not sound:
-            raise wrong
-        try:
-            Head.parse(values["head"])
-        except ValueError:
-            raise wrong from None
-        return cls(**values)
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:

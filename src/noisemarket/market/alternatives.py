@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from noisemarket.federated.weighting import effective_noise
+from noisemarket.federated.aggregation import effective_noise
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.ledger.money import MICRO

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import read_result
+from noisemarket.federated.rounds import read_result
 from noisemarket.files import Closing, not_written
 from noisemarket.market import events, progress_lines
 from noisemarket.market.events import Event, RoundTrained

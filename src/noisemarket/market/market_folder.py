@@ -19,7 +19,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.federated.checkpoint import RoundResult
+from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder, read_private, refuse_open, write_atomic
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.market.run_folder import RunFolder
@@ -61,7 +61,7 @@ class MarketFolder:
             try:
                 return JobManifest(**json.loads(path.read_text(encoding="utf-8")))
             except (OSError, ValueError, TypeError):
-                raise BadInput("--resume", str(path), "cannot be read: start anew.") from None
+                raise BadInput("resume", str(path), "cannot be read: start anew.") from None
         now = datetime.now(UTC)
         until = now + timedelta(hours=valid_hours)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))

@@ -1,20 +1,32 @@
-"""A scenario made ready to train: data dealt out, model, protection and budgets."""
+"""From a scenario to an order: noise, data dealt out, model, protection, plan and budgets."""
 
 from __future__ import annotations
 
 import copy
+import csv
 import json
 import math
 import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import (
+    WEIGHTINGS,
+    PublicFigures,
+    Weighting,
+    capped,
+    effective_noise,
+    linear_steps,
+    network_steps,
+    owner_weights,
+)
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Job
@@ -23,17 +35,17 @@ from noisemarket.federated.models.model import ModelMaker
 from noisemarket.federated.partition import Partition, dirichlet_partition
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
-from noisemarket.federated.weighting import Weighting
 from noisemarket.files import digest
+from noisemarket.formats import text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.local_engine import check_sendable
-from noisemarket.market.tuning import kind_of, plan_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
+from noisemarket.scenario.auto import AUTO, ModelKind
 from noisemarket.scenario.training_section import TrainingSection
 
 if TYPE_CHECKING:
@@ -102,7 +114,7 @@ def order(
         own += [np.ascontiguousarray(part, np.int64).tobytes() for part in partition.indices]
     maker = _maker(model, scenario, data)
     if protection is None:
-        protection = protection_of(scenario, kind_of(maker))
+        protection = protection_of(scenario, _kind_of(maker))
     else:
         check_sendable("protection", protection)
         own.append(pickle.dumps(protection))
@@ -130,11 +142,90 @@ def order(
     own += [plan.shares.tobytes(), repr((plan.rate, plan.momentum, plan.averaging)).encode()]
     own.append(repr(sorted(protection.settings().items())).encode())
     names = tuple(map(str, environment.population.names))
-    mark = fingerprint(scenario, environment, sigma, own)
+    mark = _fingerprint(scenario, environment, sigma, own)
     return Order(job, plan, budgets, mark, names, beta)
 
 
-def fingerprint(
+def plan_of(
+    training: TrainingSection, job: Job, beta: float, weighting: Weighting | None = None
+) -> TrainingPlan:
+    """How a job's updates are weighed and used, by its contracts and sizes.
+
+    What ``training`` says takes the place of the rule, ``weighting`` that of the scenario's own.
+    ``beta`` is the mean non-IID degree of the owners' data, as the market states it.
+    """
+    figures = PublicFigures(job.sigma, job.partition.sizes, training.rounds, beta)
+    given = owner_weights(weighting or WEIGHTINGS.find(training.weighting)(), figures)
+    shares = capped(given, training.weight_cap)
+    if _kind_of(job.model) == "features":
+        longest = max(job.protection.reach(int(size)) for size in job.partition.sizes)
+        noise = effective_noise(job.sigma, shares) / math.sqrt(len(job))
+        steps = linear_steps(noise, longest, training.rounds)
+    else:
+        steps = network_steps(job.sigma, shares)
+    rate, momentum, averaging = (
+        own if said == AUTO else float(said)
+        for said, own in (
+            (training.server_rate, steps.rate),
+            (training.momentum, steps.momentum),
+            (training.averaging, steps.averaging),
+        )
+    )
+    return TrainingPlan(
+        training.rounds, shares, averaging, training.decay, rate, momentum, training.weight_cap
+    )
+
+
+def given_sigma(sigma: ArrayLike, environment: Environment) -> FloatArray:
+    """One noise scale for all owners, or one for each, checked."""
+    owners, names = len(environment), environment.population.names
+    try:
+        values = np.asarray(sigma, dtype=float)
+    except (TypeError, ValueError):
+        raise BadInput("sigma", sigma, "give a number, or one for each owner.") from None
+    if values.shape not in ((), (owners,)):
+        remedy = f"give one number, or one for each of the {owners:,} owners."
+        raise BadInput("sigma", f"values of shape {values.shape}", remedy)
+    highest = environment.levels.sigma_max
+    bad = np.flatnonzero(~((values >= 0.0) & (values <= highest * (1 + 1e-9))))
+    if bad.size:
+        owner = f"owner {names[bad[0]]}" if values.ndim else "all owners"
+        remedy = f"give a number from 0 to sigma_max = {highest:g}."
+        raise BadInput(f"sigma of {owner}", float(values.flat[bad[0]]), remedy)
+    return np.broadcast_to(values, owners).copy()
+
+
+def read_contracts(file: str, environment: Environment) -> FloatArray:
+    """Each owner's noise out of a contracts file: columns owner and sigma, any others ignored."""
+    try:
+        with Path(file).open(encoding="utf-8-sig", newline="") as lines:
+            rows = list(csv.DictReader(lines))
+    except (OSError, ValueError, csv.Error) as problem:
+        reason = getattr(problem, "strerror", None) or "not a CSV file"
+        raise BadInput("contracts", file, f"cannot be read ({reason}).") from None
+    if not rows or not {"owner", "sigma"} <= set(rows[0]):
+        raise BadInput("contracts", file, "give a CSV with columns owner and sigma.")
+    names = [str(name) for name in environment.population.names]
+    index = {name: i for i, name in enumerate(names)}
+    sigma = np.full(len(names), np.nan)
+    for row in rows:
+        owner = row["owner"] or ""
+        owner = owner if owner in index else text_of(owner)
+        if owner not in index:
+            raise BadInput("contracts", owner, "is not an owner of this scenario: drop its row.")
+        if not np.isnan(sigma[index[owner]]):
+            raise BadInput("contracts", owner, "has two rows: keep one.")
+        try:
+            sigma[index[owner]] = float(row["sigma"])
+        except (TypeError, ValueError):
+            raise BadInput(f"sigma of owner {owner}", row["sigma"], "give a number.") from None
+    without = np.flatnonzero(np.isnan(sigma))
+    if len(without):
+        raise BadInput("contracts", file, f"has no usable sigma for owner {names[without[0]]}.")
+    return given_sigma(sigma, environment)
+
+
+def _fingerprint(
     scenario: Scenario, environment: Environment, sigma: FloatArray, own: Sequence[bytes] = ()
 ) -> str:
     """What tells this job from any other: how it trains, its owners and their contracts.
@@ -199,6 +290,11 @@ def network_of(training: TrainingSection, classes: int, side: int) -> ModelMaker
             downsampling=training.downsampling, normalise=training.normalise,
         )
     )  # fmt: skip
+
+
+def _kind_of(maker: ModelMaker) -> ModelKind:
+    """Whose settings suit a model: any other than a linear one is taken for a network."""
+    return "features" if isinstance(maker, LinearMaker) else "cnn"
 
 
 def _maker(model: AnyModel | None, scenario: Scenario, data: Dataset) -> ModelMaker:

@@ -63,12 +63,12 @@ class RunFolder:
         try:
             _replaces(path, overwrite, inputs)
             path.mkdir(parents=True, exist_ok=True)
-            folder._lock = exclusive(path, "--out")
+            folder._lock = exclusive(path, "out")
             if _replaces(path, overwrite, inputs):
                 _empty(path)
             folder.status("running")
         except OSError as problem:
-            raise unusable("--out", path, "written", problem) from None
+            raise unusable("out", path, "written", problem) from None
         return folder
 
     @classmethod
@@ -79,7 +79,7 @@ class RunFolder:
             BadInput: the folder is in use, or its status cannot be read.
         """
         folder = cls(path)
-        folder._lock = exclusive(path, "--resume")
+        folder._lock = exclusive(path, "resume")
         folder._started = str(read_status(path).get("started", folder._started))
         folder.note(**facts)
         return folder
@@ -198,7 +198,7 @@ def read_status(path: Path) -> dict[str, Any]:
     try:
         return dict(json.loads((path / STATUS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):
-        raise BadInput("--resume", str(path / STATUS), "cannot be read.") from None
+        raise BadInput("resume", str(path / STATUS), "cannot be read.") from None
 
 
 def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
@@ -206,18 +206,15 @@ def _replaces(path: Path, overwrite: bool, inputs: Sequence[str]) -> bool:
     if not path.exists() or (path.is_dir() and all(map(_is_begun, path.iterdir()))):
         return False
     if path.is_symlink() or not (path / STATUS).is_file():
-        raise BadInput("--out", str(path), "exists and is not a run folder: name another.")
+        raise BadInput("out", str(path), "exists and is not a run folder: choose another name.")
     if not overwrite:
-        remedy = "exists already: add --overwrite or rename."
+        remedy = "exists already: overwrite it or rename."
         with contextlib.suppress(BadInput):  # a status that cannot be read
             if read_status(path).get("state") != "complete":
-                remedy = (
-                    "exists already and is not complete: continue it with --resume (run, train, "
-                    "compare, calibrate), add --overwrite or rename."
-                )
-        raise BadInput("--out", str(path), remedy)
+                remedy = "exists already, not complete: resume it, overwrite it, or rename."
+        raise BadInput("out", str(path), remedy)
     if any(path.resolve() in Path(file).resolve().parents for file in inputs):
-        raise BadInput("--out", str(path), "holds an input of this run: rename.")
+        raise BadInput("out", str(path), "holds an input of this run: rename.")
     return True
 
 

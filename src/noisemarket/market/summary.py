@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.federated.weighting import effective_noise, effective_share
 from noisemarket.formats import csv_text, finite, least_median_most
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.alternatives import Alternative

@@ -3,7 +3,7 @@
 The paper lets the curator value each owner's noise as if it trained a model of its own. Here the
 quality of the one model is read off the loss surface at the effective noise of the weighted mean
 and at the share of the owners that it rests on. Updates are weighed by noise, as
-``federated/weighting.py:Noise`` does.
+``federated/aggregation.py:Noise`` does.
 
 Effective noise and share follow from three sums over the owners: of weights ``w``, of
 ``w^2 sigma^2`` and of ``w^2``. So what changes when one owner's contract changes costs no more than
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from noisemarket.federated.weighting import (
+from noisemarket.federated.aggregation import (
     Noise,
     PublicFigures,
     effective_noise,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from noisemarket.federated.server_rule import LINEAR_AVERAGING, NETWORK_AVERAGING
+from noisemarket.federated.aggregation import LINEAR_AVERAGING, NETWORK_AVERAGING
 
 AUTO = "auto"
 

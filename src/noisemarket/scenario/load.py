@@ -7,12 +7,13 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
@@ -102,7 +103,7 @@ def dump_scenario(scenario: Scenario) -> str:
 def _split(setting: str) -> tuple[str, object]:
     key, equals, text = setting.partition("=")
     if not equals or not key.strip():
-        raise BadInput("--set", setting, "write it as key=value.")
+        raise BadInput("setting", setting, "write it as key=value.")
     try:
         value: object = parse_toml(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -157,8 +158,8 @@ def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> B
     close = difflib.get_close_matches(key, paths, n=1)
     if name in paths:
         close = [".".join(paths[name])]
-    hint = f"did you mean {close[0]}?" if close else "noisemarket scenario --explain lists all."
-    return BadInput(key, value, f"unknown key: {hint}")
+    hint = f"did you mean {close[0]}?" if close else "remove it."
+    return BadInput(key, value, f"unknown key, {hint}")
 
 
 def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
@@ -186,14 +187,40 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
 
 
 def _sentence(problem: ValidationError) -> BadInput:
-    """The first error of pydantic, as BadInput."""
+    """The first error of pydantic, as BadInput in plain words."""
     first = problem.errors()[0]
-    field = ".".join(str(part) for part in first["loc"] if not _is_kind(part))
-    said = first["msg"].removeprefix("Value error, ")
-    remedy = said[0].lower() + said[1:]
-    if first["type"] == "extra_forbidden":
-        remedy = "unknown key: noisemarket scenario --explain lists all"
+    path = [part for part in first["loc"] if not _is_kind(part)]
+    field, said = ".".join(map(str, path)), first["msg"]
+    match first["type"]:
+        case "value_error":
+            remedy = said.removeprefix("Value error, ")
+        case "extra_forbidden":
+            remedy = "unknown key, remove it"
+        case "missing":
+            remedy = f"add {path[-1]}, which is required"
+        case "finite_number":
+            remedy = "give a finite number"
+        case _:
+            allowed = _allowed(path)
+            remedy = f"give {allowed}" if allowed else said.replace("Input should be", "give one")
     return BadInput(field, first["input"], f"{remedy}.")
+
+
+def _allowed(path: Sequence[str | int]) -> str:
+    """What the field at the end of a path may be, in words; empty inside of a field's value."""
+    kind: type[BaseModel] = Scenario
+    for number, part in enumerate(path):
+        if isinstance(part, int):
+            continue
+        inner = kind.model_fields[part].annotation
+        if number == len(path) - 1:
+            return allowed_values(kind)[part]
+        types = [one for one in (inner, *get_args(inner)) if isinstance(one, type)]
+        sections = [one for one in types if issubclass(one, Section)]
+        if not sections:
+            return ""
+        (kind,) = sections
+    return ""
 
 
 def _is_kind(part: object) -> bool:

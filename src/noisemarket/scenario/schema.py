@@ -18,7 +18,7 @@ from noisemarket.pricing.rule import Settings
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import NotNegative, Positive, Section
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.scenario.training_section import ComparedSection, PrivacySection, TrainingSection
+from noisemarket.scenario.training_section import PrivacySection, TrainingSection
 
 
 def _ledger_url(value: str) -> str:
@@ -270,9 +270,6 @@ class Scenario(Section):
     )
     faults: tuple[FaultSection, ...] = Field(
         (), description="owners that break their contracts, one [[faults]] table each"
-    )
-    compared: tuple[ComparedSection, ...] = Field(
-        (), description="settings of single mechanisms in compare, one [[compared]] table each"
     )
 
     def environment(self, *, secrets: bool = True) -> Environment:

@@ -7,11 +7,13 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
-NotNegative = Annotated[float, Field(ge=0, le=1e30)]
-Positive = Annotated[float, Field(gt=0, le=1e30)]
+from noisemarket.scenario.allowed import LARGEST
+
+NotNegative = Annotated[float, Field(ge=0, le=LARGEST)]
+Positive = Annotated[float, Field(gt=0, le=LARGEST)]
 Share = Annotated[float, Field(ge=0, lt=1)]
 Auto = Literal["auto"]
-"""Chosen by the model and by public figures (``training.tuning``)."""
+"""Chosen by the model and by public figures."""
 
 
 class Section(BaseModel):
@@ -22,7 +24,7 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch(cls, value: object, info: ValidationInfo) -> object:
+    def _reject_bool(cls, value: object, info: ValidationInfo) -> object:
         """Python takes true for 1; a field that is a switch takes it as it is."""
         kind = cls.model_fields[str(info.field_name)].annotation
         switch = any(isinstance(one, bool) for one in _given(value, kind))

@@ -1,4 +1,4 @@
-"""The tables ``[training]``, ``[privacy]`` and ``[[compared]]`` of a scenario."""
+"""The tables ``[training]`` and ``[privacy]`` of a scenario."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _protection(value: str) -> str:
 
 
 def _weighting(value: str) -> str:
-    from noisemarket.federated.weighting import WEIGHTINGS
+    from noisemarket.federated.aggregation import WEIGHTINGS
 
     WEIGHTINGS.find(value, load=True)
     return value
@@ -123,13 +123,4 @@ class PrivacySection(Section):
     )
     noise: Literal["secure", "simulated"] = Field(
         "secure", description="secure, or simulated from the seed, which is not private"
-    )
-
-
-class ComparedSection(Section):
-    """What one mechanism is given when mechanisms are compared: each at its best."""
-
-    mechanism: str = Field(description="its name")
-    settings: dict[str, bool | int | float | str] = Field(
-        {}, description="key = value, as for --set: of learning and menu, the surface and the floor"
     )

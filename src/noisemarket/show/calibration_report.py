@@ -13,8 +13,8 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import LossSurface
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
-from noisemarket.study.calibration.points import Point
-from noisemarket.study.calibration.result import PRINTED, Calibration
+from noisemarket.study.calibrate import Point
+from noisemarket.study.fit import PRINTED, Calibration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -20,9 +20,7 @@ from noisemarket.show.comparison_report import (
 )
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.style import colour_of, figure, label, look_of, name_of, save
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import Mean, Row, means
-from noisemarket.study.comparison.significance import half_width
+from noisemarket.study.results import NO_TRADE, Mean, Row, half_width, means
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

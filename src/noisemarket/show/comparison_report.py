@@ -20,9 +20,14 @@ from noisemarket.pricing.convergence import Recovery
 from noisemarket.pricing.lying import mean_and_most
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import name_of
-from noisemarket.study.comparison.decisions import NO_TRADE
-from noisemarket.study.comparison.results import Row, paired_differences, same_contracts
-from noisemarket.study.comparison.significance import LEVEL, Difference
+from noisemarket.study.results import (
+    LEVEL,
+    NO_TRADE,
+    Difference,
+    Row,
+    paired_differences,
+    same_contracts,
+)
 
 OWN = "clock"
 """The mechanism that the findings compare all others with, if it is among them."""
@@ -30,8 +35,8 @@ OWN = "clock"
 GAME_COLUMNS = (
     *("mechanism", "knows", "mean_saving", "mean_payment", "mean_owner_payoff"),
     *("mean_curator_payoff", "curator_gain", "mean_quality", "total_payment", "model_quality"),
-    *("joint_gain", "signed_share", "converged_at", "exploitability", "mean_gained_by_lying"),
-    *("most_gained_by_lying", "recovery"),
+    *("joint_gain", "sellers", "owners_surplus", "signed_share", "converged_at"),
+    *("exploitability", "mean_gained_by_lying", "most_gained_by_lying", "recovery"),
 )
 _GAME_CELLS = (
     ("mean_saving", "saving", "{:.3f}"),
@@ -116,6 +121,9 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
         summary = result.outcome()
         mean, most = mean_and_most(result.gained_by_lying)
         summary |= {"mean_gained_by_lying": mean, "most_gained_by_lying": most}
+        gain = result.learned.mean_owner_payoff - result.exactly("uniform").mean_owner_payoff
+        summary["owners_surplus"] = gain * len(result.environment)
+        summary["sellers"] = int(result.agreement.contracts.signed.sum())
         row: dict[str, Any] = {"mechanism": name, "knows": find_mechanism(name).knows}
         row |= {column: summary[column] for column in GAME_COLUMNS[2:-1]}
         row["recovery"] = [vars(recovery) for recovery in result.recoveries]

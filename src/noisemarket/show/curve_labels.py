@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import isotonic_regression
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -128,36 +129,14 @@ def crosses(a: Point, b: Point, c: Point, d: Point) -> bool:
 def _placed(
     order: Sequence[int], points: Sequence[Point], sizes: Sequence[float]
 ) -> dict[int, float]:
-    """Names from below in this order, each as near to its curve's end as the others let it."""
-    stacks: list[tuple[float, list[int]]] = []  # the lower edge of names that touch
-    for one in order:
-        stacks.append((points[one][1] - sizes[one] / 2.0, [one]))
-        while len(stacks) > 1 and stacks[-1][0] < stacks[-2][0] + _height(stacks[-2][1], sizes):
-            names = stacks[-2][1] + stacks[-1][1]
-            stacks[-2:] = [(_lower(names, points, sizes), names)]
-    out, least = {}, 0.0
-    ends = [low + _height(names, sizes) for low, names in stacks]
-    room = _TOP
-    for at in range(len(stacks) - 1, -1, -1):  # from above: none beyond the top
-        ends[at] = min(ends[at], room)
-        room = ends[at] - _height(stacks[at][1], sizes)
-    for end, (_, names) in zip(ends, stacks, strict=True):
-        low = max(end - _height(names, sizes), least)
-        for one in names:
-            out[one] = low + sizes[one] / 2.0
-            low += sizes[one]
-        least = low
-    return out
+    """Names from below in this order, each as near to its curve's end as the others let it.
 
-
-def _height(names: Sequence[int], sizes: Sequence[float]) -> float:
-    return sum(sizes[one] for one in names)
-
-
-def _lower(names: Sequence[int], points: Sequence[Point], sizes: Sequence[float]) -> float:
-    """The lower edge of a stack, so that its names are moved as little as can be."""
-    below, wanted = 0.0, []
-    for one in names:
-        wanted.append(points[one][1] - sizes[one] / 2.0 - below)
-        below += sizes[one]
-    return float(np.mean(wanted))
+    Taking the heights of all names below it from each turns "no two overlap" into "none is below
+    the one before": isotonic regression, cut to the axis.
+    """
+    size = np.array([sizes[one] for one in order])
+    below = np.cumsum(size) - size / 2.0
+    wanted = np.array([points[one][1] for one in order]) - below
+    room = max(_TOP - float(size.sum()), 0.0)
+    placed = np.clip(isotonic_regression(wanted).x, 0.0, room) + below
+    return dict(zip(order, placed.tolist(), strict=True))

@@ -13,52 +13,15 @@ from noisemarket.formats import csv_text
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import colour_of, figure, label, name_of, save
-from noisemarket.study.reproduction.claims import ClaimVerdict, Interval, judge, judge_adaptation
-from noisemarket.study.reproduction.study import LEARNERS, PRESETS, Adaptation, Trials
+from noisemarket.study.claims import ClaimVerdict, Interval, judge, judge_adaptation
+from noisemarket.study.reproduce import LEARNERS, PRESETS, Adaptation, Trials
 
 FIGURES = {
     "saving": ("convergence-saving", "mean noise saving", "Noise saving of the owners"),
     "payment": ("convergence-payment", "mean payment", "Payment of the curator"),
 }
 
-_INTRO = """\
-# Reproduction of the paper's convergence experiments
-
-`{command}` makes this page; its numbers are the same on any machine ({owners} owners,
-{iterations:,} iterations, {seeds} seeds; ours, since the paper does not say: learning rate 0.1,
-costs uniform on [0.5, 4], beta 1 and markup 0.2 for all). ± is the 95 % confidence interval over
-seeds; "yes" and "no" hold at 99.8 %, since a page makes some 25 comparisons. "Settled" is the
-iteration from which mean saving and mean payment stay where they end: within 2 % of their range, or
-within their noise where that is more. A run that keeps drifting settles later the longer it is, so
-speeds are compared at three lengths.
-
-The paper's game is played twice on its printed loss surface: as printed (`paper`), and as its
-workflow means it (`market`); docs/explanation/paper.md says where the two differ, and why.
-
-"""
-
-_READING = """\
-
-## How to read this
-
-**`paper`.** With the printed sign the equilibrium is full saving for no money. Greedy play is there
-from its first move: nobody can be faster, and, against the paper's claim, nobody can be better for
-the model. The curator's payoffs are always positive, so first Q-values of 0 make any payment that
-was tried look better than the others.
-
-**`market`.** A deal must pay for both sides, so random proposals and quotes mostly fail, and
-savings and payments both start near zero. Greedy play never sees that an unpaid proposal is never
-signed: it trades nothing.
-
-**Played and signed.** A tenth of Q-learning's moves are random, so what it *plays* lags behind what
-it has *learned*. Contracts are read from each pair's usual deal, which leaves the exploration out;
-the figures show play. Which learner looks better depends on that choice and on the learning rate
-(docs/explanation/results.md has both).
-
-**Adaptation.** The paper shows no experiment. Here all privacy costs change at once, half-way
-through a run of twice the length. "Adapts" means that the curator's gain, as a share of the new
-equilibrium's, comes back to 95 % of what it was.
-"""
+_PAGE = Path(__file__).with_name("reproduction.md")
 
 
 def write_reproduction(
@@ -77,16 +40,19 @@ def write_reproduction(
         folder.write_text(f"{stem}.csv", _numbers(trials, series))
     folder.write_json("claims.json", [vars(verdict) for verdict in verdicts])
     first = trials[0]
-    text = _INTRO.format(
+    relative = Path(os.path.relpath(folder.path, page.parent)).as_posix()
+    figures = [
+        f"![{title} over the iterations]({relative}/{stem}.png)\n"
+        for stem, _, title in FIGURES.values()
+    ]
+    text = _PAGE.read_text(encoding="utf-8").format(
         command=command,
         owners=first.owners,
         iterations=int(first.iteration[-1]),
         seeds=len(first.saving),
+        figures="\n".join(figures),
+        claims=_claims(verdicts),
     )
-    relative = Path(os.path.relpath(folder.path, page.parent)).as_posix()
-    for stem, _, title in FIGURES.values():
-        text += f"![{title} over the iterations]({relative}/{stem}.png)\n\n"
-    text += _claims(verdicts) + _READING
     write_atomic(page, text)
     return verdicts
 

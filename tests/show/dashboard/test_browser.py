@@ -43,7 +43,7 @@ PAGES = {
 def browser() -> Iterator[Browser]:
     place = chromium.obtain()
     if place is None:
-        pytest.skip("needs Chromium: make browser installs it on Debian")
+        pytest.skip("needs Chromium (Debian: the package chromium)")
     only_here = "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"
     arguments = ["--no-sandbox", f"--host-resolver-rules={only_here}"]
     with playwright.sync_playwright() as started:
@@ -203,7 +203,7 @@ def test_a_refused_form_says_why_and_where(browser: Browser, served: Served) -> 
     page = opened(browser, served, "#/new")
     page.get_by_label("Floor").fill("-1")
     page.get_by_role("button", name="Start").click()
-    expect(page.get_by_role("alert")).to_contain_text("market.floor = -1", timeout=LONG)
+    expect(page.get_by_role("alert")).to_contain_text("market.floor is -1", timeout=LONG)
     expect(page.get_by_label("Floor")).to_be_focused()
     expect(page.get_by_label("Floor")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Floor").fill("0.1")

@@ -19,7 +19,7 @@ from noisemarket.cli.app import DashboardOptions
 from noisemarket.cli.dashboard import listen, opening, run
 from noisemarket.errors import BadInput
 from noisemarket.ledger.store import Ledger
-from noisemarket.show.dashboard import run_ledger
+from noisemarket.show.dashboard import run_store
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_name
 from noisemarket.show.dashboard.security import is_loopback, new_token
 from noisemarket.show.dashboard.web_app import web_app
@@ -147,7 +147,7 @@ def test_no_server_is_connected_to_because_a_folder_says_so(
         raise BadInput("ledger", where, "is a test's.")
         yield
 
-    monkeypatch.setattr(run_ledger, "reading", reading)
+    monkeypatch.setattr(run_store, "reading", reading)
     document = {"job": "j", "opened_at": "", "expires_at": "", "ledger": place}
     (store.root / "one" / "market.json").write_text(json.dumps(document))
     client = Client(web_app(store))
@@ -172,9 +172,9 @@ def test_a_ledger_whose_journal_leads_elsewhere_is_not_read(store: RunStore) -> 
     document = {"job": "j", "opened_at": "", "expires_at": "", "ledger": ""}
     (folder / "market.json").write_text(json.dumps(document))
     (folder / "ledger.sqlite").write_bytes(b"")
-    assert run_ledger.ledger_of(store, "one") is not None
+    assert run_store.ledger_of(store, "one") is not None
     (folder / "ledger.sqlite-journal").symlink_to(store.root.parent / "secret" / "summary.json")
-    assert run_ledger.ledger_of(store, "one") is None
+    assert run_store.ledger_of(store, "one") is None
 
 
 def test_each_port_has_a_cookie_of_its_own(store: RunStore) -> None:

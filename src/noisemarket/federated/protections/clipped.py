@@ -10,12 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.federated.protections.paper import local_sgd
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Upload,
-    UploadTask,
-    check_positive,
-)
+from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
@@ -28,13 +23,8 @@ class Clipped(Protection):
 
     That hides the owner's whole data, whatever the training does with it, so ``protect`` also
     serves a Flower app of one's own. To hide one record among many at less noise, the protection
-    must sit inside the training, as in ``Sharded`` and ``DPSGD``.
-
-    Args:
-        clip: norm to which the update is cut.
-        batch: records in a batch, where this protection does the training.
-        rate: step size of its SGD.
-        epochs: its passes over the owner's data in a round.
+    must sit inside the training, as in ``Sharded`` and ``DPSGD``. ``batch``, ``rate`` and
+    ``epochs`` are those of mini-batch SGD, where this protection does the training.
 
     Example:
         >>> Clipped(clip=0.5).whole_owner
@@ -55,9 +45,6 @@ class Clipped(Protection):
     account_options: ClassVar = {"clip": 1.0}
     any_training = True
     whole_owner = True
-
-    def __post_init__(self) -> None:
-        check_positive(self)
 
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs).astype(np.float64)

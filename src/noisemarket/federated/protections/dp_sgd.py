@@ -10,12 +10,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Upload,
-    UploadTask,
-    check_positive,
-)
+from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
 
@@ -24,15 +19,10 @@ _UNIT = 2.0**-24  # unit roundoff of single precision
 
 @dataclass(frozen=True)
 class DPSGD(Protection):
-    """Disjoint batches; per example the gradient is cut to norm ``clip``; noise goes on each step.
+    """Disjoint batches; each example's gradient is cut to norm ``clip``; noise goes on each step.
 
     ``sigma`` is the total noise on the model: each of the T steps gets sigma / sqrt(T). Batches are
     disjoint, so a record moves one step only. Records beyond the last full batch sit a round out.
-
-    Args:
-        batch: records in a batch.
-        rate: step size.
-        clip: norm to which each example's gradient is cut.
 
     Example:
         >>> DPSGD(batch=64).step_count(records=600)
@@ -52,9 +42,6 @@ class DPSGD(Protection):
     states_reach = True
     noise_in_steps = True
     account_options: ClassVar = {"clip": 1.0, "batch": 64, "steps": 10, "learning_rate": 0.05}
-
-    def __post_init__(self) -> None:
-        check_positive(self)
 
     def step_count(self, records: int) -> int:
         """How many steps, one for each full batch, an owner of so many records makes."""

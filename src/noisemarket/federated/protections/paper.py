@@ -9,12 +9,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Upload,
-    UploadTask,
-    check_positive,
-)
+from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
@@ -38,12 +33,8 @@ class Paper(Protection):
 
     The paper accounts for it by the sensitivity of a single clipped gradient. But a changed record
     changes the first step and, through it, every later one; and no gradient is clipped. So there is
-    no bound, and the privacy statement says that nothing is guaranteed.
-
-    Args:
-        batch: records in a batch.
-        rate: step size of the owner's SGD.
-        epochs: passes over the owner's data in a round.
+    no bound, and the privacy statement says that nothing is guaranteed. ``epochs`` are passes over
+    the owner's data in a round.
 
     Example:
         >>> Paper(batch=32, epochs=2).settings()
@@ -60,9 +51,6 @@ class Paper(Protection):
         "epochs": "training.local_epochs",
     }
 
-    def __post_init__(self) -> None:
-        check_positive(self)
-
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs)
         return add_noise(update, task.sigma, task.noise)
@@ -71,7 +59,7 @@ class Paper(Protection):
         return math.inf
 
     def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
-        """By what the round's updates are at most, under their noise: owners have their own."""
+        """From the median length of the round's updates under their noise, each with its own."""
         bound = LARGEST_RMS * math.sqrt(next(iter(uploads.values())).size)
         if len(uploads) < 3:
             return bound

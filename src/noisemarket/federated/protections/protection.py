@@ -29,15 +29,10 @@ Upload = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class UploadTask:
-    """What a protection is to do: one owner's part in a round.
+    """One owner's part in a round.
 
-    Args:
-        model: the model to train.
-        start: the global model's weights, flat; they must not be changed.
-        records: the owner's data.
-        sigma: the scale of the noise on the whole upload; 0 for none.
-        noise: where the noise comes from (``privacy.noise.add_noise``).
-        rng: orders batches; it has nothing to do with the noise.
+    ``start`` is the global model, which must not be changed. ``sigma`` is the scale of the noise on
+    the whole upload, 0 for none, drawn from ``noise``; ``rng`` orders batches and nothing else.
     """
 
     model: Model
@@ -54,7 +49,8 @@ class Protection(ABC):
     Subclasses are frozen dataclasses at the top level of a module, so that they can be sent to
     worker processes. Their fields are their settings: numbers, texts, or lists of these. Two
     methods are needed: ``upload`` and ``sensitivity``. The others have defaults for a protection
-    that adds its noise once, to an update without a stated bound.
+    that adds its noise once, to an update without a stated bound. Numbers must be positive, unless
+    a subclass has a ``__post_init__`` of its own.
 
     Example:
         A protection of a user's own, chosen by ``privacy.protection = "my_package:Mine"``::
@@ -102,17 +98,19 @@ class Protection(ABC):
         """Whether the unit that is hidden is all the owner's data, not one record."""
         return False
 
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):  # type: ignore[arg-type]
+            value, kind = getattr(self, field.name), field.type
+            if kind in ("int", int) and not _is_whole(value):
+                raise BadInput(field.name, value, f"give a whole number from 1 to {MOST:,}.")
+            if kind in ("float", float) and not _is_positive(value):
+                raise BadInput(field.name, value, "give a positive number.")
+
     # What it does
 
     @abstractmethod
     def upload(self, task: UploadTask) -> Upload:
-        """Train on an owner's records and protect the result.
-
-        Args:
-            task: the model, the owner's records, and the noise.
-
-        Returns:
-            The protected update to ``task.start``, as ``float32``.
+        """Train on an owner's records; returns the protected update to ``task.start``.
 
         Raises:
             Diverged: the update is not finite, so that no noise can hide it.
@@ -133,13 +131,8 @@ class Protection(ABC):
     def sensitivity(self, dimension: int, records: int, neighbours: Neighbours) -> float:
         """How far one record (or owner) can move the upload: what sigma is set against.
 
-        Args:
-            dimension: the model's number of parameters.
-            records: how many records the owner has.
-            neighbours: what a record is replaced by.
-
-        Returns:
-            The bound in Euclidean norm, with the rounding of the noise grid; infinity for none.
+        An upper bound in Euclidean norm, with the rounding of the noise grid for a model of
+        ``dimension`` parameters; infinity for none. ``records`` is the number of the owner's.
         """
 
     def protects(self, neighbours: Neighbours) -> str:
@@ -163,20 +156,10 @@ class Protection(ABC):
         rho_cap: float = math.inf,
         simulated: bool = False,
     ) -> PrivacyBudget:
-        """The privacy budget of an owner under this protection.
+        """The privacy budget of an owner under this protection, at the contracted noise.
 
-        Args:
-            owner: whose it is.
-            sigma: the contracted noise.
-            dimension: the model's number of parameters.
-            records: how many records the owner has.
-            neighbours: what a record is replaced by.
-            delta: at which epsilon is stated.
-            rho_cap: the most zCDP that the owner gives up in the job.
-            simulated: whether the noise is reproducible, which guarantees nothing.
-
-        Returns:
-            The budget, with the sensitivity of this protection.
+        ``rho_cap`` is the most zCDP that the owner gives up in the job; ``simulated`` noise is
+        reproducible, and guarantees nothing.
         """
         return PrivacyBudget(
             owner=owner,
@@ -213,12 +196,8 @@ class Protection(ABC):
     ) -> Evidence:
         """Check whether the contracted noise is in an upload.
 
-        Args:
-            upload: what the owner sent.
-            sigma: the contracted noise.
-            rate: the false alarm rate of one side of the test (``noise_check.alarm_rate``).
-            stated: what the contract states (``contract_settings``).
-            longest: the ``usual_length`` of the round.
+        ``rate`` is the false alarm rate of one side of the test (``noise_check.alarm_rate``),
+        ``stated`` are the ``contract_settings``, ``longest`` is the ``usual_length`` of the round.
         """
         reach = float(stated["reach"]) if self.states_reach else self.reach(0)
         check = check_steps if self.noise_in_steps else check_upload
@@ -242,13 +221,6 @@ class Protection(ABC):
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
         """The protection with these settings; others keep their defaults.
-
-        Args:
-            settings: values by name.
-            field: what errors call the table that they are from.
-
-        Returns:
-            The protection.
 
         Raises:
             BadInput: a name is not a setting, or one that is needed is missing.
@@ -278,11 +250,9 @@ class Protection(ABC):
 
     @classmethod
     def from_scenario(cls, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
-        """The protection that a scenario asks for.
+        """The protection that a scenario asks for, by its values such as ``privacy.clip``.
 
-        Args:
-            values: the scenario's values by key, such as ``privacy.clip``.
-            settings: its table ``[privacy.settings]``, for settings without a key.
+        ``settings`` is its table ``[privacy.settings]``, for settings without a key.
         """
         table = "privacy.settings"
         for name, key in cls.scenario_keys.items():
@@ -306,13 +276,11 @@ def privacy_sold(
     neighbours: str,
     delta: float,
 ) -> NDArray[np.float64]:
-    """The epsilon of the whole job at each noise, over that at the first noise, which is all of it.
+    """The epsilon of the whole job at each noise, less that at the first, which is all the noise.
 
     It is counted in units in which half of all noise is worth itself: ``sigmas[0] / 2``. So a loss
-    that is linear in it is the same there as one that is linear in the noise given up.
-
-    ``sigmas`` are the noise that is left, all of it first; 0 sells infinitely much. The number of
-    records counts where the account depends on it.
+    that is linear in it is the same there as one that is linear in the noise given up. Noise 0
+    sells infinitely much. The number of records counts where the account depends on it.
     """
     reach = protection.sensitivity(0, records, Neighbours.named(neighbours))
 
@@ -330,16 +298,13 @@ def privacy_sold(
     return np.array([unit * (epsilon(sigma) - least) for sigma in sigmas])
 
 
-def check_positive(protection: Protection) -> None:
-    """Refuse numbers that are not positive, and whole numbers beyond what can be accounted for."""
-    for field in dataclasses.fields(protection):  # type: ignore[arg-type]
-        value = getattr(protection, field.name)
-        if field.type == "int":
-            whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-            if not whole or not 1 <= value <= MOST:
-                raise BadInput(field.name, value, f"give a whole number from 1 to {MOST:,}.")
-        elif not isinstance(value, int | float) or not 0.0 < value < math.inf:
-            raise BadInput(field.name, value, "give a positive number.")
+def _is_whole(value: Any) -> bool:
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    return whole and 1 <= value <= MOST
+
+
+def _is_positive(value: Any) -> bool:
+    return isinstance(value, int | float) and 0.0 < value < math.inf
 
 
 def _fields(kind: Any) -> dict[str, dataclasses.Field[Any]]:

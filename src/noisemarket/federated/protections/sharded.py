@@ -8,12 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from noisemarket.federated.models.model import clipped_sum
-from noisemarket.federated.protections.protection import (
-    Protection,
-    Upload,
-    UploadTask,
-    check_positive,
-)
+from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 
@@ -27,13 +22,8 @@ class Sharded(Protection):
     rho = 2 clip^2 / (shards^2 sigma^2) a round: the paper's formula with L = clip and X = shards.
     Which record stands in which shard must not depend on the data; it is its index modulo the
     number of shards. One shard hides the owner's whole data. Owners with fewer records than shards
-    leave shards empty: they count as zero updates, and the denominator stays.
-
-    Args:
-        shards: parts of an owner's data.
-        clip: norm to which each shard's update is cut.
-        steps: steps of SGD of each shard.
-        rate: their step size.
+    leave shards empty: they count as zero updates, and the denominator stays. Each shard makes
+    ``steps`` steps of SGD of size ``rate``.
 
     Example:
         >>> Sharded(shards=64, clip=1.0).sensitivity(0, 600, Neighbours.REPLACE_ONE)
@@ -53,9 +43,6 @@ class Sharded(Protection):
     }
     part_setting = "shards"
     account_options: ClassVar = {"clip": 1.0, "shards": 64}
-
-    def __post_init__(self) -> None:
-        check_positive(self)
 
     @property
     def whole_owner(self) -> bool:

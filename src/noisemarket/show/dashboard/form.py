@@ -58,11 +58,7 @@ KEYS = tuple(key for group in GROUPS.values() for key in group)
 
 
 def form(preset: str) -> dict[str, Any]:
-    """The form, filled in with the values of a preset.
-
-    Raises:
-        BadInput: there is no such preset.
-    """
+    """The form, filled in with the values of a preset."""
     scenario = load_scenario(preset=preset)
     return {
         "preset": preset,
@@ -74,11 +70,7 @@ def form(preset: str) -> dict[str, Any]:
 
 
 def checked_settings(preset: str, settings: Mapping[str, Any]) -> list[str]:
-    """Settings as words for ``--set``, refused as the command line refuses them.
-
-    Raises:
-        BadInput: a setting is not one of the form, or its value cannot be used.
-    """
+    """Settings as words for ``--set``, refused as the command line refuses them."""
     words = []
     for key, value in settings.items():
         if key not in KEYS:

@@ -35,12 +35,7 @@ class WrongState(NoisemarketError):
 
 
 class Launcher:
-    """Starts commands that write below one folder, a few at a time.
-
-    Args:
-        store: the runs.
-        most: how many may run at once, those that others started included.
-    """
+    """Starts commands that write below one folder, a few at a time."""
 
     def __init__(self, store: RunStore, most: int = 2) -> None:
         self._store, self._most = store, most
@@ -48,12 +43,7 @@ class Launcher:
         self._lock = threading.Lock()
 
     def start(self, run: str, command: str, words: Sequence[str]) -> None:
-        """Start ``noisemarket COMMAND WORDS... --out RUN``, and wait until it has its folder.
-
-        Raises:
-            TooManyRuns: too many are going on.
-            BadInput: the command refuses its input; its own sentence.
-        """
+        """Start ``noisemarket COMMAND WORDS... --out RUN``, and wait until it has its folder."""
         with self._lock:
             path = self._store.new_path(run)
             self._make_room()
@@ -61,13 +51,7 @@ class Launcher:
         self._await(run, child, lambda: (path / STATUS).is_file())
 
     def resume(self, run: str) -> None:
-        """Go on with a run of the whole market that was stopped.
-
-        Raises:
-            WrongState: it is running, or complete, or nothing that can be resumed.
-            TooManyRuns: too many are going on.
-            BadInput: it cannot be resumed; the command's own sentence.
-        """
+        """Go on with a run of the whole market that was stopped."""
         with self._lock:
             self._reap()
             status = self._store.status(run)
@@ -85,9 +69,6 @@ class Launcher:
 
         Only a process that works in this very folder is asked: what a status says may have been
         copied from another folder or another machine, or be about a number that was used again.
-
-        Raises:
-            WrongState: it does not run, or not on this machine.
         """
         status = self._store.status(run)
         if status["state"] != RUNNING:
@@ -146,12 +127,7 @@ class Launcher:
 
 
 def works_in(folder: Path, process: Any) -> psutil.Process | None:
-    """The process of a status, if it is the one that has locked this folder; else None.
-
-    Args:
-        folder: the run folder, with no symlink on the way.
-        process: what the status says of its process.
-    """
+    """The process of a status, if it is the one that has locked this folder; else None."""
     if not still_runs(process):
         return None
     try:

@@ -1,26 +1,45 @@
-"""A run as it goes on: its files are read once, and all who watch it are told the same bytes."""
+"""A run as it goes on: its files are read once, and all viewers are sent the same bytes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
+import threading
 import time
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
-from typing import Any
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any, TypeVar
 
-from noisemarket.errors import NoisemarketError
-from noisemarket.market.baselines import BASELINES
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.rounds import RoundResult, read_result
+from noisemarket.ledger.money import MICRO
+from noisemarket.market import event_file
+from noisemarket.market.baselines import BASELINES, MARKET, NO_DP, UNIFORM
 from noisemarket.market.event_file import EVENTS, Tail
+from noisemarket.market.events import (
+    Accused,
+    Broken,
+    Event,
+    LeftOut,
+    Negotiated,
+    Opened,
+    Paid,
+    RoundTrained,
+    Settled,
+    Signed,
+)
 from noisemarket.market.market_folder import JOB
-from noisemarket.show.dashboard.course import Course
-from noisemarket.show.dashboard.run_store import SCENARIO, RunStore, UnknownRun
+from noisemarket.market.summary import deployed
+from noisemarket.show.dashboard.run_store import RUNNING, SCENARIO, RunStore, UnknownRun
+from noisemarket.show.style import name_of
 
 LOOK = 0.5
 """Seconds between two looks at the files of a run that is watched, at least."""
 
 EASE = 20.0
-"""How many times as long as a look took is waited before the next one."""
+"""The pause after a look is at least this many times its duration."""
 
 HEARTBEAT = 15.0
 RETRY = b"retry: 1000\n\n"
@@ -28,10 +47,174 @@ RETRY = b"retry: 1000\n\n"
 
 MOST_VIEWERS = 300
 Stream = AsyncGenerator[bytes, None]
+MOST_POINTS = 400
+Point = TypeVar("Point")
+_NOTES = 50
+LABELS = {MARKET: "the market", UNIFORM: "no trade", NO_DP: "no noise"}
+_DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
+"""Errors of a line that is no event of a market."""
 
 
-class TooManyViewers(NoisemarketError):
-    """The server has as many open streams as it takes."""
+class RunProgress:
+    """What the events of a run say so far."""
+
+    def __init__(self) -> None:
+        self.rounds: dict[int, float] = {}
+        self.begin()
+        self.baselines: dict[str, dict[int, dict[int, float]]] = {}
+        self.baselines_planned = 0
+
+    def begin(self) -> None:
+        """The market begins, or resumes: either way it reports every step from the first."""
+        self.step = "negotiating"
+        self.owners = self.played = self.total = 0
+        self.signed = self.paid = self.paid_micro = self.broken = self.left_out = 0
+        self.agreed: int | None = None
+        self.rounds_planned = 0
+        self.notes: list[str] = []
+        self.problem: str | None = None
+        self.learned: dict[str, list[float]] | None = None
+
+    def read(self, line: str) -> None:
+        """One line of the events; a damaged one is passed over."""
+        with suppress(BadInput, *_DAMAGED):
+            self._apply(event_file.from_line(line))
+
+    def _apply(self, event: Event | dict[str, Any]) -> None:
+        match event:
+            case Opened():
+                self.owners, self.rounds_planned = int(event.owners), int(event.rounds)
+                self.step = "signing"
+                if not event.resumed:
+                    self.rounds = {}
+            case Negotiated():
+                self.agreed, self.learned = int(event.agreed), None
+            case Signed():
+                self.signed += 1
+            case LeftOut():
+                self.left_out += 1
+                self._note(f"Owner {event.owner} is left out: {event.reason}.")
+            case RoundTrained(result=result):
+                self.rounds[int(result.number)] = _accuracy_of(result)
+                self.step, self.rounds_planned = "training", int(event.rounds)
+            case Accused():
+                self._note(f"Owner {event.owner}, round {event.round}: {event.reason}; refused.")
+            case Paid():
+                self.paid, self.paid_micro = self.paid + 1, self.paid_micro + int(event.amount)
+            case Broken():
+                self.broken += 1
+            case Settled() | {"kind": event_file.ENDED}:
+                self.step = "settled"
+            case {"kind": event_file.BEGUN}:
+                self.begin()
+            case {"kind": event_file.NEGOTIATING, "done": done, "total": total, **more}:
+                self.played, self.total = int(done), int(total)
+                if isinstance(trace := more.get("trace"), dict):
+                    self.learned = _points(trace)
+            case {"kind": event_file.FAILED, "problem": problem}:
+                self.problem = str(problem)
+
+    def read_baseline(self, line: str) -> None:
+        """A round of a baseline, or how many rounds there will be."""
+        try:
+            values = json.loads(line)
+            if "baseline" not in values:
+                self.step, self.baselines_planned = "comparing", int(values["rounds"])
+                return
+            result = read_result(values["result"])
+            accuracy, number = _accuracy_of(result), int(result.number)
+            name, draw = str(values["baseline"]), int(values["draw"])
+        except _DAMAGED:
+            return
+        self.step = "comparing"
+        self.baselines.setdefault(name, {}).setdefault(draw, {})[number] = accuracy
+
+    def _note(self, words: str) -> None:
+        self.notes = [*self.notes[1 - _NOTES :], words]
+
+    def done_of_total(self) -> tuple[int, int]:
+        """How much of the step is done, and how much there is."""
+        if self.step == "negotiating":
+            return self.played, self.total
+        if self.step == "signing":
+            return self.signed, self.owners
+        if self.step == "comparing":
+            runs = (run for draws in self.baselines.values() for run in draws.values())
+            return sum(map(len, runs)), self.baselines_planned
+        return len(self.rounds), self.rounds_planned
+
+    def document(self, status: dict[str, Any], seconds_left: float | None) -> dict[str, Any]:
+        """All of it, for a page."""
+        running = status["state"] == RUNNING
+        done, total = self.done_of_total()
+        return {
+            "state": status["state"],
+            "problem": None if running else status.get("problem") or self.problem,
+            "step": self.step,
+            "progress": {
+                "done": done,
+                "total": total,
+                "seconds_left": seconds_left if running else None,
+            },
+            "compares": status.get("baselines", True) is not False,
+            "signed": self.signed,
+            "agreed": self.agreed,
+            "learned": self.learned,
+            "left_out": self.left_out,
+            "contracts_paid": self.paid,
+            "contracts_broken": self.broken,
+            "paid": self.paid_micro / MICRO,
+            "round": max(self.rounds, default=0),
+            "rounds": self.rounds_planned,
+            "accuracy": [*self._accuracy()],
+            "notes": self.notes,
+        }
+
+    def _accuracy(self) -> Iterator[dict[str, Any]]:
+        """A curve for the market, and one for each baseline."""
+        for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *self.baselines)):
+            own = [self.rounds] if name == MARKET else []
+            if found := _series([*own, *self.baselines.get(name, {}).values()]):
+                yield {"name": name, "label": LABELS.get(name) or name_of(name), **found}
+
+
+def _series(runs: list[dict[int, float]]) -> dict[str, Any] | None:
+    """Mean, lowest and highest of several draws over the rounds that each has; few points."""
+    known = [run for run in runs if run]
+    if not known:
+        return None
+    some = thinned(sorted(known[0]), MOST_POINTS)
+    values = [[run[number] for run in known if number in run] for number in some]
+    return {
+        "round": some,
+        "mean": [round(sum(each) / len(each), 3) for each in values],
+        "low": [round(min(each), 3) for each in values],
+        "high": [round(max(each), 3) for each in values],
+        "draws": len(known),
+    }
+
+
+def thinned(points: Sequence[Point], most: int) -> list[Point]:
+    """About as many points as that, evenly, from the first to the last."""
+    step = max(1, -(-len(points) // most))
+    return [*points[:-1:step], *points[-1:]]
+
+
+def _accuracy_of(result: RoundResult) -> float:
+    """The accuracy of a round's model, in per cent."""
+    accuracy = float(deployed(result) or 0.0)
+    if not math.isfinite(accuracy):
+        raise ValueError("not a number")
+    return accuracy
+
+
+def _points(trace: dict[str, Any]) -> dict[str, list[float]]:
+    """The points of a game that is being learned: as many of each name, all of them numbers."""
+    names = ("iteration", "saving", "payment")
+    columns = [[*map(float, trace[name])][:MOST_POINTS] for name in names]
+    if len({*map(len, columns)}) != 1 or not all(map(math.isfinite, chain(*columns))):
+        raise ValueError("not the points of a trace")
+    return dict(zip(names, columns, strict=True))
 
 
 class RunReader:
@@ -44,46 +227,41 @@ class RunReader:
         self._forget()
 
     def _forget(self) -> None:
-        self.course = Course()
-        takers = {
-            f"curator/{EVENTS}": self.course.take,  # of a market
-            EVENTS: self.course.take,  # of a negotiation alone
-            BASELINES: self.course.take_baseline,
+        self.progress = RunProgress()
+        readers = {
+            f"curator/{EVENTS}": self.progress.read,  # of a market
+            EVENTS: self.progress.read,  # of a negotiation alone
+            BASELINES: self.progress.read_baseline,
         }
         folder = self._store.root / self._run
-        self._files = [(name, Tail(folder / name, whole=True), takers[name]) for name in takers]
+        self._files = [(name, Tail(folder / name, whole=True), readers[name]) for name in readers]
 
     def look(self) -> dict[str, Any]:
-        """Read what is new, and say how the run stands.
-
-        Raises:
-            UnknownRun: its folder is gone.
-            OSError: a file of it cannot be read.
-        """
+        """Read what is new, and say how the run stands."""
         status = self._store.status(self._run)
         identity = self._which()
         if identity != self._identity:  # another run has taken the folder's place
             self._identity = identity
             self._forget()
-        for name, tail, take in self._files:
+        for name, tail, read in self._files:
             if self._store.file(self._run, name):
                 for line in tail.lines():
-                    take(line)
-        return self.course.document(status, self._seconds_left())
+                    read(line)
+        return self.progress.document(status, self._seconds_left())
 
     def _which(self) -> object:
-        """What tells this run from one that had the same folder before: files written once."""
+        """Tells this run from an earlier one in the same folder: files that are written once."""
         for name in (JOB, SCENARIO):
             if found := self._store.file(self._run, name):
                 return name, found.stat().st_ino, found.stat().st_mtime_ns
         return None
 
     def _seconds_left(self) -> float | None:
-        """What the step still takes, by how fast it went while it was watched."""
-        done, total = self.course.progress()
+        """Time that the step still takes, at the speed seen while it was watched."""
+        done, total = self.progress.done_of_total()
         now = done, time.monotonic()
-        if self._step != self.course.step or done < self._last[0]:
-            self._step, self._first, self._last = self.course.step, now, now
+        if self._step != self.progress.step or done < self._last[0]:
+            self._step, self._first, self._last = self.progress.step, now, now
         elif done > self._last[0]:
             self._last = now
         moved = self._last[0] - self._first[0]
@@ -92,21 +270,20 @@ class RunReader:
         return round((self._last[1] - self._first[1]) / moved * max(0, total - done), 1)
 
 
+class TooManyViewers(NoisemarketError):
+    """The server has as many open streams as it takes."""
+
+
 class LiveHub:
     """All runs that are being watched."""
 
     def __init__(self, store: RunStore) -> None:
         self._store = store
-        self._channels: dict[str, _Channel] = {}
+        self._watched: dict[str, _WatchedRun] = {}
         self.viewers = 0
 
     def follow(self, run: str) -> Stream:
-        """How a run stands, as server-sent events: now, and whenever it changes.
-
-        Raises:
-            TooManyViewers: the server has enough of them.
-            UnknownRun: there is no such run.
-        """
+        """How a run stands, as server-sent events: now, and whenever it changes."""
         self._store.path(run)
         if self.viewers >= MOST_VIEWERS:
             raise TooManyViewers("Too many pages are watching runs: close some.")
@@ -114,89 +291,55 @@ class LiveHub:
 
     async def _stream(self, run: str) -> Stream:
         """Counted from its first message on: one that is never begun is never ended, either."""
-        channel = self._channels.setdefault(run, _Channel(self._store, run))
+        watched = self._watched.setdefault(run, _WatchedRun(self._store, run))
         self.viewers += 1
-        channel.viewers += 1
+        watched.viewers += 1
         try:
-            async with aclosing(channel.messages()) as messages:
-                async for message in messages:
-                    yield message
+            yield RETRY
+            sent, at = b"", time.monotonic()
+            with suppress(UnknownRun):
+                while True:
+                    message = await watched.latest()
+                    if message != sent or time.monotonic() - at > HEARTBEAT:
+                        yield b": still here\n\n" if message == sent else message
+                        sent, at = message, time.monotonic()
+                    await asyncio.sleep(LOOK)
+            yield b"event: gone\ndata: {}\n\n"
         finally:
             self.viewers -= 1
-            channel.viewers -= 1
-            if not channel.viewers:
-                channel.stop()
-                if self._channels.get(run) is channel:
-                    del self._channels[run]
-
-    def close(self) -> None:
-        """End all streams."""
-        for channel in self._channels.values():
-            channel.stop()
+            watched.viewers -= 1
+            if not watched.viewers and self._watched.get(run) is watched:
+                del self._watched[run]
 
 
-class _Channel:
-    """One run, and all who watch it."""
+class _WatchedRun:
+    """One run with all its viewers: the first one that finds the message too old renews it."""
 
     def __init__(self, store: RunStore, run: str) -> None:
-        self._reader = RunReader(store, run)
-        self._latest = b""
-        self._turn = 0
-        self._over = False
-        self._changed = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._reader, self._message, self._next_look = RunReader(store, run), b"", 0.0
+        self._turn, self._looking = asyncio.Lock(), threading.Lock()
         self.viewers = 0
 
-    async def messages(self) -> Stream:
-        """What is to be told, and now and then a sign that the server is there."""
-        if self._task is None:
-            self._task = asyncio.create_task(self._watch())
-        seen = 0
-        yield RETRY
-        while True:
-            changed = self._changed  # the one of now: the next message has another
-            if seen != self._turn:
-                seen = self._turn
-                yield self._latest
-            elif self._over:
-                break
-            else:
-                try:
-                    async with asyncio.timeout(HEARTBEAT):
-                        await changed.wait()
-                except TimeoutError:
-                    yield b": still here\n\n"
-        yield b"event: gone\ndata: {}\n\n"
+    async def latest(self) -> bytes:
+        """The message of now."""
+        async with self._turn:
+            if time.monotonic() >= self._next_look:
+                await asyncio.to_thread(self._look)
+            return self._message
 
-    async def _watch(self) -> None:
-        """Look until the run is gone. What cannot be read now is said, and looked at again."""
-        try:
-            while True:
-                began = time.monotonic()
-                try:
-                    document = await asyncio.to_thread(self._reader.look)
-                    message = _event("state", document)
-                except UnknownRun:
-                    return
-                except Exception as problem:
-                    why = getattr(problem, "strerror", None) or type(problem).__name__
-                    words = f"The files of this run cannot be read just now ({why})."
-                    message = _event("trouble", {"problem": words})
-                if message != self._latest:
-                    self._latest, self._turn = message, self._turn + 1
-                    self._tell()
-                await asyncio.sleep(max(LOOK, EASE * (time.monotonic() - began)))
-        finally:
-            self._over = True
-            self._tell()
-
-    def _tell(self) -> None:
-        told, self._changed = self._changed, asyncio.Event()
-        told.set()
-
-    def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
+    def _look(self) -> None:
+        with self._looking:  # a viewer that left may have left its look going on
+            began = time.monotonic()
+            try:
+                self._message = _event("state", self._reader.look())
+            except UnknownRun:
+                raise
+            except Exception as problem:
+                why = getattr(problem, "strerror", None) or type(problem).__name__
+                words = f"The files of this run cannot be read just now ({why})."
+                self._message = _event("trouble", {"problem": words})
+            ended = time.monotonic()
+            self._next_look = ended + max(LOOK, EASE * (ended - began))
 
 
 def _event(kind: str, document: dict[str, Any]) -> bytes:

@@ -14,8 +14,14 @@ from noisemarket.ledger import queries
 from noisemarket.ledger.verification import verify
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.show.dashboard.run_data import contract_rows, environment_of
-from noisemarket.show.dashboard.run_ledger import RunLedger, is_elsewhere, ledger_of
-from noisemarket.show.dashboard.run_store import SUMMARY, RunStore, UnknownRun
+from noisemarket.show.dashboard.run_store import (
+    SUMMARY,
+    RunLedger,
+    RunStore,
+    UnknownRun,
+    is_elsewhere,
+    ledger_of,
+)
 from noisemarket.show.ledger_report import contract_statement, owner_words, statement_sentences
 
 POLICIES = "policies.npz"
@@ -31,9 +37,6 @@ def verification(store: RunStore, run: str) -> dict[str, Any]:
     """Whether the ledger of a run is sound; the head that its summary noted is checked, too.
 
     A ledger file that has not changed is not verified again.
-
-    Raises:
-        UnknownRun: it has none.
     """
     where = ledger_of(store, run)
     if where is None:
@@ -63,11 +66,7 @@ def _verified(where: RunLedger, noted: object) -> dict[str, Any]:
 
 
 def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
-    """All that is known of an owner in a run.
-
-    Raises:
-        UnknownRun: the run has no such owner.
-    """
+    """All that is known of an owner in a run."""
     rows = [row for row in contract_rows(store, run) if row["owner"] == owner]
     if not rows:
         raise UnknownRun("This run has no such owner.")

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.formats import csv_text, finite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import queries
@@ -23,10 +23,19 @@ from noisemarket.pricing.clock import ClockAuction
 from noisemarket.pricing.mechanism import Contracts
 from noisemarket.pricing.tally import tally
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.dashboard.course import thinned
-from noisemarket.show.dashboard.run_ledger import RunLedger, ledger_of
-from noisemarket.show.dashboard.run_store import CONTRACTS, PARTIAL, SCENARIO, RunStore
+from noisemarket.show.dashboard.live import thinned
+from noisemarket.show.dashboard.run_store import (
+    COMPARISON,
+    CONTRACTS,
+    PARTIAL,
+    SCENARIO,
+    SUMMARY,
+    RunLedger,
+    RunStore,
+    ledger_of,
+)
 from noisemarket.show.dashboard.whatif import clock_course
+from noisemarket.show.style import name_of
 
 MOST_OWNERS = 20_000
 """Owners up to which exact answers are computed for a page."""
@@ -43,11 +52,7 @@ Row = dict[str, Any]
 
 
 def scenario_of(store: RunStore, run: str) -> Scenario:
-    """The scenario that a run was given.
-
-    Raises:
-        BadInput: there is none, or it names a file outside of the run's folder.
-    """
+    """The scenario that a run was given."""
     path = store.file(run, SCENARIO)
     if path is None:
         raise BadInput("scenario", SCENARIO, "is not in this run folder.")
@@ -61,11 +66,7 @@ def scenario_of(store: RunStore, run: str) -> Scenario:
 
 
 def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
-    """The game of a run, with its owners.
-
-    Raises:
-        BadInput: it cannot be made, or has more owners than a page can compute with.
-    """
+    """The game of a run, with its owners."""
     scenario = scenario_of(store, run)
     if scenario.population.owners > MOST_OWNERS:
         remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
@@ -74,11 +75,7 @@ def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
 
 
 def curves(store: RunStore, run: str) -> dict[str, Any]:
-    """How the negotiation went: the trace of the game with the exact equilibrium, or the clock.
-
-    Raises:
-        BadInput: the game cannot be made.
-    """
+    """How the negotiation went: the trace of the game with the exact equilibrium, or the clock."""
     stamp = store.stamp(run, SCENARIO, TRACE, f"curator/{TRACE}")
     found: dict[str, Any] = store.answers.get(("curves", run), stamp, lambda: _curves(store, run))
     return found
@@ -114,11 +111,7 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def contract_rows(store: RunStore, run: str) -> list[Row]:
-    """One row per owner: from the ledger while and after a market runs, else from the contracts.
-
-    Raises:
-        LedgerError: the ledger cannot be read.
-    """
+    """One row per owner: from the ledger while and after a market runs, else from the contracts."""
     ledger = ledger_of(store, run)
     files = store.stamp(run, CONTRACTS, PARTIAL)
     own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
@@ -220,3 +213,82 @@ def levels_of(environment: Environment, rows: list[Row]) -> Contracts | None:
     saving = np.abs(levels.savings[None, :] - savings[:, None]).argmin(axis=1)
     payment = np.abs(levels.payments[None, :] - payments[:, None]).argmin(axis=1)
     return Contracts(saving, payment, saving > 0)
+
+
+def comparison(store: RunStore, runs: list[str]) -> list[Row]:
+    """A row for each run, and for each mechanism of a run that compared several."""
+    rows: list[Row] = []
+    for run in runs:
+        overview = store.overview(run)
+        if overview["kind"] == "compare":
+            rows += _compared_rows(store, run)
+        else:
+            rows.append(_run_row(store, overview))
+    return rows
+
+
+def _compared_rows(store: RunStore, run: str) -> list[Row]:
+    """A row for each mechanism, and for each budget where it was trained: means over the seeds."""
+    compared = store.document(run, COMPARISON)
+    trained = isinstance(compared, dict)
+    found = compared.get("means") if isinstance(compared, dict) else compared
+    known = [
+        one for one in (found if isinstance(found, list) else [])
+        if isinstance(one, dict) and isinstance(one.get("mechanism"), str)
+    ]  # fmt: skip
+    return [_compared_row(run, one, trained) for one in known]
+
+
+def _compared_row(run: str, one: Row, trained: bool) -> Row:
+    row, budget = _empty_row(run, one["mechanism"]), one.get("budget")
+    limit = "" if budget is None else f", at most {budget:g}"
+    return row | {
+        "name": f"{row['name']}{limit}",
+        "measured": trained,
+        "accuracy": one.get("accuracy" if trained else "model_quality"),
+        "paid": one.get("paid" if trained else "total_payment"),
+        "surplus": one.get("owners_surplus"),
+        "sellers": one.get("sellers"),
+        "privacy_sold": one.get("mean_saving"),
+    }
+
+
+def _run_row(store: RunStore, overview: Row) -> Row:
+    run, epsilon = overview["name"], store.table(overview["name"], SUMMARY).get("epsilon")
+    measured = overview["accuracy"] is not None
+    row = _empty_row(run, str(overview["mechanism"])) | {
+        "measured": measured,
+        "accuracy": overview["accuracy" if measured else "quality"],
+        "no_trade_accuracy": overview["no_trade_accuracy"],
+        "paid": overview["paid"],
+        "epsilon": epsilon if isinstance(epsilon, dict) else None,
+    }
+    game = _no_trade(store, run)
+    contracts = None if game is None else levels_of(game[0], contract_rows(store, run))
+    if game is None or contracts is None:
+        return row
+    environment, nothing = game
+    worth = tally(environment, contracts)
+    return row | {
+        "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
+        "privacy_sold": worth.mean_saving,
+        "sellers": int(contracts.signed.sum()),
+        "paid": worth.total_payment if row["paid"] is None else row["paid"],
+    }
+
+
+def _empty_row(run: str, mechanism: str) -> Row:
+    unknown = ("accuracy", "no_trade_accuracy", "paid", "surplus", "privacy_sold", "sellers",
+               "epsilon")  # fmt: skip
+    named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
+    return dict.fromkeys(unknown) | named
+
+
+def _no_trade(store: RunStore, run: str) -> tuple[Environment, float] | None:
+    """The game of a run, and an owner's mean payoff without a trade."""
+    try:
+        scenario, environment = environment_of(store, run)
+        none = find_mechanism("uniform").run(environment, run_options(scenario)).contracts
+    except NoisemarketError:
+        return None
+    return environment, tally(environment, none).mean_owner_payoff

@@ -7,15 +7,21 @@ treated as one that does not exist.
 from __future__ import annotations
 
 import json
+import threading
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
+from urllib.parse import urlsplit
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, unusable
+from noisemarket.ledger.database import LEDGER_FILE
+from noisemarket.ledger.store import Ledger, reading
+from noisemarket.market.market_folder import JOB
 from noisemarket.market.run_folder import STATUS, still_runs
-from noisemarket.show.dashboard.kept import Kept
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
@@ -38,19 +44,46 @@ class UnknownRun(NoisemarketError):
     """There is no such run, or it has no such part."""
 
 
+Answer = TypeVar("Answer")
+
+
+class _Slot(Generic[Answer]):
+    """One answer, the state of the files that it was made of, and the threads that ask for it."""
+
+    def __init__(self) -> None:
+        self.lock, self.users = threading.Lock(), 0
+        self.made: tuple[Hashable, Answer] | None = None
+
+
+class AnswerCache(Generic[Answer]):
+    """The answers that were asked for last, each computed once and by one thread at a time."""
+
+    def __init__(self, size: int) -> None:
+        self._size, self._lock = size, threading.Lock()
+        self._slots: dict[Hashable, _Slot[Answer]] = {}
+
+    def get(self, key: Hashable, stamp: Hashable, make: Callable[[], Answer]) -> Answer:
+        """The answer of a key; computed anew if ``stamp``, the state of its files, is another."""
+        with self._lock:
+            slot = self._slots.pop(key, None) or _Slot()
+            self._slots[key] = slot
+            slot.users += 1
+            if (excess := len(self._slots) - self._size) > 0:
+                idle = [one for one, other in self._slots.items() if not other.users]
+                for one in idle[:excess]:
+                    del self._slots[one]
+        try:
+            with slot.lock:
+                if slot.made is None or slot.made[0] != stamp:
+                    slot.made = stamp, make()
+                return slot.made[1]
+        finally:
+            with self._lock:
+                slot.users -= 1
+
+
 class RunStore:
-    """All runs of a folder.
-
-    Args:
-        root: the folder that holds run folders. It is made if it does not exist.
-        ledgers: URLs of the ledgers on servers that may be read.
-
-    Attributes:
-        answers: what pages ask for, kept for all who ask.
-
-    Raises:
-        BadInput: it is not a folder, or is a run folder itself.
-    """
+    """All runs of a folder."""
 
     def __init__(self, root: Path, ledgers: Sequence[str] = ()) -> None:
         if (root / STATUS).is_file():
@@ -62,8 +95,8 @@ class RunStore:
             raise unusable("RUNS_FOLDER", root, "used", problem) from None
         self.root = root.resolve()
         self.ledgers = tuple(ledgers)
-        self.answers: Kept[Any] = Kept(64)
-        self._facts: Kept[dict[str, Any]] = Kept(10_000)
+        self.answers: AnswerCache[Any] = AnswerCache(64)
+        self._facts: AnswerCache[dict[str, Any]] = AnswerCache(10_000)
 
     def private(self) -> Path:
         """A folder for this user alone beside the runs, which is not a run."""
@@ -74,21 +107,13 @@ class RunStore:
         return sorted(one.name for one in self.root.iterdir() if self._is_run(one.name))
 
     def path(self, run: str) -> Path:
-        """The folder of a run.
-
-        Raises:
-            UnknownRun: there is none of that name.
-        """
+        """The folder of a run."""
         if not self._is_run(run):
             raise UnknownRun("There is no such run in this folder.")
         return self.root / run
 
     def new_path(self, run: str) -> Path:
-        """The folder that a new run may be given.
-
-        Raises:
-            BadInput: no run may have that name, or one has it.
-        """
+        """The folder that a new run may be given."""
         if not is_name(run):
             remedy = "use up to 100 letters, digits, dots, dashes and spaces, no dot first."
             raise BadInput("name", run, remedy)
@@ -193,3 +218,57 @@ def is_name(run: str) -> bool:
     """Whether a run may be called so: one plain name, not hidden."""
     plain = run.isprintable() and not (_FORBIDDEN & set(run))
     return bool(run.strip()) and plain and run[0] not in ". -" and len(run.encode()) <= 100
+
+
+_BESIDE = ("-journal", "-wal", "-shm")
+"""Endings of the files that SQLite reads with a database."""
+
+
+@dataclass(frozen=True)
+class RunLedger:
+    """A ledger that may be read: a file or a URL, and the job in it that is the run's.
+
+    ``stamp`` changes with the file; None where only the ledger itself knows what is new.
+    """
+
+    location: str
+    job: str
+    stamp: tuple[int, ...] | None
+
+    def reading(self) -> AbstractContextManager[Ledger]:
+        """The ledger, open."""
+        return reading(self.location)
+
+
+def ledger_of(store: RunStore, run: str) -> RunLedger | None:
+    """The ledger of a run; None if it has none that may be read.
+
+    A run folder may come from anywhere, and names its ledger itself. So only the file in the folder
+    is opened, and only servers that the dashboard was started with are connected to.
+    """
+    manifest = store.table(run, JOB)
+    if not manifest:
+        return None
+    where, job = str(manifest.get("ledger") or ""), str(manifest.get("job") or "")
+    if where:
+        own = next((url for url in store.ledgers if _database(url) == _database(where)), None)
+        return None if own is None else RunLedger(own, job, None)
+    path = store.file(run, LEDGER_FILE)
+    if path is None or any(path.with_name(path.name + end).is_symlink() for end in _BESIDE):
+        return None
+    return RunLedger(str(path), job, store.stamp(run, LEDGER_FILE))
+
+
+def is_elsewhere(store: RunStore, run: str) -> bool:
+    """Whether a run says that its ledger is not in its folder."""
+    return bool(store.table(run, JOB).get("ledger"))
+
+
+def _database(url: str) -> object:
+    """Server and database of a URL, without its user; any other text equals nothing."""
+    with suppress(ValueError):
+        parts = urlsplit(url)
+        kind = parts.scheme.partition("+")[0].replace("postgresql", "postgres")
+        if parts.hostname or parts.path.strip("/"):
+            return kind, parts.hostname, parts.port, parts.path
+    return object()

@@ -43,10 +43,6 @@ class AccessControl:
     - Without one (the server listens on this machine alone) the Host must be this machine: a page
       elsewhere cannot pass as this server by a name of its own (DNS rebinding).
     - What changes something must be JSON and must not come from a page of another origin.
-
-    Args:
-        app: what answers.
-        token: the token; None where all who reach the server may use it.
     """
 
     def __init__(self, app: ASGIApp, token: str | None = None) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,10 +27,8 @@ from noisemarket.show.dashboard import run_data, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.show.dashboard.live import LiveHub, TooManyViewers
 from noisemarket.show.dashboard.owner_page import all_of_owner, verification
-from noisemarket.show.dashboard.run_ledger import is_elsewhere, ledger_of
-from noisemarket.show.dashboard.run_store import RunStore, UnknownRun
+from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewhere, ledger_of
 from noisemarket.show.dashboard.security import AccessControl
-from noisemarket.show.dashboard.side_by_side import side_by_side
 from noisemarket.show.style import colour_of, name_of
 
 STATIC = Path(__file__).parent / "static"
@@ -97,16 +95,7 @@ RunName = Annotated[str, InPath(min_length=1, max_length=100)]
 
 
 def web_app(store: RunStore, *, token: str | None = None, most_runs: int = 2) -> ASGIApp:
-    """The application that serves a folder of runs.
-
-    Args:
-        store: the runs.
-        token: what every request must bring; None where the server is for this machine alone.
-        most_runs: how many runs may go on at once.
-
-    Returns:
-        An ASGI application.
-    """
+    """The application that serves a folder of runs."""
     return AccessControl(api(store, most_runs), token)
 
 
@@ -115,14 +104,9 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     hub, launcher = LiveHub(store), Launcher(store, most_runs)
     thinking = asyncio.Semaphore(AT_ONCE)
 
-    @asynccontextmanager
-    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
-        yield
-        hub.close()
-
     app = FastAPI(
         title="noisemarket dashboard", version=__version__, docs_url=None, redoc_url=None,
-        openapi_url="/api/openapi.json", lifespan=lifespan,
+        openapi_url="/api/openapi.json",
     )  # fmt: skip
     _explain_problems(app)
 
@@ -199,7 +183,7 @@ def api(store: RunStore, most_runs: int = 2) -> FastAPI:
     @app.get("/api/compare", responses=_REFUSED)
     def compare(run: Annotated[list[str], Query(min_length=1, max_length=20)]) -> dict[str, Any]:
         """Runs side by side."""
-        return {"rows": side_by_side(store, run)}
+        return {"rows": run_data.comparison(store, run)}
 
     @app.get("/api/whatif/sliders")
     def sliders(preset: Literal["market", "paper"] = "market") -> dict[str, Any]:

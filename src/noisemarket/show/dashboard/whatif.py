@@ -59,11 +59,7 @@ def sliders(preset: str) -> list[dict[str, Any]]:
 
 
 def answer_of(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the market of a preset would come to under these settings.
-
-    Raises:
-        BadInput: a setting cannot be used.
-    """
+    """What the market of a preset would come to under these settings."""
     return _answer(preset, tuple(checked_settings(preset, settings)))
 
 

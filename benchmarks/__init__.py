@@ -1,0 +1,1 @@
+"""Benchmarks and studies: ``python -m benchmarks`` lists them (README.md)."""

@@ -1,1 +1,0 @@
-"""A Flower app that trains under contract."""

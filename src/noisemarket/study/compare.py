@@ -1,0 +1,413 @@
+"""Compare mechanisms on the same owners, data and seeds: decide, train, and put both together.
+
+Every mechanism decides in every case (mechanism, budget, seed). Cases that leave the owners of a
+seed with the same noise share one training, and trainings of an earlier run are not repeated.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.files import Closing, JsonLines, digest
+from noisemarket.formats import finite
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import FloatArray
+from noisemarket.ledger.money import to_micro
+from noisemarket.market.alternatives import epsilons
+from noisemarket.market.baselines import with_noise
+from noisemarket.market.deals import within_budget
+from noisemarket.market.negotiation import run_options
+from noisemarket.market.orders import Order, order
+from noisemarket.market.serial_engine import SerialEngine
+from noisemarket.market.summary import deployed
+from noisemarket.market.training import carry_out
+from noisemarket.market.worker_processes import in_processes
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
+from noisemarket.pricing.mechanism import Agreement, Mechanism
+from noisemarket.pricing.unasked import Unasked
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.surface_file import find_surface
+from noisemarket.study.calibrate import data_of
+from noisemarket.study.results import NO_TRADE, QUANTILES, Row
+
+Key = tuple[int, str]
+"""A training: the seed of data and noise, and a digest of all owners' noise."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to compare: mechanisms, budgets (None: no limit) and seeds."""
+
+    mechanisms: tuple[str, ...]
+    budgets: tuple[float | None, ...]
+    seeds: tuple[int, ...]
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        """From its fields as JSON has them."""
+        return cls(*(tuple(values[name]) for name in ("mechanisms", "budgets", "seeds")))
+
+
+@contextmanager
+def or_left_out(name: str) -> Iterator[None]:
+    """Add to the remedy of a refused mechanism that it can be left out."""
+    try:
+        yield
+    except BadInput as bad:
+        remedy = f"{bad.remedy[:-1]}, or leave {name} out of the comparison."
+        raise BadInput(bad.field, bad.value, remedy) from None
+
+
+# Decisions
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """A mechanism's decision in one case.
+
+    Args:
+        mechanism, budget, seed: the case; a budget of None is none.
+        sigma: the noise that each owner keeps.
+        gains: each owner's gain over no trade, by its own payoff.
+        costs: each owner's unit privacy cost.
+        paid: the sum of the payments.
+        sellers: number of owners that give up noise.
+        welfare_prices: what a point of quality and a unit of money are worth to the curator, and
+            what a unit of money is worth to an owner.
+        seconds: processor seconds of the mechanism.
+        messages: questions that an owner answered on average; None where nobody asks.
+        lying: the most that any owner could gain by lying, for the first seed; None where it is not
+            known, or where a budget could cut deals that a mechanism made without knowing it.
+    """
+
+    mechanism: str
+    budget: float | None
+    seed: int
+    sigma: FloatArray
+    gains: FloatArray
+    costs: FloatArray
+    paid: float
+    sellers: int
+    welfare_prices: tuple[float, float, float]
+    seconds: float
+    messages: float | None
+    lying: float | None
+
+
+def decisions(
+    scenario: Scenario,
+    plan: Plan,
+    own: Mapping[str, Scenario] | None = None,
+    *,
+    threads: int | None = None,
+    stop: Callable[[], bool] = lambda: False,
+) -> Iterator[Decision]:
+    """Every mechanism on the same owners, which are drawn once for each seed.
+
+    A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
+    deals those with most gain per money are struck, as ``run`` does. ``own`` has scenarios of
+    single mechanisms, for settings of learning, menu, floor and surface.
+
+    Raises:
+        BadInput: a mechanism cannot serve the scenario.
+        Interrupted: ``stop`` returned True.
+    """
+    scenarios = {name: (own or {}).get(name, scenario) for name in plan.mechanisms}
+    for name, one in scenarios.items():
+        _compile(name, one)
+    for seed in plan.seeds:
+        drawn = scenario.model_copy(update={"seed": seed}).environment()
+        for name, one in scenarios.items():
+            seeded = one.model_copy(update={"seed": seed})
+            environment = replace(drawn, surface=find_surface(seeded.surface_name()))
+            first = seed == plan.seeds[0]
+            yield from _decisions(name, seeded, environment, plan.budgets, threads, stop, first)
+
+
+def _compile(name: str, scenario: Scenario) -> None:
+    """Let it decide for two owners first, so that no seed's seconds include compilation."""
+    if scenario.population.file:
+        return
+    two = scenario.population.model_copy(update={"owners": 2})
+    small = scenario.model_copy(update={"population": two, "changes": ()})
+    with suppress(BadInput):  # raised again for the real owners
+        find_mechanism(name).run(small.environment(), run_options(small))
+
+
+def _decisions(
+    name: str,
+    scenario: Scenario,
+    environment: Environment,
+    budgets: Sequence[float | None],
+    threads: int | None,
+    stop: Callable[[], bool],
+    lies: bool,
+) -> Iterator[Decision]:
+    mechanism, now, levels = find_mechanism(name), environment.phases[-1], environment.levels
+    left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
+    side, nothing = environment.owner_side(), np.zeros(len(environment), np.int64)
+    no_trade = side.payoffs_of(nothing, nothing)
+    made: Agreement | None = None
+    seconds, lying = 0.0, None
+    for budget in budgets:
+        if made is None or mechanism.joint:
+            paid = "none" if budget is None else budget
+            market = scenario.market.model_copy(update={"budget": paid})
+            priced = scenario.model_copy(update={"market": market})
+            options = run_options(priced, threads, stop=stop)
+            start = time.process_time()
+            with or_left_out(name):
+                made = mechanism.run(environment, options)
+            seconds = time.process_time() - start
+            if lies and made.complete:
+                gained = most_gained_by_lying(environment, mechanism, options, made)
+                lying = mean_and_most(gained)[1]
+        if not made.complete:
+            raise Interrupted("stopped; finished trainings are saved.")
+        micro = None if budget is None else to_micro(budget, "budget")
+        struck = within_budget(environment, made.contracts, micro)
+        yield Decision(
+            mechanism=name,
+            budget=budget,
+            seed=scenario.seed,
+            sigma=left[struck.saving],
+            gains=side.payoffs_of(struck.saving, struck.payment) - no_trade,
+            costs=np.asarray(now.privacy_cost, dtype=float),
+            paid=float(levels.payments[struck.payment].sum()),
+            sellers=int((struck.saving > 0).sum()),
+            welfare_prices=(
+                len(environment) * now.quality_weight * now.quality_value,
+                (1.0 - now.quality_weight) * now.payment_cost,
+                environment.payment_value,
+            ),
+            seconds=seconds,
+            messages=made.messages,
+            lying=lying if _lying_is_known(mechanism, environment, budget) else None,
+        )
+
+
+def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: float | None) -> bool:
+    """Whether a budget leaves the gain by lying as the mechanism states it.
+
+    Of deals made owner by owner a budget strikes those with most gain per money. A lie may then
+    move an owner before others, or over the budget, which the mechanism does not know.
+    """
+    most = len(environment) * float(environment.levels.payments[-1])
+    return budget is None or mechanism.joint or isinstance(mechanism, Unasked) or budget >= most
+
+
+# Trainings
+
+
+@dataclass(frozen=True, eq=False)
+class TrainingTask:
+    """All owners' noise under one seed, to be trained."""
+
+    seed: int
+    sigma: FloatArray
+
+    @property
+    def key(self) -> Key:
+        """Equal for tasks with the same seed and noise."""
+        return self.seed, digest(np.ascontiguousarray(self.sigma).tobytes()).hex()[:24]
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """The deployed accuracy after each round, in per cent, and the seconds that it took."""
+
+    seed: int
+    noise: str
+    accuracies: list[float]
+    seconds: float
+    cpu_seconds: float = 0.0
+
+    @property
+    def key(self) -> Key:
+        """The key of its task."""
+        return self.seed, self.noise
+
+
+class Orders:
+    """The job of each seed: data and owners are the seed's, noise is simulated."""
+
+    def __init__(self, scenario: Scenario, data: Dataset) -> None:
+        self._scenario, self._data = scenario, data
+        self._last: tuple[Scenario, Order] | None = None
+
+    def under(self, task: TrainingTask) -> Order:
+        """The job of a seed under this noise."""
+        if self._last is None or self._last[0].seed != task.seed:
+            seeded = self._scenario.model_copy(update={"seed": task.seed})
+            people = seeded.environment()
+            nothing = np.full(len(people), seeded.game.sigma_max)
+            self._last = seeded, order(seeded, people, nothing, data=self._data)
+        seeded, made = self._last
+        return with_noise(made, seeded, task.sigma)
+
+
+class TrainingWork:
+    """Trains one job on one core; it can be sent to another process."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self._orders = Orders(scenario, data_of(scenario))
+
+    def __call__(self, task: TrainingTask, tell: Callable[[RoundResult], object]) -> TrainingResult:
+        used = time.process_time()
+        made = self._orders.under(task)
+        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=tell)
+        ends = [deployed(result) or 0.0 for result in done.rounds]
+        seconds = sum(result.seconds for result in done.rounds)
+        return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
+
+
+class TrainingFile(Closing):
+    """Trainings in a file of JSON lines: each is on disk once it is done, and is not repeated."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = JsonLines(path, "trainings", "another comparison")
+        try:
+            results = self._file.read(_parse_training, "remove it, and it is trained again.")
+        except BaseException:
+            self._file.close()
+            raise
+        self.results = {one.key: one for one in results}
+
+    def add(self, one: TrainingResult) -> None:
+        """Save a training."""
+        self._file.append(asdict(one))
+        self.results[one.key] = one
+
+    def close(self) -> None:
+        """Close the file and let other processes use it."""
+        self._file.close()
+
+    def train(
+        self,
+        scenario: Scenario,
+        tasks: Sequence[TrainingTask],
+        *,
+        workers: int | None = None,
+        stop: Callable[[], bool] | None = None,
+        told: Callable[[int, int], object] = lambda done, total: None,
+    ) -> None:
+        """Train the missing tasks, as many at once as there are processes."""
+        left = [one for one in tasks if one.key not in self.results]
+        told(len(tasks) - len(left), len(tasks))
+        if not left:
+            return
+        for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
+            self.add(result)
+            told(sum(one.key in self.results for one in tasks), len(tasks))
+
+
+def _parse_training(values: dict[str, Any]) -> TrainingResult:
+    return TrainingResult(**values)
+
+
+class Comparison:
+    """A scenario's mechanisms compared through to the trained model.
+
+    Args:
+        scenario: the owners, the game, and how to train.
+        plan: mechanisms, budgets and seeds.
+        file: the trainings, of earlier runs too.
+        own: scenarios of single mechanisms (see ``decisions``).
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        plan: Plan,
+        file: TrainingFile,
+        own: Mapping[str, Scenario] | None = None,
+    ) -> None:
+        self.scenario, self.plan, self.file, self._own = scenario, plan, file, own
+        self._decisions: list[Decision] = []
+
+    def decide(self, threads: int | None = None, stop: Callable[[], bool] = lambda: False) -> None:
+        """Have every mechanism decide in every case; no trade, the baseline of all, first."""
+        others = (name for name in self.plan.mechanisms if name != NO_TRADE)
+        plan = replace(self.plan, mechanisms=(NO_TRADE, *others))
+        self._decisions = [*decisions(self.scenario, plan, self._own, threads=threads, stop=stop)]
+
+    def tasks(self) -> list[TrainingTask]:
+        """All trainings that the rows rest on: equal noise of one seed once."""
+        found = {(task := TrainingTask(one.seed, one.sigma)).key: task for one in self._decisions}
+        return sorted(found.values(), key=lambda task: task.seed)
+
+    def train(self, **options: Any) -> None:
+        """Train the missing tasks (options: see ``TrainingFile.train``)."""
+        self.file.train(self.scenario, self.tasks(), **options)
+
+    @property
+    def training_cpu_seconds(self) -> float:
+        """Processor seconds of all trainings that it rests on, of earlier runs too."""
+        return sum(self.file.results[task.key].cpu_seconds for task in self.tasks())
+
+    def rows(self) -> list[Row]:
+        """A row for every case."""
+        orders, results = Orders(self.scenario, data_of(self.scenario)), self.file.results
+        ends = []
+        for one in self._decisions:
+            task = TrainingTask(one.seed, one.sigma)
+            ends.append((results[task.key].accuracies, epsilons(orders.under(task))))
+        each = [*zip(self._decisions, ends, strict=True)]
+        no_trade = {one.seed: end for one, end in each if one.mechanism == NO_TRADE}
+        return [_row(one, *end, *no_trade[one.seed]) for one, end in each]
+
+
+def _row(
+    decision: Decision,
+    accuracies: Sequence[float],
+    epsilon: FloatArray,
+    no_trade: Sequence[float],
+    epsilon_before: FloatArray,
+) -> Row:
+    """A decision with the accuracies after each round and each owner's epsilon, under it and
+    without trade."""
+    quality_price, money_price, owners_price = decision.welfare_prices
+    paid, surplus = decision.paid, float(decision.gains.sum())
+    value = quality_price * (accuracies[-1] - no_trade[-1]) - money_price * paid
+    welfare = (
+        value / money_price + surplus / owners_price if money_price * owners_price > 0 else None
+    )
+    bounded = bool(np.isfinite(epsilon_before).all())
+    sold = epsilon - epsilon_before if bounded else np.full(len(epsilon), np.inf)
+    groups = np.array_split(np.argsort(decision.costs, kind="stable"), QUANTILES)
+    return Row(
+        mechanism=decision.mechanism,
+        budget=decision.budget,
+        seed=decision.seed,
+        paid=paid,
+        accuracy=accuracies[-1],
+        curator_value=value,
+        owners_surplus=surplus,
+        social_welfare=welfare,
+        worse_off=int((decision.gains < -1e-9).sum()),
+        sellers=decision.sellers,
+        epsilon_sold=finite(float(sold.sum())),
+        lying_gain=decision.lying,
+        messages=decision.messages,
+        seconds=decision.seconds,
+        accuracy_per_round=list(accuracies),
+        epsilon_by_cost=[_mean_of(sold, some) for some in groups],
+        surplus_by_cost=[_mean_of(decision.gains, some) for some in groups],
+    )
+
+
+def _mean_of(values: FloatArray, some: np.ndarray) -> float | None:
+    return finite(float(values[some].mean())) if len(some) else None

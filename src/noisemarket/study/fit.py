@@ -1,0 +1,544 @@
+"""Fitting the loss surface to measured points, and saying how sure and how good the fit is.
+
+The game uses one thing of a surface, its quality: test accuracy over noise and non-IID degree. So
+the surface is fitted to the measured accuracy first,
+
+    accuracy = A - B h,   h = exp(-g2 d) / (g3 + exp(-g4 sigma)),
+
+and then the measured loss to the same shape, ``loss = g1 h + g5``. That gives all seven constants:
+zeta_1 = B / g1 and zeta_2 = A + zeta_1 g5. The paper goes the other way, loss first and accuracy
+by regression on the loss; ``by_loss`` does that, for comparison. It serves the game worse wherever
+loss keeps growing after accuracy has hit the floor. The degree ``d`` is ``beta``, as the paper has
+it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better. Under mixed
+contracts ``sigma`` is the effective noise, and ``spread`` says what few owners cost.
+
+For given g2, g3, g4 and spread the rest is linear, so only these are searched for, within bounds
+and from many starts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import least_squares
+
+from noisemarket.errors import BadInput
+from noisemarket.game.levels import FloatArray
+from noisemarket.game.surface import SURFACES, LossSurface
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.auto import tuned
+from noisemarket.scenario.surface_file import surface_text
+from noisemarket.study.calibrate import Point
+
+PRINTED = SURFACES["printed"]
+FEWEST_SIGMAS = 4
+RESAMPLES = 200
+POOR = 2.0
+"""Points of accuracy, root mean square, beyond which the form is called a poor fit."""
+
+_LOW = np.array([0.0, math.log(1e-6), math.log(0.05), math.log(1e-5), math.log(1e-5)])
+"""Of g2 and the logarithms of g3, g4 and both spreads."""
+_HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(10.0), math.log(10.0)])
+_FIRST_SPREAD = math.log(0.02)
+Errors = tuple[float | None, ...]
+_GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
+_ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
+_STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A surface, the standard errors of its constants, and how far it is from what was measured.
+
+    ``rms_accuracy`` and ``worst_accuracy`` are in points of accuracy; ``rms_loss`` is None where no
+    loss was finite, errors where there are no more points than constants.
+    """
+
+    surface: LossSurface
+    gamma_errors: Errors
+    zeta_errors: Errors
+    spread_errors: tuple[float, ...]
+    rms_accuracy: float
+    worst_accuracy: float
+    rms_loss: float | None
+    remarks: tuple[str, ...]
+    resampled: tuple[LossSurface, ...] = field(default=(), repr=False, compare=False)
+
+    def quality_errors(self, sigma: FloatArray, beta: FloatArray) -> FloatArray:
+        """Standard errors of the fitted quality; NaN where there are none."""
+        if not self.resampled:
+            return np.full(np.broadcast(sigma, beta).shape, np.nan)
+        return _half_width(np.array([one.quality(sigma, beta) for one in self.resampled]))
+
+
+@dataclass(frozen=True)
+class _Data:
+    sigma: FloatArray
+    beta: FloatArray
+    accuracy: FloatArray
+    loss: FloatArray  # NaN where it was not finite
+    share: FloatArray
+    labels: int = 0
+
+    @property
+    def at(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """What quality and loss are functions of."""
+        return self.sigma, self.beta, self.share
+
+    @property
+    def mixed(self) -> bool:
+        """Whether some mean rested on fewer owners than others."""
+        return bool((self.share < 0.999).any())
+
+    @property
+    def betas(self) -> int:
+        """How many there are: one says nothing about beta."""
+        return len(np.unique(self.beta))
+
+    @property
+    def free(self) -> NDArray[np.bool_]:
+        """Which of g2, g3, g4 and both spreads the points say something about."""
+        several = self.betas > 1
+        uneven = self.mixed and bool(self.labels) and several
+        return np.array([several, True, True, self.mixed, uneven])
+
+
+@dataclass(frozen=True)
+class _Found:
+    """The best that one form can do: its shape, whether loss follows, and what it leaves."""
+
+    data: _Data
+    theta: FloatArray
+    surface: LossSurface
+    follows: bool
+    residuals: FloatArray
+
+
+def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
+    """The surface that comes closest to the measured accuracy, with its uncertainty.
+
+    Given how many ``labels`` the data has, and more than two betas, beta may count by how even an
+    owner's labels are. Standard errors are half the width of the middle 68 % over ``resamples``
+    refits to the fit plus residuals drawn anew; so they count the scatter of training and the
+    misfit of the form alike.
+    """
+    best = _best(_data(points))
+    remarks = []
+    if labels and best.data.betas > 2:  # two betas fit either way
+        plain, even = best, _best(replace(best.data, labels=labels))
+        if rms(even.residuals) < rms(plain.residuals):
+            best = even
+            remarks.append(
+                "Beta counts by the chance that two records of an owner have different labels; "
+                "with the paper's exp(-gamma_2 beta) the fit is "
+                f"{rms(plain.residuals):.2f} points off."
+            )
+    remarks += _remarks(best)
+    data, surface = best.data, best.surface
+    resampled = _resampled(best, resamples)
+    gamma_errors: Errors = (None,) * 5
+    zeta_errors: Errors = (None,) * 2
+    spread_errors: tuple[float, ...] = ()
+    if resampled:
+        gamma_errors, zeta_errors, spread_errors = (
+            tuple(_half_width(np.array(drawn)).tolist())
+            for drawn in zip(*((one.gamma, one.zeta, one.spread) for one in resampled), strict=True)
+        )
+    else:
+        remarks.append("There are no more points than constants: no errors can be given.")
+    if data.betas == 1:
+        gamma_errors = (gamma_errors[0], None, *gamma_errors[2:])
+    remarks += _poor_constants(surface, gamma_errors, zeta_errors)
+    return Fit(
+        surface=surface,
+        gamma_errors=gamma_errors,
+        zeta_errors=zeta_errors,
+        spread_errors=spread_errors if data.mixed else (),
+        **_distances(data, surface),
+        remarks=tuple(remarks),
+        resampled=resampled,
+    )
+
+
+def by_loss(points: Sequence[Point]) -> Fit | None:
+    """The paper's way: gamma by the loss alone, zeta by regression of accuracy on measured loss.
+
+    Without errors; None where losses are not all finite or accuracy does not fall with them.
+    """
+    data = _data(points)
+    if not np.isfinite(data.loss).all():
+        return None
+    theta = _search(data, data.loss, 1.0)
+    g5, g1 = _line(_shape(theta, data), data.loss, 1.0)
+    zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
+    if not g1 or not minus_zeta_1:
+        return None
+    surface = _form(theta, (g1, g5), (-minus_zeta_1, zeta_2))
+    nothing: Errors = (None,) * 5
+    return Fit(surface, nothing, nothing[:2], (), **_distances(data, surface), remarks=())
+
+
+def poorly_determined(value: float, error: float) -> bool:
+    """Whether a constant says little by itself: its standard error is over half its size."""
+    return error > abs(value) / 2.0
+
+
+def rms(values: FloatArray) -> float:
+    """Root mean square."""
+    return float(np.sqrt(np.mean(np.square(values))))
+
+
+def _data(points: Sequence[Point]) -> _Data:
+    sigmas = {point.sigma for point in points}
+    if len(sigmas) < FEWEST_SIGMAS:
+        remedy = f"a fit takes at least {FEWEST_SIGMAS} different values of sigma: measure more."
+        raise BadInput("points", f"{len(sigmas)} values of sigma", remedy)
+    return _Data(
+        sigma=np.array([point.effective_noise for point in points]),
+        beta=np.array([point.beta for point in points]),
+        accuracy=np.array([point.accuracy for point in points]),
+        loss=np.array([np.nan if p.loss is None else p.loss for p in points], dtype=float),
+        share=np.array([point.share for point in points]),
+    )
+
+
+def _form(
+    theta: FloatArray, scale: tuple[float, float], zeta: tuple[float, float], labels: int = 0
+) -> LossSurface:
+    """The surface of a shape, that is of g2 and the logarithms of g3, g4 and both spreads, with
+    g1 and g5 as its scale."""
+    g3, g4, first, second = np.exp(theta[1:]).tolist()
+    gamma = (scale[0], float(theta[0]), g3, g4, scale[1])
+    return LossSurface(gamma, zeta, labels, (first, second))
+
+
+def _shape(theta: FloatArray, data: _Data) -> FloatArray:
+    return _form(theta, (1.0, 0.0), (1.0, 0.0), data.labels).loss(*data.at)
+
+
+def _line(x: FloatArray, y: FloatArray, sign: float) -> tuple[float, float]:
+    """Offset and slope of the best line whose slope has that sign, or is 0."""
+    middle = x - x.mean()
+    power = float(middle @ middle)
+    slope = float(middle @ y) / power if power > 0.0 else 0.0
+    rises = slope * sign * math.sqrt(power / len(x))
+    if rises <= _ROUNDING * float(np.abs(y).max()):
+        slope = 0.0
+    return float(y.mean() - slope * x.mean()), slope
+
+
+def _search(data: _Data, y: FloatArray, sign: float, start: FloatArray | None = None) -> FloatArray:
+    """The shape whose best line to ``y`` is closest; from many starts."""
+    free = data.free
+
+    def full(part: FloatArray) -> FloatArray:
+        whole = np.array([0.0, 0.0, 0.0, -math.inf, -math.inf])
+        whole[free] = part
+        return whole
+
+    def residuals(part: FloatArray) -> FloatArray:
+        shape = _shape(full(part), data)
+        offset, slope = _line(shape, y, sign)
+        return np.asarray(y - offset - slope * shape)
+
+    if start is not None:
+        starts = [start[free]]
+    else:
+        g2s = (0.0,) if data.betas == 1 else _STARTS[0]
+        spreads = [[_FIRST_SPREAD]] * 2
+        corners = product(g2s, np.log(_STARTS[1]), np.log(_STARTS[2]), *spreads)
+        starts = [np.array(corner)[free] for corner in corners]
+    found = [
+        least_squares(residuals, one, bounds=(_LOW[free], _HIGH[free]), x_scale="jac")
+        for one in starts
+    ]
+    best = min(found, key=lambda one: float(one.cost))
+    return full(np.asarray(best.x, dtype=float))
+
+
+def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
+    """The surface of a shape, and whether the measured loss rises with it.
+
+    Where it does not, nothing ties the surface's loss to a scale: it is counted in points of
+    accuracy then (zeta_1 = 1), which is all the same to the game.
+    """
+    shape = _shape(theta, data)
+    a, minus_b = _line(shape, data.accuracy, -1.0)
+    known = np.isfinite(data.loss)
+    g5, g1 = _line(shape[known], data.loss[known], 1.0) if known.sum() > 1 else (0.0, 0.0)
+    if g1 <= 0.0:
+        return _form(theta, (-minus_b, 0.0), (1.0, a), data.labels), False
+    zeta = -minus_b / g1, a - minus_b / g1 * g5
+    return _form(theta, (g1, g5), zeta, data.labels), True
+
+
+def _best(data: _Data) -> _Found:
+    theta = _search(data, data.accuracy, -1.0)
+    surface, follows = _surface(data, theta)
+    residuals = data.accuracy - surface.quality(*data.at)
+    return _Found(data, theta, surface, follows, residuals)
+
+
+def _resampled(best: _Found, resamples: int) -> tuple[LossSurface, ...]:
+    data, points = best.data, len(best.data.accuracy)
+    constants = 2 + int(data.free.sum())
+    if points <= constants:
+        return ()
+    inflate = math.sqrt(points / (points - constants))  # a fit is closer than the truth
+    accuracy, loss = best.surface.quality(*data.at), best.surface.loss(*data.at)
+    off_accuracy = inflate * best.residuals
+    off_loss = inflate * (data.loss - loss)
+    rng = np.random.default_rng(20_000)
+    out = []
+    for _ in range(resamples):
+        drawn = rng.integers(points, size=points)  # a point's two residuals stay together
+        again = replace(data, accuracy=accuracy + off_accuracy[drawn], loss=loss + off_loss[drawn])
+        out.append(_surface(again, _search(again, again.accuracy, -1.0, best.theta))[0])
+    return tuple(out)
+
+
+def _half_width(drawn: FloatArray) -> FloatArray:
+    """Half the width of the middle 68 %: the standard error, but deaf to wild refits."""
+    low, high = np.percentile(drawn, [15.865, 84.135], axis=0)
+    return np.asarray((high - low) / 2.0)
+
+
+def _distances(data: _Data, surface: LossSurface) -> dict[str, Any]:
+    """How far a surface is from what was measured."""
+    off = data.accuracy - surface.quality(*data.at)
+    off_loss = (data.loss - surface.loss(*data.at))[np.isfinite(data.loss)]
+    return {
+        "rms_accuracy": rms(off),
+        "worst_accuracy": float(np.abs(off).max()),
+        "rms_loss": rms(off_loss) if off_loss.size else None,
+    }
+
+
+def _remarks(found: _Found) -> list[str]:
+    """What a reader of the fit must know."""
+    data, surface, residuals, remarks = found.data, found.surface, found.residuals, []
+    if data.betas == 1:
+        remarks.append(
+            f"Only beta {data.beta[0]:g} was measured: gamma_2 is set to 0, and quality does not "
+            "depend on beta."
+        )
+    off = rms(residuals)
+    if off > POOR:
+        at = int(np.abs(residuals).argmax())
+        remarks.append(
+            f"The form fits poorly: {off:.1f} points of accuracy root mean square, "
+            f"{residuals[at]:+.1f} at sigma {data.sigma[at]:g}, beta {data.beta[at]:g}."
+        )
+    if surface.zeta[0] * surface.gamma[0] <= 0.0:
+        remarks.append("Accuracy did not fall with noise: the fitted quality is constant.")
+    elif not found.follows:
+        remarks.append(
+            "The measured loss does not rise where accuracy falls: the surface counts its loss in "
+            "points of accuracy."
+        )
+    edges = [np.isclose(found.theta, edge, atol=1e-3) for edge in (_LOW, _HIGH)]
+    names = np.array([*_GAMMAS[1:4], "spread_1", "spread_2"])
+    at_edge = names[(edges[0] | edges[1]) & data.free]
+    return remarks + [
+        f"{name} is at the edge of its range: do not read it alone." for name in at_edge
+    ]
+
+
+def _poor_constants(surface: LossSurface, gamma_errors: Errors, zeta_errors: Errors) -> list[str]:
+    """The constants that the points hardly determine, if there are any."""
+    named = (*_GAMMAS, "zeta_1", "zeta_2")
+    values, errors = (*surface.gamma, *surface.zeta), (*gamma_errors, *zeta_errors)
+    poor = [
+        f"{name} {value:.3g} ± {error:.2g}"
+        for name, value, error in zip(named, values, errors, strict=True)
+        if error is not None and poorly_determined(value, error)
+    ]
+    return [f"Poorly determined, do not read alone: {', '.join(poor)}."] if poor else []
+
+
+# The result of a calibration, and its file
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """One noise on the curve at one beta: means over seeds; ``fitted`` is None without a fit."""
+
+    sigma: float
+    accuracy: float
+    fitted: float | None
+    printed: float
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The points, the fit and the curves of a calibration, complete or not.
+
+    ``curve`` is accuracy over sigma at ``curve_beta``, the measured beta closest to 1, and
+    ``rms_to_printed`` its distance to the paper's fitted curve, in points of accuracy.
+    """
+
+    name: str
+    command: str
+    wanted: int
+    missing: int
+    points: tuple[Point, ...]
+    fit: Fit | None
+    paper_way: Fit | None
+    remarks: tuple[str, ...]
+    curve_beta: float | None
+    curve: tuple[CurvePoint, ...]
+    rms_to_printed: float | None
+    rms_to_printed_all: float | None
+
+    def summary(self, scenario: Scenario) -> dict[str, Any]:
+        """As plain values for JSON."""
+        fit, paper = self.fit, self.paper_way
+        return {
+            "name": self.name,
+            "complete": not self.missing,
+            "points": len(self.points),
+            "points_wanted": self.wanted,
+            "protection": scenario.privacy.protection,
+            "owners": scenario.population.owners,
+            "rounds": scenario.training.rounds,
+            "averaged": _averaged(scenario),
+            "gamma": fit and list(fit.surface.gamma),
+            "zeta": fit and list(fit.surface.zeta),
+            "labels": fit and fit.surface.labels,
+            "spread": fit and list(fit.surface.spread),
+            "spread_errors": fit and list(fit.spread_errors),
+            "gamma_errors": fit and list(fit.gamma_errors),
+            "zeta_errors": fit and list(fit.zeta_errors),
+            "rms_accuracy": fit and fit.rms_accuracy,
+            "worst_accuracy": fit and fit.worst_accuracy,
+            "rms_loss": fit and fit.rms_loss,
+            "by_loss": paper
+            and {
+                "gamma": list(paper.surface.gamma),
+                "zeta": list(paper.surface.zeta),
+                "rms_accuracy": paper.rms_accuracy,
+                "rms_loss": paper.rms_loss,
+            },
+            "curve_beta": self.curve_beta,
+            "curve": [asdict(one) for one in self.curve],
+            "rms_to_printed": self.rms_to_printed,
+            "rms_to_printed_all": self.rms_to_printed_all,
+            "seconds": sum(point.seconds for point in self.points),
+            "remarks": list(self.remarks),
+        }
+
+
+def calibrated(
+    name: str, command: str, wanted: int, missing: int, points: Sequence[Point], labels: int
+) -> Calibration:
+    """Fit what has been measured, as far as it allows; ``labels`` is how many the data has."""
+    fit = paper = None
+    remarks: tuple[str, ...] = ()
+    try:
+        fit, paper = fit_surface(points, labels=labels), by_loss(points)
+        remarks = fit.remarks
+    except BadInput as problem:
+        remarks = (f"No fit: {problem.remedy}",)
+    if missing:
+        remarks += (f"{missing} of {wanted} points have not been measured yet.",)
+    beta = min({p.beta for p in points}, key=lambda b: (abs(math.log(b)), b), default=None)
+    curve = _curve(points, beta, fit) if beta is not None else ()
+    off = np.array([one.accuracy - one.printed for one in curve])
+    off_all = np.array(
+        [p.accuracy - float(PRINTED.quality(p.effective_noise, p.beta)) for p in points]
+    )
+    return Calibration(
+        name=name,
+        command=command,
+        wanted=wanted,
+        missing=missing,
+        points=tuple(points),
+        fit=fit,
+        paper_way=paper,
+        remarks=remarks,
+        curve_beta=beta,
+        curve=curve,
+        rms_to_printed=rms(off) if len(off) else None,
+        rms_to_printed_all=rms(off_all) if len(off_all) else None,
+    )
+
+
+def _curve(points: Sequence[Point], beta: float, fit: Fit | None) -> tuple[CurvePoint, ...]:
+    own = [point for point in points if point.beta == beta and point.sellers == 1.0]
+    return tuple(
+        CurvePoint(
+            sigma=sigma,
+            accuracy=float(np.mean([point.accuracy for point in own if point.sigma == sigma])),
+            fitted=None if fit is None else float(fit.surface.quality(sigma, beta)),
+            printed=float(PRINTED.quality(sigma, beta)),
+        )
+        for sigma in sorted({point.sigma for point in own})
+    )
+
+
+def surface_file(result: Calibration, scenario: Scenario) -> str | None:
+    """The text of the surface file, with all it takes to judge and to repeat it."""
+    from noisemarket import __version__
+
+    fit = result.fit
+    if fit is None:
+        return None
+    settings = scenario.model_dump(mode="json")
+    data = settings["training"].pop("data")
+    more: dict[str, Any] = {
+        "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
+        | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
+        "fit": {
+            "rms_accuracy": fit.rms_accuracy,
+            "worst_accuracy": fit.worst_accuracy,
+            "rms_loss": math.nan if fit.rms_loss is None else fit.rms_loss,
+            "rms_to_printed": result.rms_to_printed,
+            "curve_beta": result.curve_beta,
+            "remarks": list(result.remarks),
+        },
+        "provenance": {
+            "name": result.name,
+            "command": result.command,
+            "noisemarket": __version__,
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "data": Path(data).name if data else "MNIST",
+            "noise": "simulated: one party held all the data",
+            "owners": scenario.population.owners,
+            "model": "average of the global models" if _averaged(scenario) else "last global model",
+            "seconds": round(sum(point.seconds for point in result.points), 1),
+            "training": settings["training"],
+            "privacy": settings["privacy"],
+        },
+        "measured": {
+            "columns": [
+                *("sigma", "sellers", "effective_noise", "effective_share", "beta", "seed"),
+                *("accuracy", "loss"),
+            ],
+            "points": [
+                [
+                    *(p.sigma, p.sellers, p.effective_noise, p.share, p.beta, p.seed),
+                    *(p.accuracy, math.nan if p.loss is None else p.loss),
+                ]
+                for p in sorted(result.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
+            ],
+        },
+    }
+    return surface_text(fit.surface, more)
+
+
+def _averaged(scenario: Scenario) -> bool:
+    """Whether the measured model is the average of the global models."""
+    training = scenario.training
+    return float(tuned("averaging", training.averaging, training.model)) > 0.0
+
+
+def _known(errors: tuple[float | None, ...]) -> list[float]:
+    return [math.nan if error is None else error for error in errors]

@@ -1,1 +1,0 @@
-"""The paper's convergence figures again, over many seeds, and its claims checked one by one."""

@@ -1,0 +1,236 @@
+"""Results of a comparison: a row per case, means over the seeds, and paired tests."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from itertools import combinations
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import numpy as np
+
+from noisemarket.game.levels import FloatArray
+
+Value = TypeVar("Value")
+Cases = dict[float | None, dict[str, list[Value]]]
+NO_TRADE = "uniform"
+"""The mechanism that all are measured by: nobody sells."""
+QUANTILES = 5
+"""Groups of owners by their privacy cost, cheapest first."""
+LEVEL = 0.05
+"""Family-wise error rate over all comparisons of a table."""
+
+Pair = tuple[float | None, str, str]
+"""A budget and two mechanisms under it, in alphabetical order."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The result of a case.
+
+    Args:
+        mechanism, budget, seed: the case; a budget of None is none.
+        paid: the sum of the payments.
+        accuracy: deployed test accuracy at the end, in per cent.
+        curator_value: what the trained model and the payments are worth to the curator, over no
+            trade of the same seed.
+        owners_surplus: what all owners gain over no trade.
+        social_welfare: both in units of money, each side by what money is worth to it: payments
+            cancel. None where money is worth nothing to one of them.
+        worse_off: owners whose contract is worth less to them than no trade.
+        sellers: owners that give up noise.
+        epsilon_sold: the sum over owners of what they give up beyond no trade; None without bound.
+        lying_gain: the most that an owner gains by any misreport; None where it is not known, and
+            for all seeds but the first.
+        messages: questions that an owner answers on average.
+        seconds: of processors that the mechanism took to decide.
+        accuracy_per_round: deployed accuracy after each round.
+        epsilon_by_cost: mean epsilon given up beyond no trade, by quantile of the privacy cost.
+        surplus_by_cost: mean gain of an owner, by the same quantiles.
+    """
+
+    mechanism: str
+    budget: float | None
+    seed: int
+    paid: float
+    accuracy: float
+    curator_value: float
+    owners_surplus: float
+    social_welfare: float | None
+    worse_off: int
+    sellers: int
+    epsilon_sold: float | None
+    lying_gain: float | None
+    messages: float | None
+    seconds: float
+    accuracy_per_round: list[float]
+    epsilon_by_cost: list[float | None]
+    surplus_by_cost: list[float | None]
+
+
+AVERAGED = tuple(
+    one.name
+    for one in fields(Row)
+    if one.name not in ("mechanism", "budget", "seed") and not one.type.startswith("list")
+)
+"""What a mean over the seeds is taken of."""
+
+
+@dataclass(frozen=True)
+class Mean:
+    """A mechanism under one budget: means over the seeds, and how sure they are."""
+
+    mechanism: str
+    budget: float | None
+    seeds: int
+    mean: Mapping[str, float | None]
+    half_width: Mapping[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """All of it, for JSON: ``x`` and ``x_half_width`` for each figure."""
+        widths = {f"{name}_half_width": value for name, value in self.half_width.items()}
+        named = {"mechanism": self.mechanism, "budget": self.budget, "seeds": self.seeds}
+        return {**named, **self.mean, **widths}
+
+
+def means(rows: Iterable[Row]) -> list[Mean]:
+    """The mean over the seeds of each mechanism under each budget, in the order of the rows."""
+    groups: dict[tuple[str, float | None], list[Row]] = {}
+    for row in rows:
+        groups.setdefault((row.mechanism, row.budget), []).append(row)
+    out = []
+    for (name, budget), own in groups.items():
+        columns = {column: [getattr(row, column) for row in own] for column in AVERAGED}
+        known = {
+            column: [value for value in values if value is not None]
+            for column, values in columns.items()
+        }
+        mean = {column: float(np.mean(some)) if some else None for column, some in known.items()}
+        widths = {column: half_width(some) for column, some in known.items()}
+        out.append(Mean(name, budget, len(own), mean, widths))
+    return out
+
+
+def _by_case(rows: Iterable[Row], value: Callable[[Row], Value]) -> Cases[Value]:
+    """A value of each row, by budget and mechanism, over the seeds."""
+    out: Cases[Value] = {}
+    for row in sorted(rows, key=lambda row: row.seed):
+        out.setdefault(row.budget, {}).setdefault(row.mechanism, []).append(value(row))
+    return out
+
+
+def same_contracts(rows: Iterable[Row]) -> list[Pair]:
+    """Pairs of mechanisms that signed the same contracts in every seed, under each budget.
+
+    Contracts that are paid the same, leave owners the same, sell as much epsilon, and train the
+    same model are taken to be the same.
+    """
+    what = attrgetter("paid", "sellers", "accuracy", "owners_surplus", "epsilon_sold")
+    bought = _by_case(rows, what)
+    return [
+        pair_of(budget, first, second)
+        for budget, by_name in bought.items()
+        for first, second in combinations(by_name, 2)
+        if by_name[first] == by_name[second]
+    ]
+
+
+def paired_differences(rows: Sequence[Row]) -> list[Difference]:
+    """Every pair of mechanisms under each budget that did not buy the same, tested."""
+    return differences(_by_case(rows, lambda row: row.accuracy), same_contracts(rows))
+
+
+def comparison_document(rows: Sequence[Row]) -> dict[str, Any]:
+    """All results of a comparison, for JSON."""
+    return {
+        "means": [one.as_dict() for one in means(rows)],
+        "differences": [
+            {**vars(one), "significant": one.significant} for one in paired_differences(rows)
+        ],
+        "same_contracts": [list(pair) for pair in same_contracts(rows)],
+        "rows": [vars(row) for row in rows],
+    }
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How two mechanisms differ in accuracy under one budget, over the same seeds.
+
+    ``points`` is the mean of first less second, ``p`` its two-sided paired t-test, ``p_corrected``
+    the same after Holm's correction for all comparisons of a table; None with fewer than two seeds,
+    or where all of them differ by the same.
+    """
+
+    first: str
+    second: str
+    budget: float | None
+    points: float
+    p: float | None
+    p_corrected: float | None
+
+    @property
+    def significant(self) -> bool:
+        """Whether it is more than chance."""
+        return self.p_corrected is not None and self.p_corrected < LEVEL
+
+
+def pair_of(budget: float | None, first: str, second: str) -> Pair:
+    """Two mechanisms under a budget, whoever is named first."""
+    return (budget, *sorted((first, second)))  # type: ignore[return-value]
+
+
+def differences(
+    accuracies: Mapping[float | None, Mapping[str, Sequence[float]]],
+    same: Collection[Pair] = (),
+) -> list[Difference]:
+    """All pairs of mechanisms under each budget, largest differences first.
+
+    Args:
+        accuracies: by budget and mechanism, over the same seeds in the same order.
+        same: pairs that decided the same in every seed. There is nothing to compare, so they are
+            left out, and do not count among the comparisons that are corrected for.
+    """
+    found = []
+    for budget, by_name in accuracies.items():
+        for first, second in combinations(by_name, 2):
+            if pair_of(budget, first, second) in same:
+                continue
+            apart = np.subtract(by_name[first], by_name[second])
+            found.append((first, second, budget, float(apart.mean()), paired_p(apart)))
+    corrected = holm([one[-1] for one in found])
+    made = [Difference(*one, p) for one, p in zip(found, corrected, strict=True)]
+    return sorted(made, key=lambda one: -abs(one.points))
+
+
+def paired_p(apart: np.ndarray) -> float | None:
+    """The two-sided p of Student's paired test that a mean difference is 0."""
+    if len(apart) < 2:
+        return None
+    if np.ptp(apart) == 0.0:
+        return 1.0 if apart[0] == 0.0 else None  # no spread to judge the difference by
+    from scipy.stats import ttest_1samp
+
+    return float(ttest_1samp(apart, 0.0).pvalue)
+
+
+def holm(values: Sequence[float | None]) -> list[float | None]:
+    """Holm's step-down correction, in the order that was given; None stays None."""
+    known = sorted((p, at) for at, p in enumerate(values) if p is not None)
+    out: list[float | None] = [None] * len(values)
+    highest = 0.0
+    for rank, (p, at) in enumerate(known):
+        highest = max(highest, min(1.0, p * (len(known) - rank)))
+        out[at] = highest
+    return out
+
+
+def half_width(values: Sequence[float] | FloatArray, confidence: float = 0.95) -> float:
+    """Half of the confidence interval of a mean over seeds; 0 with fewer than two."""
+    if len(values) < 2:
+        return 0.0
+    from scipy.stats import t
+
+    spread = float(np.std(values, ddof=1)) / math.sqrt(len(values))
+    return float(t.ppf(0.5 + confidence / 2, len(values) - 1)) * spread
