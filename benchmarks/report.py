@@ -72,7 +72,7 @@ def page() -> str:
         "names the command that measured it, the date and, where it was recorded, the machine; "
         "seconds are processor seconds unless said otherwise, so that other load "
         "does not count. ± is half of the 95 % interval over the seeds. [What holds of "
-        "DyPP](dypp.md) draws the conclusions.",
+        "DyPP](results.md) draws the conclusions.",
         *accuracy_part(),
         *uneven_part(),
         *frontier_part(),

@@ -94,7 +94,7 @@ def money_section(found: Stored) -> list[str]:
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
         "own. But there is one model, and information adds up as 1/sigma², so it pays to [buy much "
-        "from the few who are cheap](clock.md). On the loss surface of the default model DyPP "
+        "from the few who are cheap](mechanisms.md#the-clock-auction). On the loss surface of the default model DyPP "
         "finds no trade that pays, and buys nothing; here it plays on that of the CNN.",
     ]
 
@@ -145,7 +145,7 @@ def no_floor_section(found: Stored) -> list[str]:
         "If owners may sell all their noise, the order changes, because some sellers are left "
         f"without a bound on epsilon. For a budget of {budget:g}: {listed(shown)}. Nothing in the "
         "paper's linear privacy loss says that the last noise is worth most. Set "
-        "[`population.floor`, or count epsilon](mechanisms.md#what-privacy-costs-an-owner), if "
+        "[`population.floor`, or count epsilon](mechanisms.md#privacy-loss-floors-and-errors), if "
         "owners are to keep some; [results](results.md#if-owners-sell-all-their-noise) has the "
         "figure.",
     ]
@@ -250,7 +250,7 @@ def change_section(found: Document) -> list[str]:
         f"the game has changed. Patience does not help: at its best, with "
         f"{best[0]['interactions'] // 2:,} interactions before and after, it moves "
         f"{listed(falls)}. Q-learning at its best is back in {q[0]} of {q[1]}, "
-        f"[bisection](bisection.md) in {b[0]} of {b[1]}, within {within:,} interactions.",
+        f"[bisection](mechanisms.md#bisection) in {b[0]} of {b[1]}, within {within:,} interactions.",
     ]
 
 
@@ -295,7 +295,7 @@ INSTEAD = (
              "nobody who knows nothing private is ahead of it by more than chance (corrected for "
              "all comparisons); at most 36 questions to an owner instead of 5,000 interactions; "
              "[lying brings nothing](results.md#what-lying-brings)"],
-            ["the paper's game, owner by owner", "[`bisection`](bisection.md)", "reaches its "
+            ["the paper's game, owner by owner", "[`bisection`](mechanisms.md#bisection)", "reaches its "
              "equilibrium in some 20 steps, but [lying pays](results.md#what-lying-brings)"],
             ["to study learning", "`dypp`, `q_learning`, `phc`", "`noisemarket compare` puts them "
              "beside the others, through to the trained model"],

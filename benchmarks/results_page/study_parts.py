@@ -314,7 +314,7 @@ def cheats_part() -> list[str]:
         f"Features, {owners} owners, {found['rounds']} rounds, one seed. A tenth of the owners has "
         "sold down to noise 0.1; half of the cheats are among them if there are enough. "
         "The curator has records of its own. [What is checked](market.md), [every "
-        "cheat](../how-to/cheating-owners.md).",
+        "cheat](market.md#which-cheats-are-found).",
         f"{cheats_finding(poisoners, defences)} Test accuracy in per cent; in brackets, if any, "
         "how many of the cheats are found, and how many more are not paid:",
         table(
