@@ -26,7 +26,8 @@ READING = """\
   same quality.
 - With one seed, the scatter between trainings is seen only as scatter about the curve.
 
-[Calibration](../explanation/training.md#calibration-from-noise-to-accuracy) says how they are fitted."""
+[Calibration](../explanation/training.md#calibration-from-noise-to-accuracy) says how they are
+fitted."""
 
 SIGMAS = (0.0, 0.3, 0.6)
 CONSTANTS = [("gamma", n) for n in range(5)] + [("zeta", n) for n in range(2)]
