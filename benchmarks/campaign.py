@@ -25,7 +25,7 @@ from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.load import build
-from noisemarket.show.comparison_figures import round_means
+from noisemarket.show.comparison_report import round_means
 from noisemarket.study.compare import Comparison, Plan, TrainingFile
 from noisemarket.study.results import Row, comparison_document
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.comparison_figures import RoundMeans
-from noisemarket.show.comparison_report import head_of_mechanism, knows, middle_budget
+from noisemarket.show.comparison_report import RoundMeans, head_of_mechanism, knows, middle_budget
 from noisemarket.study.results import (
     NO_TRADE,
     Difference,

@@ -19,9 +19,10 @@ from benchmarks.results_page.campaigns import FLOORED, campaign
 from benchmarks.results_page.common import ROOT
 from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.comparison_figures import draw_frontier, known
 from noisemarket.show.comparison_report import (
+    draw_frontier,
     head_of_mechanism,
+    known,
     knows,
     listed,
     middle_budget,

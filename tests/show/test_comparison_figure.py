@@ -9,7 +9,7 @@ import pytest
 
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
-from noisemarket.show import comparison_figures
+from noisemarket.show import comparison_report
 from noisemarket.show.comparison_report import game_rows
 
 NAMES = ("uniform", "equilibrium", "first_best", "no_dp")
@@ -25,8 +25,8 @@ def test_one_long_bar_is_cut_off_and_says_its_value(
     }
     rows = game_rows(results)
     drawn: list[Any] = []
-    monkeypatch.setattr(comparison_figures, "save", lambda canvas, *_: drawn.append(canvas) or [])
-    comparison_figures.draw_game(tmp_path, rows)
+    monkeypatch.setattr(comparison_report, "save", lambda canvas, *_: drawn.append(canvas) or [])
+    comparison_report.draw_game(tmp_path, rows)
     (canvas,) = drawn
     panels = {axis.get_title(loc="left"): axis for axis in canvas.axes}
     gains = {str(row["mechanism"]): float(str(row["curator_gain"])) for row in rows}

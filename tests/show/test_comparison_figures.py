@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from benchmarks.results_page import figures as pages
 
-from noisemarket.show import comparison_figures
-from noisemarket.show.comparison_figures import draw_frontier, draw_rounds, round_means
+from noisemarket.show import comparison_report
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds, round_means
 from noisemarket.study.results import Row
 
 ROW = Row(
@@ -46,7 +46,7 @@ def cases(**gains: tuple[float, float]) -> list[Row]:
 def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The figures that would be saved."""
     out: list[Any] = []
-    for module in (comparison_figures, pages):
+    for module in (comparison_report, pages):
         monkeypatch.setattr(module, "save", lambda canvas, *_: out.append(canvas) or [])
     return out
 

@@ -19,10 +19,11 @@ from noisemarket.market.preparation import check_weighting, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.comparison_figures import draw_game, draw_trained
 from noisemarket.show.comparison_report import (
     GAME_COLUMNS,
     comparison_page,
+    draw_game,
+    draw_trained,
     findings,
     game_csv_rows,
     game_rows,

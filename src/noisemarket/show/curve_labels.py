@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import combinations, pairwise
+from itertools import combinations
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import isotonic_regression
 
 if TYPE_CHECKING:
@@ -21,10 +20,8 @@ WIDEST = 24
 """Letters in a line of a name."""
 
 _EDGE, _PLACE, _TOP = 1.0, 1.03, 0.985
-_LEADERS, _CURVES, _ENDS = 100.0, 3.0, 1.0
-"""What it costs that a leader crosses another one, or a curve, or touches the end of one."""
-
-_NEAR = 0.02
+_CROSSING = 100.0
+"""Cost of two leaders that cross, in units of a name moved over the whole axis."""
 
 
 def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
@@ -43,11 +40,7 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
     placed = [to_axes.transform(ends[name][:2]) for name in ends]
     points = [(float(x), float(y)) for x, y in placed]
     sizes = [line * (shown[name].count("\n") + 1) + 0.25 * line for name in ends]
-    drawn = [
-        np.asarray(one.get_xydata()) for one in axis.get_lines() if one.get_linestyle() != "None"
-    ]
-    curves = [to_axes.transform(one) for one in drawn if len(one) > 2]
-    for name, (x, y), height in zip(ends, points, heights(points, sizes, curves), strict=True):
+    for name, (x, y), height in zip(ends, points, heights(points, sizes), strict=True):
         colour = ends[name][2]
         axis.text(
             _PLACE, height, shown[name], transform=axis.transAxes, color=colour, fontsize=FONT,
@@ -62,57 +55,30 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
             )  # fmt: skip
 
 
-def heights(
-    points: Sequence[Point], sizes: Sequence[float], curves: Sequence[NDArray[np.float64]] = ()
-) -> list[float]:
+def heights(points: Sequence[Point], sizes: Sequence[float]) -> list[float]:
     """Where each name stands, in the order that crosses least: all in parts of the axis.
 
     ``points`` are the ends of the curves, ``sizes`` the heights of their names.
     """
-    order = sorted(range(len(points)), key=lambda one: points[one][1])
-    best, cost = order, _cost(order, points, sizes, curves)
-    better = True
+    best = sorted(range(len(points)), key=lambda one: points[one][1])
+    cost, better = _cost(best, points, sizes), True
     while better:
         better = False
-        for first, second in combinations(range(len(order)), 2):
+        for first, second in combinations(range(len(best)), 2):
             other = best.copy()
             other[first], other[second] = other[second], other[first]
-            if (found := _cost(other, points, sizes, curves)) < cost - 1e-9:
+            if (found := _cost(other, points, sizes)) < cost - 1e-9:
                 best, cost, better = other, found, True
     places = _placed(best, points, sizes)
     return [places[one] for one in range(len(points))]
 
 
-def _cost(
-    order: Sequence[int],
-    points: Sequence[Point],
-    sizes: Sequence[float],
-    curves: Sequence[NDArray[np.float64]],
-) -> float:
+def _cost(order: Sequence[int], points: Sequence[Point], sizes: Sequence[float]) -> float:
     places = _placed(order, points, sizes)
     leaders = [(points[one], (_EDGE, places[one])) for one in range(len(points))]
     crossed = sum(crosses(*one, *other) for one, other in combinations(leaders, 2))
-    over = sum(
-        crosses(*leader, a, b)
-        for leader in leaders
-        if leader[0][0] < 0.97
-        for curve in curves
-        for a, b in pairwise(curve.tolist())
-    )
-    touched = sum(
-        abs(_at(leader, points[one][0]) - points[one][1]) < _NEAR
-        for at, leader in enumerate(leaders)
-        for one in range(len(points))
-        if one != at and leader[0][0] < points[one][0] - _NEAR
-    )
     moved = sum(abs(places[one] - points[one][1]) for one in range(len(points)))
-    return _LEADERS * crossed + _CURVES * over + _ENDS * touched + moved
-
-
-def _at(leader: tuple[Point, Point], x: float) -> float:
-    """How high a leader is there."""
-    (left, low), (right, high) = leader
-    return low + (high - low) * (x - left) / max(right - left, 1e-9)
+    return _CROSSING * crossed + moved
 
 
 def crosses(a: Point, b: Point, c: Point, d: Point) -> bool:
