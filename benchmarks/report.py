@@ -4,7 +4,8 @@
 
 writes docs/explanation/results.md, the marked parts of README.md, and all of their figures. No
 number there is typed: ``tests/test_results_pages.py`` makes the text again and compares, also
-what each figure was drawn from. A part without a stored result names the command that would measure it.
+what each figure was drawn from. A part without a stored result
+names the command that would measure it.
 """
 
 from __future__ import annotations
