@@ -85,7 +85,7 @@ class JobStanding:
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
     """All jobs, in the order in which they were opened."""
     for entry in ledger.entries(kinds=[entries.OPENED]):
-        found = ledger.database.counts("job", [entry.job])
+        found = ledger.counts("job", [entry.job])
         counts = {kind: number for (_, kind), number in found.items()}
         content = entry.content()
         payments = ledger.entries(entry.job, kinds=[entries.PAID])
@@ -134,7 +134,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
     """
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
-    found = ledger.database.contract_ids(prefix, 2)
+    found = ledger.contract_ids(prefix, 2)
     if not found:
         raise BadInput("contract", prefix, "no contract in this ledger has such an id.")
     if len(found) > 1:
@@ -154,7 +154,7 @@ def account(ledger: Ledger, contract: str) -> Account:
     about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
     about |= {"owner_signature": None, "curator_signature": None}
     rounds: list[Round] = []
-    for entry in ledger.entries(contract=contract):
+    for entry in ledger.entries(contracts=[contract]):
         content = entry.content()
         if entry.kind == entries.OFFERED:
             document = _document(entry)
@@ -211,10 +211,10 @@ def _standings(
     ledger: Ledger, some: list[Contract], weights: dict[str, dict[str, float]]
 ) -> Iterator[Standing]:
     ids = [contract.id for contract in some]
-    counts = ledger.database.counts("contract", ids)
+    counts = ledger.counts("contract", ids)
     closing = {
         (entry.contract, entry.kind): entry.content()
-        for entry in ledger.database.entries(contracts=ids, kinds=[entries.VERIFIED, entries.PAID])
+        for entry in ledger.entries(contracts=ids, kinds=[entries.VERIFIED, entries.PAID])
     }
     for contract in some:
         name = contract.id

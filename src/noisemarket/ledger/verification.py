@@ -73,9 +73,7 @@ def verify(
                 print(verify(ledger, expected_head="41:9c5f...").paid)
     """
     noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
-    head = ledger.database.head()
-    if head is None:
-        raise LedgerBroken(None, "has lost its head.")
+    head = ledger.head()
     length, final = head.count, head.hash
     found = noted == Head(0, FIRST)
     seq, last = 0, FIRST
@@ -134,7 +132,7 @@ def verify_receipt(
     found = verify(ledger, receipt.noted, watch, curator_keys=curator_keys)
     said = {
         entry.kind: entry
-        for entry in ledger.entries(contract=receipt.contract, until=receipt.noted.count)
+        for entry in ledger.entries(contracts=[receipt.contract], until=receipt.noted.count)
     }
     closing = said.get(entries.PAID) or said.get(entries.BROKEN)
     if entries.SIGNED not in said or (receipt.stage == entries.SETTLED and closing is None):
@@ -210,7 +208,7 @@ def _check_strays(ledger: Ledger, length: int) -> None:
             break
     if strays:
         raise LedgerBroken(strays[0], "exists, but the head does not count it.")
-    repeated = ledger.database.repeated
+    repeated = ledger.repeated
     for kind, seq in (
         (entries.OFFERED, repeated(entries.OFFERED, "contract")),
         (entries.OPENED, repeated(entries.OPENED, "job")),
