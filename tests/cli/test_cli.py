@@ -142,7 +142,7 @@ def test_table_names_every_figure(tmp_path: Path) -> None:
         (["compare", "--resume", "nothing"], "is not the folder of a comparison"),
         (["compare", "--resume", "nothing", "--seeds", "3"], "with it, give only --workers"),
         (["compare", "--game-only", "--seeds", "3"], "--seeds 3 is for trained comparisons"),
-        (["compare", "--set", "weighting=equal"], "or leave clock out of --mechanisms"),
+        (["compare", "--set", "weighting=equal"], "or leave clock out of the comparison"),
         (["negotiate", "--mechanism", "dypp", "--budget", "10"], "--budget is 10: dypp buys from"),
         (["negotiate", "--budget", "-10"], "market.budget is -10"),
         (["negotiate", "--target-accuracy", "99.9"], "is out of reach"),
