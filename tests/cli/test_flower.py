@@ -8,8 +8,9 @@ import pytest
 from tests.commands import assert_sentence, call
 from typer.testing import CliRunner
 
+from noisemarket import flower
 from noisemarket.cli.app import app
-from noisemarket.errors import BadInput
+from noisemarket.errors import BadInput, MissingExtra
 from noisemarket.ledger.keys import KeyPair
 
 pytest.importorskip("flwr", reason="needs the extra flower: pip install 'noisemarket[flower]'")
@@ -72,6 +73,17 @@ def test_the_app_is_written_once(tmp_path: Path) -> None:
     names = {str(path.relative_to(place)) for path in place.rglob("*.*")}
     assert names >= {"pyproject.toml", "market_app/client_app.py", "market_app/server_app.py"}
     assert "exists already" in refused("flower", "app", str(place))
+
+
+def test_without_ray_nothing_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = flower.find_spec
+    monkeypatch.setattr(flower, "find_spec", lambda name: None if name == "ray" else find(name))
+    result = CliRunner().invoke(
+        app, ["flower", "up", "--owners", "2", "--out", str(tmp_path / "r")]
+    )
+    assert isinstance(result.exception, MissingExtra)
+    assert "pip install 'noisemarket[flower]'" in str(result.exception)
+    assert not (tmp_path / "r").exists()
 
 
 @pytest.fixture(params=["missing", "old"])

@@ -232,11 +232,12 @@ class LedgerConformance:
         ledger.append([third])
         verify(ledger)
 
-    def test_an_expired_contract_is_not_signed(self, ledger: Ledger) -> None:
+    def test_an_expired_contract_is_not_signed(self, place: str, ledger: Ledger) -> None:
         job = Job.of(["north"])
         ledger.append([*job.opening(), entries.offered(job.contracts[0])])
-        late = Ledger(ledger.database, lambda: "2030-02-01T00:00:00.001+00:00", key("curator"))
-        with pytest.raises(LedgerConflict, match="expired"):
+        after = "2030-02-01T00:00:00.001+00:00"
+        late = open_ledger(place, clock=lambda: after, curator=key("curator"))
+        with late, pytest.raises(LedgerConflict, match="expired"):
             late.append([entries.signed(sign(job.contracts[0]))])
 
     # Signatures

@@ -142,6 +142,10 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
     engine = options.engine or noted.get("engine", EMBEDDED)
     if engine not in (EMBEDDED, FLOWER):
         raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
+    if engine == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower(simulation=True)
     return replace(
         options,
         engine=engine,
@@ -169,9 +173,6 @@ def _market(
 
     run: MarketRun
     if chosen.engine == FLOWER:
-        from noisemarket.flower import need_flower
-
-        need_flower()
         from noisemarket.flower.simulation import run_simulation
 
         run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)

@@ -308,8 +308,9 @@ def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: in
             if was != now:
                 changed = f"it began with {was}, and this is {now}"
             remedy = (
-                f"was charged and cannot be made again bit by bit ({changed}); a second release "
-                "would cost the owners more for the same pay: go on as it began, or start anew."
+                f"was already released with different noise ({changed}). Another release would "
+                "cost the owners more privacy for the same pay: resume as it began, or start a "
+                "new job."
             )
             raise BadInput("round", number, remedy)
 

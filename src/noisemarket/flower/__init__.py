@@ -15,14 +15,15 @@ from noisemarket.errors import MissingExtra
 os.environ.setdefault("FLWR_TELEMETRY_ENABLED", "0")  # Flower reads it when it is imported
 
 
-def need_flower() -> None:
+def need_flower(*, simulation: bool = False) -> None:
     """Name the extra where Flower is not installed, or is one without the modules used here.
 
-    For commands, before they import what imports Flower. An app of Flower's has it.
+    For commands, before they import what imports Flower. An app of Flower's has it. An owner's host
+    needs no ``simulation``, which is by Ray.
     """
     try:
         found = [find_spec(f"flwr.{name}") for name in ("app", "clientapp", "serverapp")]
     except ModuleNotFoundError:
         found = [None]
-    if None in found:
+    if None in found or (simulation and find_spec("ray") is None):
         raise MissingExtra("The Flower engine", "flower")

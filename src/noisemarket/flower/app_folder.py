@@ -1,8 +1,7 @@
 """The Flower app of a market (``market_app``), written where ``flwr run`` wants one.
 
-Flower sends an app's folder to
-every owner, with all JSON and TOML in it. ``fab-include`` keeps it to the app's own files: the
-curator may have put its scenario beside them.
+Flower sends an app's folder to every owner, with all JSON and TOML in it. ``fab-include`` keeps it
+to the app's own files: the curator may have put its scenario beside them.
 """
 
 from __future__ import annotations

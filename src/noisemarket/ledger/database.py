@@ -32,7 +32,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 from sqlalchemy.pool import NullPool
 
-from noisemarket.errors import BadInput, LedgerError, MissingExtra, NoLedger
+from noisemarket.errors import BadInput, LedgerBroken, LedgerError, MissingExtra, NoLedger
 from noisemarket.files import Closing, unusable
 from noisemarket.ledger.entries import FIRST, OFFERED, Entry, Head
 
@@ -139,16 +139,16 @@ class Database(Closing):
     def close(self) -> None:
         self._engine.dispose()
 
-    def head(self) -> Head | None:
-        """The number and hash of the last entry; None if the head is lost."""
+    def head(self) -> Head:
+        """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them."""
         with self._reading() as connection:
             row = connection.execute(select(HEAD.c.length, HEAD.c.hash)).one_or_none()
-        return None if row is None else Head(*row)
+        return self._head(row)
 
     def entries(
         self,
-        *,
         job: str | None = None,
+        *,
         contracts: Sequence[str] | None = None,
         kinds: Sequence[str] | None = None,
         after: int = 0,
@@ -186,9 +186,7 @@ class Database(Closing):
             row = connection.execute(
                 select(HEAD.c.length, HEAD.c.hash).with_for_update()  # SQLite: BEGIN IMMEDIATE does
             ).one_or_none()
-            if row is None:
-                raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
-            yield Transaction(connection, Head(*row))
+            yield Transaction(connection, self._head(row))
 
     def counts(
         self, field: Literal["job", "contract"], names: Sequence[str]
@@ -214,6 +212,11 @@ class Database(Closing):
         with self._reading() as connection:
             found: Any = connection.execute(query).scalar()
         return None if found is None else int(found)
+
+    def _head(self, row: Sequence[Any] | None) -> Head:
+        if row is None:
+            raise LedgerBroken(None, "has lost its head.")
+        return Head(*row)
 
     def _create(self, connection: Connection) -> None:
         """Create the tables if there are none, inside the caller's transaction."""

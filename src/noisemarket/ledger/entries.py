@@ -19,7 +19,7 @@ from noisemarket.errors import BadInput, LedgerError
 from noisemarket.formats import finite
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.document import canonical
-from noisemarket.ledger.keys import KeyPair, SignedContract, sealed
+from noisemarket.ledger.keys import KeyPair, SignedContract, seal_is_valid
 from noisemarket.ledger.money import checked_amount
 
 OPENED, OFFERED, SIGNED = "opened", "offered", "signed"
@@ -142,17 +142,17 @@ def once_key(kind: str, contract: str | None, round: int | None) -> str | None:
 
 def seal_entry(curator: KeyPair, head: Head, job: str, at: str) -> Entry:
     """The entry with which a job's curator seals the chain that ends in this head."""
-    signature = curator.seal(_SEAL, _sealed(head.count + 1, job, at, head.hash))
+    signature = curator.seal(_SEAL, _sealed_bytes(head.count + 1, job, at, head.hash))
     return Entry.after(head, _new(job, SEALED, {"signature": signature}), at)
 
 
 def seal_holds(entry: Entry, signature: str, curator_key: str) -> bool:
     """Whether this is the signature of this public key under all up to this entry."""
-    document = _sealed(entry.seq, entry.job, entry.recorded_at, entry.previous)
-    return sealed(_SEAL, document, curator_key, signature)
+    document = _sealed_bytes(entry.seq, entry.job, entry.recorded_at, entry.previous)
+    return seal_is_valid(_SEAL, document, curator_key, signature)
 
 
-def _sealed(*chained: str | int) -> bytes:
+def _sealed_bytes(*chained: str | int) -> bytes:
     return canonical(chained).encode()
 
 

@@ -18,44 +18,25 @@ from typing import Any, NamedTuple
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.formats import infinite
+from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract, is_key, moment, owed
 from noisemarket.ledger.document import parse
-from noisemarket.ledger.entries import (
-    BEGUN,
-    BROKEN,
-    DELIVERED,
-    JOB_KINDS,
-    KINDS,
-    MISSED,
-    OFFERED,
-    OPENED,
-    PAID,
-    REFUSED,
-    ROUND_KINDS,
-    SEALED,
-    SETTLED,
-    SIGNED,
-    VERIFIED,
-    Entry,
-    NewEntry,
-    once_key,
-    seal_holds,
-)
+from noisemarket.ledger.entries import Entry, NewEntry, once_key, seal_holds
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import checked_amount
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
 
 _FIELDS = {
-    OPENED: {"budget", "curator_key", "owner_keys", "about"},
-    BEGUN: {"round", "owners"},
-    OFFERED: {"contract"},
-    SIGNED: {"owner_signature", "curator_signature"},
-    VERIFIED: {"kept", "delivered", "evidence"},
-    PAID: {"amount"},
-    BROKEN: {"evidence"},
-    SETTLED: {"total", "contracts_paid", "contracts_broken"},
-    SEALED: {"signature"},
+    entries.OPENED: {"budget", "curator_key", "owner_keys", "about"},
+    entries.BEGUN: {"round", "owners"},
+    entries.OFFERED: {"contract"},
+    entries.SIGNED: {"owner_signature", "curator_signature"},
+    entries.VERIFIED: {"kept", "delivered", "evidence"},
+    entries.PAID: {"amount"},
+    entries.BROKEN: {"evidence"},
+    entries.SETTLED: {"total", "contracts_paid", "contracts_broken"},
+    entries.SEALED: {"signature"},
 }
 """The fields of every kind but the outcomes of rounds, which may say more."""
 
@@ -86,7 +67,7 @@ class _Open:
     rho_per_round: float
     rho_cap: float
     rho: float = 0.0  # of all rounds so far
-    stage: str = OFFERED
+    stage: str = entries.OFFERED
     seen: int = 0  # one bit a round
     delivered: int = 0
     kept: bool = False
@@ -133,7 +114,7 @@ class JobHistory:
             raise InvalidEntry(reason) from None
         except BadInput as problem:
             raise InvalidEntry(f"is invalid: {problem}") from None
-        self.unsealed = 0 if entry.kind == SEALED else self.unsealed + 1
+        self.unsealed = 0 if entry.kind == entries.SEALED else self.unsealed + 1
 
     def _add(
         self,
@@ -143,31 +124,31 @@ class JobHistory:
         check_signatures: bool,
     ) -> None:
         kind = entry.kind
-        if kind == OPENED and self.stage:
+        if kind == entries.OPENED and self.stage:
             raise InvalidEntry("opens a job a second time.")
-        if kind != OPENED and not self.stage:
+        if kind != entries.OPENED and not self.stage:
             raise InvalidEntry("belongs to a job that was not opened, or is settled.")
-        if kind != SEALED and self.stage == SETTLED:
+        if kind != entries.SEALED and self.stage == entries.SETTLED:
             raise InvalidEntry("comes after its job was settled.")
         _check_form(entry, content)
         contract = str(entry.contract)
-        if kind == OPENED:
+        if kind == entries.OPENED:
             self._opened(content)
-        elif isinstance(entry, Entry) and kind == SEALED:
+        elif isinstance(entry, Entry) and kind == entries.SEALED:
             self._sealed(entry, content, check_signatures)
-        elif kind == SETTLED:
+        elif kind == entries.SETTLED:
             self._settled(content)
-        elif kind == BEGUN:
+        elif kind == entries.BEGUN:
             self._begun(content)
-        elif kind == OFFERED:
+        elif kind == entries.OFFERED:
             self._offered(contract, content)
         elif (held := self.open.get(contract)) is None:
             raise InvalidEntry("is about a contract that was not offered, or is closed.")
-        elif kind == SIGNED:
+        elif kind == entries.SIGNED:
             self._signed(held, content, time, check_signatures)
-        elif kind == VERIFIED:
+        elif kind == entries.VERIFIED:
             _verified(held, content)
-        elif kind in ROUND_KINDS:
+        elif kind in entries.ROUND_KINDS:
             _round(held, kind, content)
         else:
             self._closed(held, kind, content)
@@ -183,7 +164,7 @@ class JobHistory:
             raise InvalidEntry("has a curator's key that is not a public key.")
         self.budget = checked_amount(content["budget"], "budget")
         self.curator_key, self.owner_keys = content["curator_key"], owner_keys
-        self.stage = OPENED
+        self.stage = entries.OPENED
 
     def _sealed(self, entry: Entry, content: dict[str, Any], check_signatures: bool) -> None:
         if not self.unsealed:
@@ -224,7 +205,7 @@ class JobHistory:
         self, held: _Open, content: dict[str, Any], time: datetime, check_signatures: bool
     ) -> None:
         document = held.contract
-        if held.stage != OFFERED or document is None:
+        if held.stage != entries.OFFERED or document is None:
             raise InvalidEntry("signs a contract a second time.")
         if check_signatures:
             try:
@@ -237,13 +218,13 @@ class JobHistory:
             raise OverBudgetEntry("signs a contract that the job's budget cannot pay.")
         self.committed += document.payment
         self.signed += 1
-        held.stage, held.contract = SIGNED, None
+        held.stage, held.contract = entries.SIGNED, None
 
     def _closed(self, held: _Open, kind: str, content: dict[str, Any]) -> None:
-        if held.stage != VERIFIED:
-            raise InvalidEntry(f"closes a contract that is {held.stage}, not {VERIFIED}.")
+        if held.stage != entries.VERIFIED:
+            raise InvalidEntry(f"closes a contract that is {held.stage}, not {entries.VERIFIED}.")
         amount = 0
-        if kind == PAID:
+        if kind == entries.PAID:
             amount = checked_amount(content["amount"], "amount")
             if not held.kept:
                 raise InvalidEntry("pays for a contract that was found broken.")
@@ -270,13 +251,13 @@ class JobHistory:
         }
         if content != expected:
             raise InvalidEntry("settles a job for a sum other than what was paid.")
-        self.stage = SETTLED
+        self.stage = entries.SETTLED
         self.open.clear()
 
 
 def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
-    if held.stage != SIGNED:
-        raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {SIGNED}.")
+    if held.stage != entries.SIGNED:
+        raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {entries.SIGNED}.")
     number, rounds = content["round"], held.terms.rounds
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidEntry("has a round that is not a whole number.")
@@ -285,10 +266,10 @@ def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
     rho = infinite(content["rho"])
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
-    if kind != MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
+    if kind != entries.MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
         agreed = held.rho_per_round
         raise InvalidEntry(f"has rho {rho:g} where the contract says {agreed:g} a round.")
-    if kind in (MISSED, REFUSED) and not isinstance(content["reason"], str):
+    if kind in (entries.MISSED, entries.REFUSED) and not isinstance(content["reason"], str):
         raise InvalidEntry("gives no reason.")
     if held.seen >> number & 1:
         raise InvalidEntry(f"has round {number} a second time.")
@@ -297,29 +278,29 @@ def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
         raise InvalidEntry(f"takes rho to {total:g}, above the contract's cap of {cap:g}.")
     held.seen |= 1 << number
     held.rho += rho
-    held.delivered += kind == DELIVERED
+    held.delivered += kind == entries.DELIVERED
 
 
 def _verified(held: _Open, content: dict[str, Any]) -> None:
-    if held.stage != SIGNED:
-        raise InvalidEntry(f"verifies a contract that is {held.stage}, not {SIGNED}.")
+    if held.stage != entries.SIGNED:
+        raise InvalidEntry(f"verifies a contract that is {held.stage}, not {entries.SIGNED}.")
     if not isinstance(content["kept"], bool) or type(content["delivered"]) is not int:
         raise InvalidEntry("does not say whether the contract was kept.")
     if (said := content["delivered"]) != (came := held.delivered):
         raise InvalidEntry(f"counts {said} rounds as delivered where there are {came}.")
-    held.stage, held.kept = VERIFIED, content["kept"]
+    held.stage, held.kept = entries.VERIFIED, content["kept"]
 
 
 def _check_form(entry: Entry | NewEntry, content: dict[str, Any]) -> None:
     """Check that an entry names a contract if its kind does, and has the right fields."""
     kind, fields = entry.kind, _FIELDS.get(entry.kind)
-    if kind not in KINDS:
+    if kind not in entries.KINDS:
         raise InvalidEntry("is of an unknown kind.")
-    if kind == SEALED and not isinstance(entry, Entry):
+    if kind == entries.SEALED and not isinstance(entry, Entry):
         raise InvalidEntry("is a seal that the ledger did not write itself.")
-    if kind in JOB_KINDS and entry.contract is not None:
+    if kind in entries.JOB_KINDS and entry.contract is not None:
         raise InvalidEntry("is about a whole job and names a contract.")
-    if kind not in JOB_KINDS and not isinstance(entry.contract, str):
+    if kind not in entries.JOB_KINDS and not isinstance(entry.contract, str):
         raise InvalidEntry("names no contract.")
     if fields is not None and set(content) != fields:
         raise InvalidEntry(f"does not have exactly the fields: {', '.join(sorted(fields))}.")

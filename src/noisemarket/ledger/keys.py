@@ -100,18 +100,10 @@ class KeyPair:
         return cls.create(folder)
 
     def sign(self, role: str, contract: Contract) -> str:
-        """Sign a contract.
-
-        Args:
-            role: ``OWNER`` or ``CURATOR``.
-            contract: the contract, which must name this key for that role.
-
-        Returns:
-            The signature, in hexadecimal.
+        """Sign a contract as ``OWNER`` or ``CURATOR``; gives the signature in hexadecimal.
 
         Raises:
-            BadSignature: the contract names another key.
-            BadInput: there is no such role.
+            BadSignature: the contract names another key for that role.
         """
         key = {OWNER: contract.owner_key, CURATOR: contract.curator_key}.get(role)
         if key is None:
@@ -122,7 +114,7 @@ class KeyPair:
 
     def seal(self, purpose: str, document: bytes) -> str:
         """This party's signature, in hexadecimal, under a document that is not a contract."""
-        return self._private.sign(_sealed(purpose, document)).hex()
+        return self._private.sign(_seal_message(purpose, document)).hex()
 
     def __repr__(self) -> str:
         return f"KeyPair({self.public_hex})"
@@ -140,15 +132,7 @@ class SignedContract:
     curator_signature: str
 
     def verify(self, expected_owner_key: str, expected_curator_key: str) -> None:
-        """Check both signatures.
-
-        Args:
-            expected_owner_key: the owner's public key, known from elsewhere.
-            expected_curator_key: the curator's public key, known from elsewhere.
-
-        Raises:
-            BadSignature: not exactly these two keys signed exactly this contract.
-        """
+        """Raise ``BadSignature`` unless exactly these two keys, known from elsewhere, signed it."""
         contract = self.contract
         for role, expected, named, signature in (
             (OWNER, expected_owner_key, contract.owner_key, self.owner_signature),
@@ -168,9 +152,9 @@ def holds(role: str, contract: Contract, signature: str) -> bool:
     return _holds(key, _message(role, contract), signature)
 
 
-def sealed(purpose: str, document: bytes, key: str, seal: str) -> bool:
+def seal_is_valid(purpose: str, document: bytes, key: str, seal: str) -> bool:
     """Whether this is the seal of the document, for this purpose, by this public key."""
-    return _holds(key, _sealed(purpose, document), seal)
+    return _holds(key, _seal_message(purpose, document), seal)
 
 
 def _holds(key: str, message: bytes, signature: str) -> bool:
@@ -189,5 +173,5 @@ def _message(role: str, contract: Contract) -> bytes:
     return _DOMAIN + role.encode() + b"\0" + contract.bytes()
 
 
-def _sealed(purpose: str, document: bytes) -> bytes:
+def _seal_message(purpose: str, document: bytes) -> bytes:
     return b"noisemarket seal v1\0" + purpose.encode() + b"\0" + document

@@ -9,24 +9,13 @@ from typing import Any
 
 from noisemarket.errors import BadInput, LedgerError
 from noisemarket.formats import infinite
+from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.entries import (
-    BROKEN,
-    DELIVERED,
-    MISSED,
-    OFFERED,
-    OPENED,
-    PAID,
-    REFUSED,
-    SETTLED,
-    SIGNED,
-    VERIFIED,
-    Entry,
-)
+from noisemarket.ledger.entries import Entry
 from noisemarket.ledger.store import Ledger
 
 _SOME = 500  # contracts at a time
-_STAGES = (OFFERED, SIGNED, VERIFIED, PAID, BROKEN)
+_STAGES = (entries.OFFERED, entries.SIGNED, entries.VERIFIED, entries.PAID, entries.BROKEN)
 
 
 @dataclass(frozen=True)
@@ -95,33 +84,34 @@ class JobStanding:
 
 def jobs(ledger: Ledger) -> Iterator[JobStanding]:
     """All jobs, in the order in which they were opened."""
-    for entry in ledger.entries(kinds=[OPENED]):
-        found = ledger.database.counts("job", [entry.job])
+    for entry in ledger.entries(kinds=[entries.OPENED]):
+        found = ledger.counts("job", [entry.job])
         counts = {kind: number for (_, kind), number in found.items()}
         content = entry.content()
+        payments = ledger.entries(entry.job, kinds=[entries.PAID])
         yield JobStanding(
             job=entry.job,
             opened_at=entry.recorded_at,
             curator_key=str(content["curator_key"]),
             budget=content["budget"],
-            contracts=counts.get(OFFERED, 0),
-            signed=counts.get(SIGNED, 0),
-            paid=sum(e.content()["amount"] for e in ledger.entries(entry.job, kinds=[PAID])),
-            broken=counts.get(BROKEN, 0),
-            settled=SETTLED in counts,
+            contracts=counts.get(entries.OFFERED, 0),
+            signed=counts.get(entries.SIGNED, 0),
+            paid=sum(paid.content()["amount"] for paid in payments),
+            broken=counts.get(entries.BROKEN, 0),
+            settled=entries.SETTLED in counts,
         )
 
 
 def documents(ledger: Ledger, job: str | None = None) -> Iterator[Contract]:
     """The contracts that were offered, of one job or of all, in the order of their offers."""
-    for entry in ledger.entries(job, kinds=[OFFERED]):
+    for entry in ledger.entries(job, kinds=[entries.OFFERED]):
         yield _document(entry)
 
 
 def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
     """The owner's and the curator's signature under each of a job's contracts, by its id."""
     found = {}
-    for entry in ledger.entries(job, kinds=[SIGNED]):
+    for entry in ledger.entries(job, kinds=[entries.SIGNED]):
         content = entry.content()
         both = (str(content["owner_signature"]), str(content["curator_signature"]))
         found[str(entry.contract)] = both
@@ -130,7 +120,7 @@ def signatures(ledger: Ledger, job: str) -> dict[str, tuple[str, str]]:
 
 def contracts(ledger: Ledger, job: str | None = None) -> Iterator[Standing]:
     """Contracts with their states, of one job or of all, in the order of their offers."""
-    weights = {entry.job: _weights(entry) for entry in ledger.entries(job, kinds=[OPENED])}
+    weights = {entry.job: _weights(entry) for entry in ledger.entries(job, kinds=[entries.OPENED])}
     found = documents(ledger, job)
     while some := list(islice(found, _SOME)):
         yield from _standings(ledger, some, weights)
@@ -144,7 +134,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
     """
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
-    found = ledger.database.contract_ids(prefix, 2)
+    found = ledger.contract_ids(prefix, 2)
     if not found:
         raise BadInput("contract", prefix, "no contract in this ledger has such an id.")
     if len(found) > 1:
@@ -164,19 +154,23 @@ def account(ledger: Ledger, contract: str) -> Account:
     about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
     about |= {"owner_signature": None, "curator_signature": None}
     rounds: list[Round] = []
-    for entry in ledger.entries(contract=contract):
+    for entry in ledger.entries(contracts=[contract]):
         content = entry.content()
-        if entry.kind == OFFERED:
+        if entry.kind == entries.OFFERED:
             document = _document(entry)
-            about |= {"state": OFFERED, "offered_at": entry.recorded_at}
-        elif entry.kind == SIGNED:
-            about |= {"state": SIGNED, "signed_at": entry.recorded_at, **content}
-        elif entry.kind in (DELIVERED, MISSED, REFUSED):
+            about |= {"state": entries.OFFERED, "offered_at": entry.recorded_at}
+        elif entry.kind == entries.SIGNED:
+            about |= {"state": entries.SIGNED, "signed_at": entry.recorded_at, **content}
+        elif entry.kind in (entries.DELIVERED, entries.MISSED, entries.REFUSED):
             cost, reason = infinite(content["rho"]), content.get("reason")
             rounds.append(Round(content["round"], entry.kind, cost, reason))
-        elif entry.kind == VERIFIED:
-            about |= {"state": VERIFIED, "kept": content["kept"], "evidence": content["evidence"]}
-        elif entry.kind in (PAID, BROKEN):
+        elif entry.kind == entries.VERIFIED:
+            about |= {
+                "state": entries.VERIFIED,
+                "kept": content["kept"],
+                "evidence": content["evidence"],
+            }
+        elif entry.kind in (entries.PAID, entries.BROKEN):
             amount = content.get("amount", 0)
             about |= {"state": entry.kind, "closed_at": entry.recorded_at, "paid": amount}
     if document is None:
@@ -217,23 +211,23 @@ def _standings(
     ledger: Ledger, some: list[Contract], weights: dict[str, dict[str, float]]
 ) -> Iterator[Standing]:
     ids = [contract.id for contract in some]
-    counts = ledger.database.counts("contract", ids)
+    counts = ledger.counts("contract", ids)
     closing = {
         (entry.contract, entry.kind): entry.content()
-        for entry in ledger.database.entries(contracts=ids, kinds=[VERIFIED, PAID])
+        for entry in ledger.entries(contracts=ids, kinds=[entries.VERIFIED, entries.PAID])
     }
     for contract in some:
         name = contract.id
         state = [stage for stage in _STAGES if (name, stage) in counts][-1]
-        verified, paid = closing.get((name, VERIFIED)), closing.get((name, PAID))
+        verified, paid = closing.get((name, entries.VERIFIED)), closing.get((name, entries.PAID))
         yield Standing(
             contract=contract,
             state=state,
-            delivered=counts.get((name, DELIVERED), 0),
-            missed=counts.get((name, MISSED), 0),
-            refused=counts.get((name, REFUSED), 0),
+            delivered=counts.get((name, entries.DELIVERED), 0),
+            missed=counts.get((name, entries.MISSED), 0),
+            refused=counts.get((name, entries.REFUSED), 0),
             kept=None if verified is None else verified["kept"],
-            paid=paid["amount"] if paid else 0 if state == BROKEN else None,
+            paid=paid["amount"] if paid else 0 if state == entries.BROKEN else None,
             weight=weights.get(contract.job, {}).get(contract.owner),
         )
 

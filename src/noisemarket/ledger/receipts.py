@@ -17,7 +17,7 @@ from noisemarket.files import unusable
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.document import Amount, Document, PublicKey, canonical
 from noisemarket.ledger.entries import Head
-from noisemarket.ledger.keys import KeyPair, sealed
+from noisemarket.ledger.keys import KeyPair, seal_is_valid
 
 _BY_CURATOR, _BY_OWNER = "receipt", "receipt, countersigned"
 _SIGNATURES = {"curator_signature", "owner_signature"}
@@ -87,12 +87,14 @@ class Receipt(Document):
         """
         if not self.signed_by(curator_key):
             raise BadSignature(f"the receipt of {self.owner} is not signed by the curator.")
-        if owner and not sealed(_BY_OWNER, self.bytes(), self.owner_key, self.owner_signature):
+        if owner and not seal_is_valid(
+            _BY_OWNER, self.bytes(), self.owner_key, self.owner_signature
+        ):
             raise BadSignature(f"the receipt of {self.owner} is not signed by the owner.")
 
     def signed_by(self, curator_key: str) -> bool:
         """Whether this curator has signed, and is the one that is named."""
-        holds = sealed(_BY_CURATOR, self.bytes(), curator_key, self.curator_signature)
+        holds = seal_is_valid(_BY_CURATOR, self.bytes(), curator_key, self.curator_signature)
         return holds and self.curator_key == curator_key
 
     def is_of(self, contract: Contract, stage: str) -> bool:

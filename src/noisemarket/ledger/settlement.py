@@ -38,18 +38,9 @@ def settle(
 ) -> Settlement:
     """Verify, then pay or break, every signed contract of the job; then close the job.
 
-    Called again with the same verdicts, in this or in another process, even at the same time, it
-    records nothing twice.
-
-    Args:
-        ledger: the ledger with the job.
-        job: the job.
-        verdicts: one for every signed contract of the job.
-        batch: contracts in a transaction; by default all are in one. A job that is killed between
-            two transactions is settled by calling this again.
-
-    Returns:
-        What was paid, and which contracts were broken.
+    Idempotent: called again with the same verdicts, in this or in another process, even at the same
+    time, it records nothing twice. ``batch`` is the number of contracts in a transaction, by
+    default all; a job that is killed between two transactions is settled by calling this again.
 
     Raises:
         BadInput: the verdicts are not about exactly the job's signed contracts.

@@ -8,7 +8,7 @@ in a file of its own after every transaction, and a ledger that lacks a noted he
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,7 +21,7 @@ from noisemarket.errors import (
     NoLedger,
     OverBudget,
 )
-from noisemarket.files import Closing, write_json
+from noisemarket.files import write_json
 from noisemarket.ledger.database import LEDGER_FILE, Database, Transaction
 from noisemarket.ledger.entries import SETTLED, Entry, Head, NewEntry, described, seal_entry
 from noisemarket.ledger.history import InvalidEntry, JobHistory, OverBudgetEntry
@@ -66,11 +66,11 @@ def open_ledger(
         noted_by = f"the curator ({note})"
         try:
             # before a new ledger is made in its place
-            with Ledger(Database(where, create=False)) as ledger:
+            with Ledger(where, create=False) as ledger:
                 ledger.check_holds(head, noted_by)
         except NoLedger as missing:
             raise _lost(str(missing.value), head, noted_by) from None
-    return Ledger(Database(where, create=create), clock, curator, note)
+    return Ledger(where, create=create, clock=clock, curator=curator, note=note)
 
 
 @contextmanager
@@ -97,7 +97,7 @@ def reading(where: str) -> Iterator[Ledger]:
             raise LedgerError(f"ledger {ledger.name} is damaged: verify it.") from None
 
 
-class Ledger(Closing):
+class Ledger(Database):
     """An open ledger, with what ``open_ledger`` was given.
 
     Use it in one thread; other processes may write to it meanwhile.
@@ -105,29 +105,16 @@ class Ledger(Closing):
 
     def __init__(
         self,
-        database: Database,
+        where: str | Path,
+        *,
+        create: bool,
         clock: Callable[[], str] = now,
         curator: KeyPair | None = None,
         note: Path | None = None,
     ) -> None:
-        self.database = database
+        super().__init__(where, create=create)
         self._clock, self._curator, self._note = clock, curator, note
         self._histories: dict[str, tuple[int, JobHistory]] = {}
-
-    @property
-    def name(self) -> str:
-        """Where it is, without any password."""
-        return self.database.name
-
-    def close(self) -> None:
-        self.database.close()
-
-    def head(self) -> Head:
-        """Length and last hash. Note them elsewhere: ``verify`` compares the ledger with them."""
-        head = self.database.head()
-        if head is None:
-            raise LedgerError(f"ledger {self.name} has lost its head: verify it.")
-        return head
 
     def check_holds(self, head: Head, noted_by: str) -> None:
         """Raise ``LedgerLost`` unless the ledger holds the entry of a head that was noted."""
@@ -157,7 +144,7 @@ class Ledger(Closing):
             remedy = "open the ledger with the curator's key: what is recorded is sealed by it."
             raise BadInput("curator", "none", remedy)
         try:
-            with self.database.writing() as transaction:
+            with self.writing() as transaction:
                 recorded = self._append(transaction, new, self._clock())
         except BaseException:
             self._histories.clear()  # they may include what was then not written
@@ -165,21 +152,6 @@ class Ledger(Closing):
         if self._note is not None:
             write_json(self._note, {"ledger": self.name, "head": str(self.head())})
         return recorded
-
-    def entries(
-        self,
-        job: str | None = None,
-        *,
-        contract: str | None = None,
-        kinds: Sequence[str] | None = None,
-        after: int = 0,
-        until: int | None = None,
-    ) -> Iterator[Entry]:
-        """Recorded entries, as ``Database.entries`` has them; of one contract or of all."""
-        contracts = None if contract is None else [contract]
-        return self.database.entries(
-            job=job, contracts=contracts, kinds=kinds, after=after, until=until
-        )
 
     def _append(self, transaction: Transaction, new: list[NewEntry], at: str) -> tuple[Entry, ...]:
         known = _recorded(transaction, new)

@@ -16,21 +16,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from noisemarket.errors import BadInput, LedgerBroken
+from noisemarket.ledger import entries
 from noisemarket.ledger.contract import is_key
-from noisemarket.ledger.entries import (
-    BROKEN,
-    FIRST,
-    OFFERED,
-    OPENED,
-    PAID,
-    SEALED,
-    SETTLED,
-    SIGNED,
-    Entry,
-    Head,
-    described,
-    entry_hash,
-)
+from noisemarket.ledger.entries import FIRST, Entry, Head, described, entry_hash
 from noisemarket.ledger.history import InvalidEntry, JobHistory
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger
@@ -71,10 +59,7 @@ def verify(
             tell that the last entries were cut off together with the head.
         watch: is called now and then with the number of entries read, and of all entries.
         curator_keys: public keys that were noted elsewhere: every job must be of one of them.
-            Without them, whoever rewrites the whole ledger can put other keys in.
-
-    Returns:
-        What the ledger holds.
+            Without them, a rewritten ledger can name other keys.
 
     Raises:
         LedgerBroken: names the first entry that is wrong.
@@ -88,9 +73,7 @@ def verify(
                 print(verify(ledger, expected_head="41:9c5f...").paid)
     """
     noted, trusted = _noted(expected_head), frozenset(map(_key, curator_keys))
-    head = ledger.database.head()
-    if head is None:
-        raise LedgerBroken(None, "has lost its head.")
+    head = ledger.head()
     length, final = head.count, head.hash
     found = noted == Head(0, FIRST)
     seq, last = 0, FIRST
@@ -133,16 +116,9 @@ def verify_receipt(
     *,
     curator_keys: Collection[str] = (),
 ) -> VerifiedLedger:
-    """Check every entry of a ledger, and that it holds what a receipt says.
+    """Check every entry of a ledger, and that it holds what an owner's receipt says.
 
-    Args:
-        ledger: the ledger.
-        receipt: an owner's, of signing or of settlement.
-        watch: as for ``verify``.
-        curator_keys: as for ``verify``; the receipt must be of one of them.
-
-    Returns:
-        What the ledger holds.
+    ``curator_keys`` are as for ``verify``; the receipt must be of one of them.
 
     Raises:
         LedgerBroken: an entry is wrong, the receipt's head is not in the ledger, or the ledger pays
@@ -156,14 +132,14 @@ def verify_receipt(
     found = verify(ledger, receipt.noted, watch, curator_keys=curator_keys)
     said = {
         entry.kind: entry
-        for entry in ledger.entries(contract=receipt.contract, until=receipt.noted.count)
+        for entry in ledger.entries(contracts=[receipt.contract], until=receipt.noted.count)
     }
-    closing = said.get(PAID) or said.get(BROKEN)
-    if SIGNED not in said or (receipt.stage == SETTLED and closing is None):
+    closing = said.get(entries.PAID) or said.get(entries.BROKEN)
+    if entries.SIGNED not in said or (receipt.stage == entries.SETTLED and closing is None):
         reason = f"holds no such thing as the receipt of contract {receipt.contract[:12]} says."
         raise LedgerBroken(None, reason)
-    paid = said[PAID].content()["amount"] if PAID in said else None
-    if receipt.stage == SETTLED and closing is not None and paid != receipt.paid:
+    paid = said[entries.PAID].content()["amount"] if entries.PAID in said else None
+    if receipt.stage == entries.SETTLED and closing is not None and paid != receipt.paid:
         raise LedgerBroken(closing.seq, f"pays {paid}, and the receipt says {receipt.paid}.")
     return found
 
@@ -186,22 +162,22 @@ class _Tally:
             history.add(entry, entry.recorded_at)
         except InvalidEntry as problem:
             raise LedgerBroken(entry.seq, f"({described(entry)}) {problem}") from None
-        if entry.kind == SEALED:
+        if entry.kind == entries.SEALED:
             del self.unsealed[entry.job]
-            if history.stage == SETTLED:
+            if history.stage == entries.SETTLED:
                 del self.open[entry.job]
             return
         self.unsealed.setdefault(entry.job, entry.seq)
         for name in _SUMS:
             self.sums[name] += getattr(history, name) - before[name]
-        if entry.kind == OPENED:
+        if entry.kind == entries.OPENED:
             if self._trusted and history.curator_key not in self._trusted:
                 reason = f"opens a job with another curator's key: {history.curator_key}."
                 raise LedgerBroken(entry.seq, f"({described(entry)}) {reason}")
             self.curator_keys[history.curator_key] = None
             self.jobs += 1
             self.open[entry.job] = history
-        elif entry.kind == SETTLED:
+        elif entry.kind == entries.SETTLED:
             self.jobs_settled += 1
 
     def check_sealed(self) -> None:
@@ -232,8 +208,11 @@ def _check_strays(ledger: Ledger, length: int) -> None:
             break
     if strays:
         raise LedgerBroken(strays[0], "exists, but the head does not count it.")
-    repeated = ledger.database.repeated
-    for kind, seq in ((OFFERED, repeated(OFFERED, "contract")), (OPENED, repeated(OPENED, "job"))):
+    repeated = ledger.repeated
+    for kind, seq in (
+        (entries.OFFERED, repeated(entries.OFFERED, "contract")),
+        (entries.OPENED, repeated(entries.OPENED, "job")),
+    ):
         if seq is not None:
             raise LedgerBroken(seq, f"({kind}) happens a second time.")
 

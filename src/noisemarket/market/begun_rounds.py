@@ -57,7 +57,7 @@ class RoundBeginning:
         """
         job, journal, ledger = self._job, str(accountant.path), self._ledger
         first = next(iter(contracts.values()))  # every round has an entry for every contract
-        outcomes = ledger.entries(job, contract=first.id, kinds=ROUND_KINDS)
+        outcomes = ledger.entries(job, contracts=[first.id], kinds=ROUND_KINDS)
         recorded = max((entry.content()["round"] for entry in outcomes), default=0)
         charged = {(charge.owner, charge.round) for charge in accountant.charges}
         if recorded > state.rounds_done:

@@ -144,8 +144,8 @@ def _residuals(
 def _keys(axis: Axes) -> tuple[list[Any], list[str]]:
     """One entry per kind of residual, whatever its colour."""
     handles, names = axis.get_legend_handles_labels()
-    kept = dict(zip(reversed(names), reversed(handles), strict=True))
-    return list(kept.values()), list(kept)
+    by_name = dict(zip(reversed(names), reversed(handles), strict=True))
+    return list(by_name.values()), list(by_name)
 
 
 def _draw_curve(folder: Path, result: Calibration) -> list[Path]:

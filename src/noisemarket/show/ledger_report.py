@@ -1,4 +1,4 @@
-"""What a ledger says: as plain values, in words, on the screen and in files."""
+"""Contracts and jobs of a ledger: as plain values, in words, on the screen and in files."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ COLUMNS = (
 
 
 def contract_statement(account: queries.Account) -> dict[str, Any]:
-    """What a contract cost its owner and paid it, as plain values; infinity is null."""
+    """Privacy cost and payment of a contract, as plain values; infinity is null."""
     contract = account.contract
     total = math.fsum(each.rho for each in account.rounds)
     return {
@@ -75,9 +75,9 @@ def contract_statement(account: queries.Account) -> dict[str, Any]:
 def contract_in_full(account: queries.Account) -> dict[str, Any]:
     """A contract's terms, signatures and outcome, as plain values."""
     statement = contract_statement(account)
-    kept = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
+    shown = ("contract", "state", "delivered", "missed", "refused", "rho_total", "epsilon")
     return {
-        **{name: statement[name] for name in kept},
+        **{name: statement[name] for name in shown},
         "recorded_offer": account.offered_at,
         "recorded_signatures": account.signed_at,
         "recorded_closing": account.closed_at,
@@ -133,7 +133,7 @@ def print_contract(out: Console, document: Row) -> None:
 
 
 def print_statement(out: Console, document: Row) -> None:
-    """An owner's contracts: what it sold, what that cost in privacy, what it was paid."""
+    """An owner's contracts: noise sold, privacy cost, and payment."""
     out.print(f"Owner {document['owner']}", style="bold", markup=False)
     for contract in document["contracts"]:
         out.print("")
@@ -193,7 +193,7 @@ def _print_rounds(out: Console, rounds: Sequence[Row]) -> None:
 
 
 def right_guesses(epsilon: float, delta: float) -> float:
-    """How often an even guess about one record is right at most, of who sees all uploads.
+    """Upper bound on the chance to guess a record right from all uploads, both cases being even.
 
     Under (epsilon, delta) both kinds of error obey a + e^epsilon b >= 1 - delta, so that a guess
     between two equally likely cases is right with probability (e^epsilon + delta) / (e^epsilon + 1)
@@ -260,8 +260,8 @@ def _privacy(contract: Row) -> str:
         return "Nothing is guaranteed: there is no bound on what your updates reveal."
     chance = 100 * right_guesses(epsilon, contract["delta"])
     return (
-        f"Hidden: {contract['protects']}. Who guesses which of two equally likely records you hold "
-        f"is right half of the time; who has all of your updates, at most {chance:.0f} % of the "
+        f"Hidden: {contract['protects']}. A blind guess between two equally likely records is "
+        f"right half of the time; a guess from all of your updates, at most {chance:.0f} % of the "
         f"time (epsilon {epsilon:.3g} at delta {contract['delta']:g})."
     )
 

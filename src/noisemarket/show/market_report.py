@@ -33,13 +33,13 @@ MOST_GROUPS = 12
 
 
 def head_of(name: str, mechanism: str | None) -> str:
-    """What an alternative is called."""
+    """The name of an alternative."""
     return _HEADS.get(name) or name_of(mechanism or name)
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
-    """A row for each alternative of a run's summary: what it cost, what it brought, and what both
-    sides had of it."""
+    """A row for each alternative of a run's summary: accuracy, price, privacy sold, and the worth
+    to both sides."""
     heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
@@ -63,7 +63,7 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
 
 
 def market_table(summary: Mapping[str, Any]) -> Table:
-    """What the job itself came to."""
+    """The outcome of the job itself."""
     table = table_of("This job", "", name_of(summary["mechanism"]))
     table.add_row(
         "test accuracy", _number(summary["deployed_accuracy"], "{:.2f} %", "not measured")
@@ -87,7 +87,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
 
 
 def sellers_table(outcome: MarketOutcome) -> Table:
-    """Who sold how much for how much: owners of one noise in one row, those who sold most first."""
+    """Noise, privacy and money of the sellers: a row per level of noise, the least noise first."""
     table = table_of(
         "Who sold what", "noise kept, sigma", "epsilon", "owners", "paid to each", "paid in all",
         "weight in the model",
@@ -124,7 +124,7 @@ def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
 def draw_market(
     folder: RunFolder, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
 ) -> list[Path]:
-    """Accuracy over the rounds beside the alternatives; who gave up how much for which payment."""
+    """Accuracy over the rounds beside the alternatives; payments over privacy given up."""
     canvas, axes = figure(2, size=(5.8, 4.0))
     left, right = axes[0]
     _draw_accuracies(left, outcome, compared, others)
@@ -197,7 +197,7 @@ def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
         for paid, count in Counter(round(amount, 2) for amount in payments).items():
             size = 30.0 + 250.0 * math.sqrt(count / len(rows))
             axis.scatter([epsilon], [paid], s=size, color=_BLUE, alpha=0.45, linewidth=0)
-        if few:  # all who gave up the same: how many, and for how much
+        if few:  # label each group with its size and payment
             words = f"{len(payments):,} owners" if len(payments) > 1 else "1 owner"
             if len(groups) <= _SPOKEN:
                 words += f"\n{_range(payments, '{:,.2f}')} each" if any(payments) else ", unpaid"

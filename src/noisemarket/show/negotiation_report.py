@@ -43,14 +43,14 @@ _JOINT_ROWS: tuple[tuple[str, Callable[[Tally, int], str]], ...] = (
 
 
 def summary_table(result: Negotiation) -> Table:
-    """What was reached, beside the exact answers of its kind."""
+    """The result beside the exact answers of its kind."""
     mechanism = result.scenario.mechanism
     joint = mechanism in MECHANISMS and find_mechanism(mechanism).joint
     return _joint_table(result) if joint else _bilateral_table(result)
 
 
 def _joint_table(result: Negotiation) -> Table:
-    """What a curator of one model bought, beside no trade and what full knowledge could buy."""
+    """Contracts for one model, beside no trade and the best under full knowledge."""
     name, owners = name_of(result.scenario.mechanism), len(result.environment)
     title = f"{name} on the {result.scenario.preset} preset"
     table = table_of(title, "all owners together", "no trade", name, "with full knowledge")
@@ -63,7 +63,7 @@ def _joint_table(result: Negotiation) -> Table:
 
 
 def _bilateral_table(result: Negotiation) -> Table:
-    """What was reached, beside the exact equilibrium and the first best."""
+    """Contracts per owner, beside the exact equilibrium and the first best."""
     name = name_of(result.scenario.mechanism)
     title = f"{name} on the {result.scenario.preset} preset"
     table = table_of(title, "mean per owner", name, "exact equilibrium", "first best")

@@ -18,7 +18,7 @@ _SOLID, _DASHED, _DOTTED, _BOTH = "-", (0, (5, 1.6)), (0, (1.4, 1.2)), (0, (6, 1
 
 
 class Look(NamedTuple):
-    """What a mechanism is called, and how it is drawn in every figure."""
+    """Name and drawing style of a mechanism in every figure."""
 
     name: str
     colour: str

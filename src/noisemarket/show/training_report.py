@@ -20,16 +20,14 @@ from noisemarket.show.style import figure, label, save, table_of
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_MOST_BARS = 40
-"""Up to this many owners are named on the axis and drawn as bars; more become a heat map."""
-_MOST_COLOURS = 10
-"""Up to this many classes are drawn as parts of a bar; more become a heat map."""
+_MOST_NAMED = 40
+"""Owners that are named on the axis, at most."""
 _INK = "#1f5fa8"
 _QUIET = "#8a8a8a"
 
 
 def training_table(last: RoundResult, statements: Sequence[PrivacyStatement]) -> Table:
-    """How good the model is, and what it cost the owners."""
+    """Quality of the model, and its privacy cost to the owners."""
     table = table_of("Training under contract", "what", "value", show_header=False)
     table.add_row("rounds", f"{last.number}")
     table.add_row("test accuracy", f"{last.score.accuracy:.2f} %")
@@ -57,7 +55,7 @@ def draw_training(
     partition: Partition,
     labels: NDArray[np.int64],
 ) -> list[Path]:
-    """Accuracy and loss over the rounds, and who holds what."""
+    """Accuracy and loss over the rounds, and the data of each owner."""
     figures = folder.path / "figures"
     drawn = draw_partition(figures, partition, labels)
     if not results:
@@ -79,7 +77,7 @@ def draw_training(
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """What the figure shows: owners in the order in which they are drawn.
+    """Data for the figure: owners in the order in which they are drawn.
 
     Owners stand beside those of the same main class, those with most of it first, so that uneven
     holdings show as blocks and even ones as level bands.
@@ -112,53 +110,27 @@ def draw_partition(folder: Path, partition: Partition, labels: ArrayLike) -> lis
     """Each owner's images by class, of how many classes in effect, and how many images that is."""
     shown = holdings(partition, labels)
     owners, classes = shown.counts.shape
-    as_bars = owners <= _MOST_BARS and classes <= _MOST_COLOURS
-    canvas, axes = figure(2 if as_bars else 3, size=(4.4, 3.8))
-    wide, evenness = axes[0][:2]
-    wide.get_gridspec().set_width_ratios([2.6, 1.0] if as_bars else [2.6, 1.0, 1.0])
-    if as_bars:
-        _draw_bars(wide, shown)
-    else:
-        _draw_map(canvas, wide, shown)
+    canvas, axes = figure(3, size=(4.4, 3.8))
+    wide, evenness, sizes = axes[0]
+    wide.get_gridspec().set_width_ratios([2.6, 1.0, 1.0])
+    _draw_map(canvas, wide, shown)
     wide.grid(visible=False)
-    if owners <= _MOST_BARS:
+    if owners <= _MOST_NAMED:
         wide.set_xticks(range(owners), [str(owner) for owner in shown.owner])
         wide.tick_params(axis="x", length=0, labelsize=9 if owners <= 25 else 7)
-    who = "owner" if owners <= _MOST_BARS else f"{owners:,} owners"
-    counted = "images" if as_bars else "class"
-    label(wide, "Who holds what", f"{who}, sorted by main class", counted)
+    named = "owner" if owners <= _MOST_NAMED else f"{owners:,} owners"
+    label(wide, "Who holds what", f"{named}, sorted by main class", "class")
 
     _draw_curve(evenness, shown.effective_classes)
     evenness.axhline(shown.whole, color=_QUIET, linestyle="--", linewidth=1)
     evenness.text(98, shown.whole, "IID", color=_QUIET, fontsize=9, va="bottom", ha="right")
     evenness.set_ylim(0, classes * 1.08)
     label(evenness, "Classes per owner", "owners, %, fewest first", "effective classes")
-    if not as_bars:
-        sizes = shown.counts.sum(axis=1)
-        _draw_curve(axes[0][2], sizes)
-        axes[0][2].set_ylim(0, float(sizes.max()) * 1.08)
-        label(axes[0][2], "Images per owner", "owners, %, fewest first", "images")
+    images = shown.counts.sum(axis=1)
+    _draw_curve(sizes, images)
+    sizes.set_ylim(0, float(images.max()) * 1.08)
+    label(sizes, "Images per owner", "owners, %, fewest first", "images")
     return save(canvas, folder, "partition")
-
-
-def _draw_bars(axis: Axes, shown: Holdings) -> None:
-    """A bar for each owner, as high as it has images, in one colour for each class."""
-    from matplotlib import colormaps
-
-    owners, classes = shown.counts.shape
-    colours = colormaps["tab10"](range(classes))
-    top = np.zeros(owners)
-    for which in range(classes):
-        axis.bar(
-            range(owners), shown.counts[:, which], 0.86, top, color=colours[which], label=str(which)
-        )
-        top += shown.counts[:, which]
-    axis.set_xlim(-0.6, owners - 0.4)
-    axis.set_ylim(0, float(top.max()) * 1.02)
-    axis.legend(
-        title="class", reverse=True, loc="center left", bbox_to_anchor=(1.0, 0.5), frameon=False,
-        fontsize=9, handlelength=1.0, handleheight=1.0,
-    )  # fmt: skip
 
 
 def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:
@@ -180,7 +152,7 @@ def _draw_map(canvas: Any, axis: Axes, shown: Holdings) -> None:
         norm=PowerNorm(0.5, 0, 100),
         extent=(-0.5, owners - 0.5, -0.5, classes - 0.5),
     )
-    if classes <= _MOST_COLOURS:
+    if classes <= 10:
         axis.set_yticks(range(classes))
     bar = canvas.colorbar(image, ax=axis, pad=0.015, aspect=28, ticks=[0, 1, 5, 10, 25, 50, 100])
     bar.set_label("% of the owner's images")

@@ -51,7 +51,7 @@ _INSIDE = {
     f"population.privacy_cost.{end}": {"type": "number", "minimum": 0, "description": words}
     for end, words in (("low", f"lowest {_COST}"), ("high", f"highest {_COST}"))
 }
-"""What the scenario's schema does not say: it ends at a distribution."""
+"""Fields inside a distribution, which the scenario's schema does not describe."""
 
 _SYMBOLS = {field: symbol for symbol, field in SYMBOLS.items()}
 KEYS = tuple(key for group in GROUPS.values() for key in group)

@@ -65,7 +65,7 @@ class Launcher:
         self._await(run, child, lambda: self._store.status(run)["state"] == RUNNING)
 
     def stop(self, run: str) -> None:
-        """Ask a run to stop; it keeps what it has finished, and can be resumed.
+        """Ask a run to stop; finished work stays, and the run can be resumed.
 
         Only a process that works in this very folder is asked: what a status says may have been
         copied from another folder or another machine, or be about a number that was used again.

@@ -56,7 +56,7 @@ _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, Recu
 
 
 class RunProgress:
-    """What the events of a run say so far."""
+    """State of a run, from its events so far."""
 
     def __init__(self) -> None:
         self.rounds: dict[int, float] = {}

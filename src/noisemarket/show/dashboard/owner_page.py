@@ -26,7 +26,7 @@ from noisemarket.show.ledger_report import contract_statement, owner_words, stat
 
 POLICIES = "policies.npz"
 CHECKED_SECONDS = 30.0
-"""How long the finding about a ledger on a server is kept for all who ask."""
+"""Lifetime in the cache of the verification of a ledger on a server."""
 
 ELSEWHERE = (
     "The ledger of this run is on a server. Start the dashboard with --ledger URL to read it here."
@@ -89,7 +89,7 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
                 "recorded_at": entry.recorded_at,
                 "hash": entry.hash,
             }
-            for entry in ledger.entries(contract=ids[-1])
+            for entry in ledger.entries(contracts=[ids[-1]])
         ]
     rounds = statement["each_round"]
     spent = np.cumsum([infinite(one["rho"]) for one in rounds])
@@ -105,16 +105,16 @@ def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
 
 
 def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
-    """Both sides' final policies of a pair, of a game that was learned; None if none is kept."""
+    """Both sides' final policies of a pair, of a game that was learned; None if there are none."""
     path = store.file(run, POLICIES)
     if path is None:
         return None
     try:
         _, environment = environment_of(store, run)
         index = list(map(str, environment.population.names)).index(owner)
-        with np.load(path, allow_pickle=False) as kept:
-            row = int(np.flatnonzero(kept["owners"] == index)[0])
-            tables = kept["owner"][row], kept["curator"][row]
+        with np.load(path, allow_pickle=False) as saved:
+            row = int(np.flatnonzero(saved["owners"] == index)[0])
+            tables = saved["owner"][row], saved["curator"][row]
     except (BadInput, OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
         return None
     savings = np.round(environment.levels.savings, 4).tolist()

@@ -1,4 +1,4 @@
-"""What a run folder holds beside its figures: its game, how it was played, who agreed to what."""
+"""The data of a run for a page: its game, the course of play, its contracts, and comparisons."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-import numpy as np
-
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import BadInput
 from noisemarket.formats import csv_text, finite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
+from noisemarket.market.baselines import MARKET
 from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.mechanism import Contracts
 from noisemarket.pricing.tally import tally
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.dashboard.live import thinned
@@ -42,7 +40,7 @@ MOST_OWNERS = 20_000
 
 MOST_POINTS = 600
 SERVER_SECONDS = 2.0
-"""How long the rows of a ledger on a server are kept for all who ask."""
+"""Lifetime in the cache of the rows of a ledger on a server."""
 
 Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
@@ -201,20 +199,6 @@ def rows_csv(rows: Iterable[Row]) -> str:
     return csv_text(COLUMNS, ([row[name] for name in COLUMNS] for row in rows))
 
 
-def levels_of(environment: Environment, rows: list[Row]) -> Contracts | None:
-    """The contracts of all owners as level numbers; None if rows are missing."""
-    named = {row["owner"]: row for row in rows}
-    names = list(map(str, environment.population.names))
-    if any(name not in named for name in names):
-        return None
-    levels = environment.levels
-    savings = np.array([named[name]["saving"] or 0.0 for name in names])
-    payments = np.array([named[name]["payment"] or 0.0 for name in names])
-    saving = np.abs(levels.savings[None, :] - savings[:, None]).argmin(axis=1)
-    payment = np.abs(levels.payments[None, :] - payments[:, None]).argmin(axis=1)
-    return Contracts(saving, payment, saving > 0)
-
-
 def comparison(store: RunStore, runs: list[str]) -> list[Row]:
     """A row for each run, and for each mechanism of a run that compared several."""
     rows: list[Row] = []
@@ -254,27 +238,29 @@ def _compared_row(run: str, one: Row, trained: bool) -> Row:
 
 
 def _run_row(store: RunStore, overview: Row) -> Row:
-    run, epsilon = overview["name"], store.table(overview["name"], SUMMARY).get("epsilon")
-    measured = overview["accuracy"] is not None
-    row = _empty_row(run, str(overview["mechanism"])) | {
+    """A run, or a negotiation alone, by its summary and its contracts."""
+    run, contracts = overview["name"], contract_rows(store, overview["name"])
+    summary = store.table(run, SUMMARY)
+    sold = [row["saving"] or 0.0 for row in contracts]
+    measured, epsilon = overview["accuracy"] is not None, summary.get("epsilon")
+    return _empty_row(run, str(overview["mechanism"])) | {
         "measured": measured,
         "accuracy": overview["accuracy" if measured else "quality"],
         "no_trade_accuracy": overview["no_trade_accuracy"],
         "paid": overview["paid"],
+        "surplus": _surplus(summary),
+        "privacy_sold": sum(sold) / len(sold) if sold else None,
+        "sellers": sum(saving > 0 for saving in sold) if sold else None,
         "epsilon": epsilon if isinstance(epsilon, dict) else None,
     }
-    game = _no_trade(store, run)
-    contracts = None if game is None else levels_of(game[0], contract_rows(store, run))
-    if game is None or contracts is None:
-        return row
-    environment, nothing = game
-    worth = tally(environment, contracts)
-    return row | {
-        "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
-        "privacy_sold": worth.mean_saving,
-        "sellers": int(contracts.signed.sum()),
-        "paid": worth.total_payment if row["paid"] is None else row["paid"],
-    }
+
+
+def _surplus(summary: Row) -> float | None:
+    """Gain of all owners over no trade; of a market only where it was compared with no trade."""
+    rows = summary.get("alternatives")
+    found = [one for one in rows if one.get("name") == MARKET] if isinstance(rows, list) else []
+    value = (found[0] if found else summary).get("owners_surplus")
+    return value if isinstance(value, float) else None
 
 
 def _empty_row(run: str, mechanism: str) -> Row:
@@ -282,13 +268,3 @@ def _empty_row(run: str, mechanism: str) -> Row:
                "epsilon")  # fmt: skip
     named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
     return dict.fromkeys(unknown) | named
-
-
-def _no_trade(store: RunStore, run: str) -> tuple[Environment, float] | None:
-    """The game of a run, and an owner's mean payoff without a trade."""
-    try:
-        scenario, environment = environment_of(store, run)
-        none = find_mechanism("uniform").run(environment, run_options(scenario)).contracts
-    except NoisemarketError:
-        return None
-    return environment, tally(environment, none).mean_owner_payoff

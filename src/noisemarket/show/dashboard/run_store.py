@@ -163,7 +163,7 @@ class RunStore:
         return status
 
     def overview(self, run: str) -> dict[str, Any]:
-        """What the list of runs says of one."""
+        """One run for the list of runs."""
         status = self.status(run)
         facts = {name: status.get(name) for name in ("state", "problem", "started", "updated")}
         facts["problem"] = None if facts["problem"] is None else str(facts["problem"])

@@ -1,4 +1,4 @@
-"""Who may talk to the server: the right host, the right origin, who has the token."""
+"""Access control of the server: host, origin and token of a request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class AccessControl:
         await answer(scope, receive, sending)
 
     def _own_answer(self, request: Request) -> Response | None:
-        """What is answered before the application is asked: a sign-in, or a refusal."""
+        """An answer before the application is asked: a sign-in, or a refusal."""
         at_root = request.scope["path"] == "/"
         given = request.query_params.get("token") if at_root else None
         if given and self._token is not None and request.method == "GET":
@@ -111,7 +111,7 @@ class AccessControl:
         """Trade the token of the address for a cookie, so that it stays out of the address bar.
 
         The cookie comes along with a link from elsewhere (``Lax``), as the token in a link does.
-        What a page of another origin could do with it is refused by the other rules.
+        The other rules refuse requests of a page of another origin that carry it.
         """
         name = _cookie(request.headers)
         cookie = f"{name}={self._token}; Path=/; HttpOnly; SameSite=Lax"

@@ -59,7 +59,7 @@ def sliders(preset: str) -> list[dict[str, Any]]:
 
 
 def answer_of(preset: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """What the market of a preset would come to under these settings."""
+    """The market of a preset under these settings."""
     return _answer(preset, tuple(checked_settings(preset, settings)))
 
 
@@ -117,7 +117,7 @@ def clock_course(auction: ClockAuction, environment: Environment) -> dict[str, A
 
 
 def _by_cost(environment: Environment, contracts: Contracts) -> dict[str, list[float]]:
-    """What is traded in equilibrium, over the owners' privacy cost."""
+    """Savings in equilibrium over the owners' privacy cost."""
     cost = environment.phases[-1].privacy_cost
     order = np.argsort(cost, kind="stable")
     return {
