@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process_tree import ProcessTree
-from noisemarket.flower.channel import TRAFFIC
+from noisemarket.flower.flower_channel import TRAFFIC
 from noisemarket.flower.records import HELLO
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.machine import Effort
@@ -34,7 +34,7 @@ from noisemarket.market.events import RoundTrained
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.preparation import prepare
-from noisemarket.owner.messages import QUESTIONS, JobSettled, Train
+from noisemarket.owner.owner_messages import QUESTIONS, JobSettled, Train
 from noisemarket.pricing.learned import messages_of
 from noisemarket.scenario import Scenario, dump_scenario
 

@@ -12,7 +12,7 @@ from tests.flower.overheard import Overheard
 from tests.flower.test_clock_market import COSTS, MARKUPS, clock_scenario
 
 from noisemarket.market.job import run_market
-from noisemarket.owner.messages import Quotes
+from noisemarket.owner.owner_messages import Quotes
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process

@@ -22,7 +22,7 @@ from tests.flower.market_common import (
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import exclusive, load_arrays, save_arrays
-from noisemarket.flower import channel
+from noisemarket.flower import flower_channel as channel
 from noisemarket.flower.curator_app import hold_market, market_over_flower
 from noisemarket.flower.host_files import CURATOR
 from noisemarket.flower.line import Bounds
@@ -32,8 +32,8 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market import channel_asker
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import LeftOut
-from noisemarket.owner import messages as said
-from noisemarket.owner.messages import PROTOCOL
+from noisemarket.owner import owner_messages as said
+from noisemarket.owner.owner_messages import PROTOCOL
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 pytestmark = pytest.mark.process

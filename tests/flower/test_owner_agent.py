@@ -27,7 +27,7 @@ from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.invitations import GameInvitation
-from noisemarket.owner.messages import (
+from noisemarket.owner.owner_messages import (
     ContractOffer,
     ContractSigned,
     Countersigned,

@@ -20,7 +20,7 @@ from noisemarket.flower.owner_app import public_errors
 from noisemarket.flower.records import config_of
 from noisemarket.owner.agent import own_terms
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
-from noisemarket.owner.messages import Train, round_of
+from noisemarket.owner.owner_messages import Train, round_of
 from noisemarket.owner.round import released
 from noisemarket.privacy.noise import NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import write_json
-from noisemarket.flower.channel import FlowerChannel
+from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.money import MICRO

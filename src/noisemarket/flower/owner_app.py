@@ -1,6 +1,6 @@
 """The owner's ClientApp: turns Flower's messages into questions, and has the owner answer.
 
-Nothing is taken from a message but what ``owner.messages`` reads; whatever it says must agree with
+Nothing is taken from a message but what ``owner.owner_messages`` reads; whatever it says must agree with
 the owner's own terms, or the owner declines.
 """
 
@@ -18,7 +18,14 @@ from noisemarket.flower.house import HOUSE, Said, apart, owners_of, together
 from noisemarket.flower.records import HELLO, config_of, content, plain_of
 from noisemarket.owner.agent import OwnerAgent, public_reply
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.messages import QUESTIONS, Question, Refused, Reply, Train, check_protocol
+from noisemarket.owner.owner_messages import (
+    QUESTIONS,
+    Question,
+    Refused,
+    Reply,
+    Train,
+    check_protocol,
+)
 
 if TYPE_CHECKING:
     from torch import nn

@@ -10,7 +10,7 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
 from numpy.typing import NDArray
 
 from noisemarket.flower.house import Said
-from noisemarket.owner.messages import Plain
+from noisemarket.owner.owner_messages import Plain
 
 HELLO = "query.hello"
 """The kind of the message that asks a node without a name who it is."""

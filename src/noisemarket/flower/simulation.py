@@ -29,7 +29,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
-from noisemarket.flower.channel import FlowerChannel
+from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds, WorkersDied
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.ledger.keys import KeyPair

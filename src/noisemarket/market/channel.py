@@ -1,7 +1,7 @@
 """The curator's channel to the owners: all that a job knows of them.
 
 ``Channel.ask`` takes a question to each owner and gives the replies that came. ``LocalChannel`` has
-the owners in this process and hands training to worker processes; ``flower.channel`` carries the
+the owners in this process and hands training to worker processes; ``flower.flower_channel`` carries the
 same questions over Flower's grid. All above it is written once. ``tests/conformance`` has the suite
 that a channel has to pass.
 """
@@ -24,7 +24,7 @@ from noisemarket.market.orders import Order
 from noisemarket.market.preparation import PreparedMarket
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
-from noisemarket.owner.messages import JobSettled, Question, Refused, Reply, Train, Update
+from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.pricing.mechanism import Contracts
 from noisemarket.pricing.players import seeds

@@ -21,7 +21,7 @@ from noisemarket.owner.invitations import (
     MenuInvitation,
     SaleInvitation,
 )
-from noisemarket.owner.messages import (
+from noisemarket.owner.owner_messages import (
     PROTOCOL,
     BidQuestion,
     Chosen,

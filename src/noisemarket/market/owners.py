@@ -23,7 +23,7 @@ from noisemarket.market.orders import Order
 from noisemarket.owner.invitations import (
     JobInvitation,
 )
-from noisemarket.owner.messages import (
+from noisemarket.owner.owner_messages import (
     ContractOffer,
     ContractSigned,
     Countersigned,

@@ -31,7 +31,7 @@ from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.owner import messages
+from noisemarket.owner import owner_messages as messages
 from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.invitations import (
     AnyInvitation,

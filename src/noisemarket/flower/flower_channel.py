@@ -1,6 +1,6 @@
 """The channel over Flower: a question to an owner is a message to its SuperNode.
 
-``owner.messages`` says what is in each; here it becomes Flower's records, and back. Owners that are
+``owner.owner_messages`` says what is in each; here it becomes Flower's records, and back. Owners that are
 away, too late, that decline or answer what cannot be read do not stop the others.
 """
 
@@ -24,7 +24,7 @@ from noisemarket.market.channel import Channel
 from noisemarket.market.market_folder import JOURNAL, MarketFolder
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import Declined
-from noisemarket.owner.messages import PROTOCOL, Question, Refused, Reply, Train
+from noisemarket.owner.owner_messages import PROTOCOL, Question, Refused, Reply, Train
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
