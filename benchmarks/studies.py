@@ -67,11 +67,10 @@ def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
     }
     rows: Rows = []
     for name, values in varied.items():
-        keys = ("owner_optimism", "curator_optimism") if name == "optimism" else (name,)
         for value in values:
             row: dict[str, Any] = {"setting": name, "value": value}
             for seed in range(1, seeds + 1):
-                given = {**base, **dict.fromkeys(keys, value), "seed": seed}
+                given = {**base, name: value, "seed": seed}
                 scenario = Scenario.from_preset("market", **given)
                 for learner in LEARNERS:
                     result = nm.negotiate(scenario, mechanism=learner)

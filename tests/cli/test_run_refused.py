@@ -32,7 +32,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "missed_rounds=never"], "market.missed_rounds"),
         (["--set", "minimum_share=2"], "market.minimum_share"),
         (["--set", "false_alarm=0"], "market.false_alarm"),
-        (["--set", "valid_hours=0"], "market.valid_hours"),
         (["--set", "ledger=mysql://x/y"], "market.ledger is mysql://x/y: give a URL that begins"),
         (["--set", "ledger=x.sqlite"], "market.ledger is x.sqlite: give a URL that begins"),
         (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
@@ -43,9 +42,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
         (["--set", 'faults=[{kind="nan"}]'], "owner"),
         (["--set", "downsampling=none"], "training.downsampling"),
-        (["--set", "decay=1"], "training.decay"),
         (["--workers", "0"], "--workers"),
-        (["--threads", "0"], "--threads"),
         (["--preset", "other"], "preset"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
@@ -88,5 +85,5 @@ def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
         main(["run", "--help"])
     assert not end.value.code
     shown = capsys.readouterr().out
-    for option in ("--resume", "--full", "--no-baselines", "--workers", "--json"):
+    for option in ("--resume", "--no-baselines", "--workers", "--json"):
         assert option in shown

@@ -46,9 +46,6 @@ from noisemarket.show.market_report import (
 )
 from noisemarket.show.negotiation_report import write_policies
 
-FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
-"""The paper's setting where it is larger than the default: its network, and more iterations."""
-
 DRAWS = {"features": 3, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
@@ -74,7 +71,7 @@ def run(options: MarketOptions) -> None:
         try:
             outcome = _market(chosen, market, folder.path, stop, bar)
             if chosen.baselines:
-                others = alternatives(outcome, options.threads)
+                others = alternatives(outcome, options.workers)
                 compared = _baselines(folder, outcome, others, chosen, stop, bar)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
@@ -102,8 +99,6 @@ def run(options: MarketOptions) -> None:
 
 
 def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    if options.full:
-        options = replace(options, settings=[*FULL, *(options.settings or [])])
     scenario = options.load()
     market = prepare(scenario)  # before anything is written
     if options.engine == FLOWER:
@@ -116,8 +111,8 @@ def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOpt
 
 
 def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    allowed = "--engine, --[no-]baselines, --draws, --workers, --threads and --json"
-    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed, options.full or None)
+    allowed = "--engine, --[no-]baselines, --draws, --workers and --json"
+    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
         raise BadInput("--resume", options.resume, "was written by another command.")
@@ -178,7 +173,7 @@ def _market(
         run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)
     else:
         run = run_market(
-            market, folder, workers=chosen.workers, threads=chosen.threads, watch=watch, stop=stop
+            market, folder, workers=chosen.workers, threads=chosen.workers, watch=watch, stop=stop
         )
     for event in run:
         if isinstance(event, Signed):

@@ -128,7 +128,7 @@ def _steps(
     with exclusive(folder.curator, "folder"), EventFile(folder.curator / EVENTS) as file:
         resumed = (folder.path / JOB).exists()
         given = market.scenario.market
-        manifest = folder.manifest(given.ledger, given.valid_hours)
+        manifest = folder.manifest(given.ledger)
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)

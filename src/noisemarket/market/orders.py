@@ -163,16 +163,15 @@ def plan_of(
         steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
-    rate, momentum, averaging = (
+    rate, averaging = (
         own if said == AUTO else float(said)
         for said, own in (
             (training.server_rate, steps.rate),
-            (training.momentum, steps.momentum),
             (training.averaging, steps.averaging),
         )
     )
     return TrainingPlan(
-        training.rounds, shares, averaging, training.decay, rate, momentum, training.weight_cap
+        training.rounds, shares, averaging, rate, steps.momentum, training.weight_cap
     )
 
 
