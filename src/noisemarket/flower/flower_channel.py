@@ -1,6 +1,6 @@
 """The channel over Flower: a question to an owner is a message to its SuperNode.
 
-``owner.owner_messages`` says what is in each; here it becomes Flower's records, and back. Owners that are
+``owner_messages`` says what is in each; here it becomes Flower's records, and back. Owners that are
 away, too late, that decline or answer what cannot be read do not stop the others.
 """
 

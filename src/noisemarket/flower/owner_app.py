@@ -1,6 +1,6 @@
 """The owner's ClientApp: turns Flower's messages into questions, and has the owner answer.
 
-Nothing is taken from a message but what ``owner.owner_messages`` reads; whatever it says must agree with
+Nothing is taken from a message but what ``owner_messages`` reads; whatever it says must agree with
 the owner's own terms, or the owner declines.
 """
 
