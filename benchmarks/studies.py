@@ -29,9 +29,9 @@ import noisemarket as nm
 from benchmarks.campaign import BEST, ON_FEATURES, Settings, compared, training_file
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import plan_of
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS

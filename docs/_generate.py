@@ -18,10 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _reference.commands import commands_page
 from _reference.output import output_page
 from _reference.parts import parts_page
-from _reference.python import errors_page, events_page, python_page
+from _reference.python import python_page
 from _reference.scenario import scenario_page
 from _reference.settings import count
-from _reference.surfaces import surfaces_page
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 PAGES = {
@@ -29,9 +28,6 @@ PAGES = {
     "scenario.md": scenario_page,
     "output.md": output_page,
     "parts.md": parts_page,
-    "surfaces.md": surfaces_page,
-    "events.md": events_page,
-    "errors.md": errors_page,
     "python.md": python_page,
 }
 

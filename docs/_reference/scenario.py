@@ -40,7 +40,8 @@ preferences at the end."""
 
 FAULTS = """\
 Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
-them. [Try cheating owners](../how-to/cheating-owners.md) says what becomes of each kind."""
+them. [Try cheating owners](../explanation/market.md#which-cheats-are-found) says what
+becomes of each kind."""
 
 LIMITS = f"""\
 The tables below have the bounds of each key. Besides:

@@ -3,7 +3,8 @@
 On an owner's side ``owner_app`` is its ClientApp; what it does is in the package ``owner``. On the
 curator's side ``curator_app`` runs a whole market in a ServerApp, over a ``channel`` to the
 SuperNodes: ``owner_messages`` says what is in each message. For an app and a model of one's own
-there is ``client_mod``. ``simulation`` runs a whole market on this machine. Only Flower's public modules are used.
+there is ``client_mod``. ``simulation`` runs a whole market on this machine. Only Flower's
+public modules are used.
 """
 
 import os

@@ -1,9 +1,9 @@
 """The curator's channel to the owners: all that a job knows of them.
 
 ``Channel.ask`` takes a question to each owner and gives the replies that came. ``LocalChannel`` has
-the owners in this process and hands training to worker processes; ``flower_channel`` carries the same
-questions over Flower's grid. All above it is written once. ``tests/conformance`` has the suite that
-a channel has to pass.
+the owners in this process and hands training to worker processes; ``flower_channel`` carries the
+same questions over Flower's grid. All above it is written once. ``tests/conformance`` has the suite
+that a channel has to pass.
 """
 
 from __future__ import annotations
