@@ -166,7 +166,7 @@ def _negotiation(environment: Environment, options: RunOptions, names: list[str]
         (phase.start, phase.quality_weight, phase.quality_value, phase.payment_cost)
         for phase in environment.phases
     ]
-    text = json.dumps([PROTOCOL, public, options.menu_types, weights, names], default=str)
+    text = json.dumps([PROTOCOL, public, weights, names], default=str)
     arrays = population.data_size, population.key, *(phase.beta for phase in environment.phases)
     return digest(text.encode(), *(np.ascontiguousarray(one).tobytes() for one in arrays))
 
