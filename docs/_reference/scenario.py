@@ -15,9 +15,9 @@ from noisemarket.game.levels import MOST_CELLS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.pricing.batch import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
-from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.section import allowed_values
 from noisemarket.scenario.toml_text import DEEPEST
 
 INTRO = """\

@@ -9,8 +9,6 @@ import pytest
 from tests.cli.small_jobs import fails, run_words
 from tests.market.common import write_images
 
-from noisemarket.cli import main
-
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -78,12 +76,3 @@ def test_what_is_found_later_is_one_sentence_too(
     assert said in fails(given, capsys, code)
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     assert not list(tmp_path.rglob("contract.json"))
-
-
-def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--help"])
-    assert not end.value.code
-    shown = capsys.readouterr().out
-    for option in ("--resume", "--no-baselines", "--workers", "--json"):
-        assert option in shown

@@ -104,7 +104,7 @@ class CompareOptions(Request):
     mechanisms: str | None = option(
         f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}."
     )
-    seeds: int | None = option("Seeds of owners, data and noise; by default 10.")
+    seeds: int | None = option("Seeds of owners, data and noise; by default 10.", min=1)
     budgets: str | None = option(
         "Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
     )

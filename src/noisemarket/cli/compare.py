@@ -10,7 +10,6 @@ from typing import Any
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import Stop, paths, progress, show, stoppable
-from noisemarket.cli.options import at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
@@ -47,7 +46,6 @@ def run(options: CompareOptions) -> None:
     if options.game_only:
         _game_only(options)
         return
-    at_least_one("--seeds", options.seeds)
     if options.resume is not None:
         folder, scenario, plan, command = _reopen(options)
     else:

@@ -126,7 +126,8 @@ def epilog(*examples: str) -> str:
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an earlier run folder.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
 Workers = Annotated[
-    int | None, Option(help="Processes or threads at work at once; by default one per core.")
+    int | None,
+    Option(min=1, help="Processes or threads at work at once; by default one per core."),
 ]
 
 
@@ -154,9 +155,6 @@ class Request:
     resume: str | None = option("Continue a run that was stopped.", metavar="FOLDER")
     workers: Workers = None
     json: Json = False
-
-    def __post_init__(self) -> None:
-        at_least_one("--workers", self.workers)
 
     def load(self) -> Scenario:
         """The scenario with all options applied."""
@@ -238,7 +236,7 @@ class Request:
         return path
 
     def command_line(self, name: str, *more: str) -> str:
-        """The command that names this scenario, with more words, for who repeats a run."""
+        """The command that repeats a run of this scenario, with more words."""
         words = ["noisemarket", name, *([self.scenario] if self.scenario else [])]
         words += ["--preset", self.preset] if self.preset else []
         for setting in self.settings or ():
@@ -257,12 +255,6 @@ class MarketOptions(Request):
         "without noise is not private."
     )
     draws: int | None = option(
-        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
+        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN.", min=1
     )
     engine: str | None = option("embedded (default), or flower: Flower's simulation.")
-
-
-def at_least_one(option: str, number: int | None) -> None:
-    """Refuse an option that counts threads or processes if it is below 1."""
-    if number is not None and number < 1:
-        raise BadInput(option, number, "give at least 1.")

@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions, at_least_one
+from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -55,15 +55,13 @@ _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator
 """The files that a run can leave if it is killed before its job is opened."""
 
 _NOT_COMPARED = (
-    "Nothing is compared: without noise a model would tell of your records what the statements "
-    "promise to hide. --baselines asks for it."
+    "Baselines skipped: a noise-free model would leak your records. Pass --baselines to train them."
 )
-_PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST, is public."
+_PUBLIC = "One baseline is trained without noise: the bundled MNIST is public."
 
 
 def run(options: MarketOptions) -> None:
     """Run the command."""
-    at_least_one("--draws", options.draws)
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
@@ -150,7 +148,7 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
 
 
 def _facts(chosen: MarketOptions) -> dict[str, object]:
-    """What every status of a run says, for who resumes it."""
+    """What every status says, so that a resumed run goes on with it."""
     return {"engine": chosen.engine, "draws": chosen.draws, "baselines": chosen.baselines}
 
 

@@ -44,8 +44,7 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import protection_of
-from noisemarket.scenario.auto import AUTO, ModelKind
+from noisemarket.scenario.account import AUTO, ModelKind, protection_of
 from noisemarket.scenario.training_section import TrainingSection
 
 if TYPE_CHECKING:

@@ -13,11 +13,10 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.presets import PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
-from noisemarket.scenario.section import Section
+from noisemarket.scenario.section import Section, allowed_values
 from noisemarket.scenario.surface_file import anchored
 from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
 
