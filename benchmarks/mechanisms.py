@@ -12,6 +12,7 @@ import json
 import statistics
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -84,12 +85,12 @@ def scores(seeds: int) -> dict[str, Any]:
                 found = best_portfolio(alike.environment(), run_options(alike).demand)
                 left.append(found.bound / found.value - 1.0)
                 for prices, own in parts.items():
-                    scenario = nm.Scenario.from_preset(
-                        "market", data_size=UNEQUAL, clock_prices=prices, **given
-                    )
-                    environment = scenario.environment()
-                    best = best_portfolio(environment, run_options(scenario).demand).value
-                    agreed = nm.negotiate(scenario, mechanism="clock").agreement.contracts
+                    scenario = nm.Scenario.from_preset("market", data_size=UNEQUAL, **given)
+                    environment, options = scenario.environment(), run_options(scenario)
+                    best = best_portfolio(environment, options.demand).value
+                    demand = replace(options.demand, scored=prices == "scored")
+                    clock_options = replace(options, demand=demand)
+                    agreed = nm.MECHANISMS["clock"].run(environment, clock_options).contracts
                     own.append(JointValue.of(environment).gain(agreed) / best)
             named = {"surface": surface, "budget": budget}
             clock.append(named | {prices: statistics.mean(own) for prices, own in parts.items()})

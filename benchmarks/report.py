@@ -2,10 +2,10 @@
 
     python -m benchmarks report
 
-writes docs/explanation/results.md, docs/explanation/dypp.md, the marked sentence of README.md, and
-all of their figures. No number there is typed: ``tests/test_results_pages.py`` makes the text again
-and compares, also what each figure was drawn from. What has no stored result is said to be not
-measured, with the command that would.
+writes docs/explanation/results.md, the marked parts of README.md, and all of their figures. No
+number there is typed: ``tests/test_results_pages.py`` makes the text again and compares, also
+what each figure was drawn from. A part without a stored result
+names the command that would measure it.
 """
 
 from __future__ import annotations
@@ -13,26 +13,14 @@ from __future__ import annotations
 import re
 from textwrap import fill
 
-from benchmarks.results_page.accuracy import accuracy_part, uneven_part
+from benchmarks.results_page.accuracy import accuracy_part
 from benchmarks.results_page.common import ROOT, filled
 from benchmarks.results_page.demo_part import demo_part
-from benchmarks.results_page.dypp_page import claims, dypp_page, readme_sentence
+from benchmarks.results_page.dypp_page import INSTEAD, claims, dypp_parts, readme_sentence
 from benchmarks.results_page.figures import draw
-from benchmarks.results_page.frontier_parts import cnn_part, frontier_part, no_floor_part
-from benchmarks.results_page.gain_part import gain_part
-from benchmarks.results_page.study_parts import (
-    adaptation_part,
-    best_part,
-    cheats_part,
-    epsilon_part,
-    fashion_part,
-    lying_part,
-    scale_part,
-    sensitivity_part,
-)
+from benchmarks.results_page.study_parts import cheats_part, lying_part
 
 PAGE = ROOT / "docs" / "explanation" / "results.md"
-DYPP = ROOT / "docs" / "explanation" / "dypp.md"
 README = ROOT / "README.md"
 MARKED = re.compile(r"(?<=<!-- frontier -->).*?(?=<!-- /frontier -->)", re.DOTALL)
 
@@ -42,12 +30,9 @@ def main() -> None:
     draw()
     PAGE.write_text(page(), encoding="utf-8")
     print(f"Written: {PAGE}")
-    if (text := dypp_page()) is not None:
-        DYPP.write_text(text, encoding="utf-8")
-        print(f"Written: {DYPP}")
-        for claim, holds in claims().items():
-            if not holds:
-                print(f"No longer true, and said in fixed words by dypp_page.py: {claim}")
+    for claim, holds in claims().items():
+        if not holds:
+            print(f"No longer true, and said in fixed words by dypp_page.py: {claim}")
     README.write_text(readme(README.read_text(encoding="utf-8")), encoding="utf-8")
 
 
@@ -68,25 +53,14 @@ def page() -> str:
     parts = [
         "# Results",
         "<!-- Written by benchmarks/report.py from benchmarks/results. Do not edit. -->",
-        "Everything below is made by `python -m benchmarks report` from stored results. Each part "
-        "names the command that measured it, the date and, where it was recorded, the machine; "
-        "seconds are processor seconds unless said otherwise, so that other load "
-        "does not count. ± is half of the 95 % interval over the seeds. [What holds of "
-        "DyPP](dypp.md) draws the conclusions.",
-        *accuracy_part(),
-        *uneven_part(),
-        *frontier_part(),
-        *no_floor_part(),
+        "What we found about the paper's mechanism DyPP, two-layer WoLF-PHC, beside others. Made "
+        "by `python -m benchmarks report` from stored results (`benchmarks/results` has all of "
+        "them, with command, date and machine). ± is half of the 95 % interval over the seeds.",
+        *dypp_parts(),
         *lying_part(),
-        *gain_part(),
-        *cnn_part(),
-        *sensitivity_part(),
-        *best_part(),
-        *adaptation_part(),
-        *scale_part(),
-        *fashion_part(),
-        *epsilon_part(),
+        *accuracy_part(),
         *cheats_part(),
+        *INSTEAD,
     ]
     return "\n\n".join(parts) + "\n"
 

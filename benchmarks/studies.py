@@ -29,9 +29,9 @@ import noisemarket as nm
 from benchmarks.campaign import BEST, ON_FEATURES, Settings, compared, training_file
 from noisemarket.federated.data_files import load_data
 from noisemarket.machine import Effort
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import plan_of
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS
@@ -67,11 +67,10 @@ def sensitivity(seeds: int, _workers: int | None) -> dict[str, Any]:
     }
     rows: Rows = []
     for name, values in varied.items():
-        keys = ("owner_optimism", "curator_optimism") if name == "optimism" else (name,)
         for value in values:
             row: dict[str, Any] = {"setting": name, "value": value}
             for seed in range(1, seeds + 1):
-                given = {**base, **dict.fromkeys(keys, value), "seed": seed}
+                given = {**base, name: value, "seed": seed}
                 scenario = Scenario.from_preset("market", **given)
                 for learner in LEARNERS:
                     result = nm.negotiate(scenario, mechanism=learner)

@@ -2,6 +2,7 @@
 
     python docs/_generate.py
     python docs/_generate.py --check
+    python docs/_generate.py --count    # the settings that a user can meet
 
 The pages are committed, so that they can be read without building the site. The build of the site
 writes them anew, and ``tests/test_docs.py`` says when they are not current.
@@ -17,9 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from _reference.commands import commands_page
 from _reference.output import output_page
 from _reference.parts import parts_page
-from _reference.python import errors_page, events_page, python_page
+from _reference.python import python_page
 from _reference.scenario import scenario_page
-from _reference.surfaces import surfaces_page
+from _reference.settings import count
 
 FOLDER = Path(__file__).resolve().parent / "reference"
 PAGES = {
@@ -27,9 +28,6 @@ PAGES = {
     "scenario.md": scenario_page,
     "output.md": output_page,
     "parts.md": parts_page,
-    "surfaces.md": surfaces_page,
-    "events.md": events_page,
-    "errors.md": errors_page,
     "python.md": python_page,
 }
 
@@ -47,6 +45,9 @@ def main(check: bool = False) -> list[str]:
 
 
 if __name__ == "__main__":
+    if "--count" in sys.argv[1:]:
+        print(count())
+        sys.exit()
     only_check = "--check" in sys.argv[1:]
     found = main(only_check)
     if found and only_check:

@@ -51,8 +51,7 @@ def variants(longest: int = LENGTHS[-1]) -> dict[str, tuple[str, dict[str, objec
                 learner,
                 {
                     "iterations": min(LENGTHS[-1], longest),
-                    "owner_optimism": first,
-                    "curator_optimism": first,
+                    "optimism": first,
                 },
             )
     for share in EXPLORATION:
@@ -113,8 +112,7 @@ def main() -> None:
                         owners=given.owners,
                         iterations=given.iterations,
                         learning_rate=rate,
-                        owner_optimism=optimism,
-                        curator_optimism=optimism,
+                        optimism=optimism,
                     )
                     for seed in range(1, given.seeds + 1)
                 ]

@@ -73,12 +73,6 @@ class TestTheSummary:
         assert negotiate(scenario, mechanism="uniform").summary()["mechanism"] == "uniform"
         assert scenario.mechanism == "greedy"
 
-    def test_the_earlier_name_of_the_argument(self) -> None:
-        scenario = Scenario.from_preset("market", owners=2)
-        assert negotiate(scenario, learner="uniform").scenario.mechanism == "uniform"
-        with pytest.raises(BadInput, match="give only one"):
-            negotiate(scenario, learner="uniform", mechanism="no_dp")
-
     def test_the_public_names_are_these(self) -> None:
         assert noisemarket.negotiate is negotiate
         assert noisemarket.MECHANISMS is MECHANISMS
@@ -180,7 +174,7 @@ def test_the_menu_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return solve(problem)
 
     monkeypatch.setattr(MenuProblem, "solve", counted)
-    made = Scenario.from_preset("market", owners=4, types=4)
+    made = Scenario.from_preset("market", owners=4)
     environment, options = made.environment(), run_options(made)
     find_mechanism("pain_fl").check(environment, options)
     assert not solved

@@ -167,7 +167,7 @@ def market(site: Path) -> list[list[str]]:
         ["run", *small(site, *own), *short, "--out", "market"],
         ["ledger", "export", "market", "--json", "chain.json"],
         ["ledger", "verify", "market"],
-        ["privacy", "--protection", "own_parts:OneStep", "--sigma", "0.3", "--json"],
+        ["privacy", "--set", "protection=own_parts:OneStep", "--sigma", "0.3", "--json"],
     ]
 
 

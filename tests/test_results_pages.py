@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 from benchmarks import report
-from benchmarks.campaign import BEST, compact
+from benchmarks.campaign import compact
 from benchmarks.results_page import common, figures
 from benchmarks.results_page.accuracy import accuracy_of
-from benchmarks.studies import STUDIES
 
 ROOT = Path(__file__).resolve().parent.parent
 IMAGES = ROOT / "docs" / "images"
@@ -40,16 +39,8 @@ def change(path: Path, **values: Any) -> dict[str, Any]:
     return dict(document)
 
 
-def test_the_page_on_learning_names_the_best_settings() -> None:
-    page = " ".join(read(PAGES / "learning.md").split())
-    for settings in BEST.values():
-        words = [f"--set {name}={value:g}" for name, value in settings.items()]
-        assert f"`{' '.join(words)}`" in page
-
-
 def test_the_pages_are_what_was_stored() -> None:
     assert report.page() == read(PAGES / "results.md"), AGAIN
-    assert report.dypp_page() == read(PAGES / "dypp.md"), AGAIN
     readme = read(ROOT / "README.md")
     assert report.MARKED.search(readme) is not None
     assert report.readme(readme) == readme, AGAIN
@@ -62,7 +53,6 @@ def test_what_the_page_on_dypp_says_in_fixed_words_is_true() -> None:
 def test_figures_are_drawn_from_what_is_stored() -> None:
     made = figures.drawings()
     shown = set(re.findall(r"/images/([\w-]+)\.png", read(PAGES / "results.md")))
-    shown |= set(re.findall(r"/images/([\w-]+)\.png", read(PAGES / "dypp.md")))
     assert shown == made.keys()
     for name in figures.SOURCES:
         path = IMAGES / f"{name}.png"
@@ -101,10 +91,8 @@ def test_what_is_not_stored_is_said_with_its_command(results: Path) -> None:
     for path in results.glob("*.json"):
         path.unlink()
     page = report.page()
-    assert report.dypp_page() is None
     assert report.readme("as it was") == "as it was"
-    for command in ("campaign", "campaign --no-floor", "campaign --cnn", "cheats --poison",
-                    *(f"studies {name}" for name in STUDIES)):  # fmt: skip
+    for command in ("cheats --poison", "studies lying"):
         assert f"Not measured yet: `python -m benchmarks {command}` does." in page
 
 
@@ -124,11 +112,11 @@ def test_the_campaign_keeps_means_of_the_rounds() -> None:
 
 
 def test_accuracy_over_noise_is_that_of_the_measured_surface() -> None:
-    """The page on features has the means of the trainings that calibration kept."""
+    """The page on training has the means of the trainings that calibration kept."""
     means = {
         sigma: sum(found := accuracy_of("features-mnist", sigma, 1.0)) / len(found)
         for sigma in (0.6, 0.45, 0.3, 0.2, 0.1, 0.05, 0.0)
     }
-    (row,) = re.findall(r"^\| MNIST, beta 1 \|.*$", read(PAGES / "features.md"), re.MULTILINE)
+    (row,) = re.findall(r"^\| MNIST, beta 1 \|.*$", read(PAGES / "training.md"), re.MULTILINE)
     shown = [float(cell.split("±")[0]) for cell in row.split("|")[2:-1]]
     assert shown == [round(mean, 1) for mean in means.values()]

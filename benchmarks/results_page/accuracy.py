@@ -110,7 +110,7 @@ def uneven_part() -> list[str]:
         without = pm(row["without"], 1) if row["sellers"] else ""
         lines.append([f"{row['beta']:g}", who, pm(row["with"], 1), without])
     words = (
-        "[Weights by noise](features.md#weights-by-noise) count how uneven the owners' data is. "
+        "[Weights by noise](training.md#weights-by-noise) count how uneven the owners' data is. "
         "Without that term, a few sellers of very uneven data leave the model worse than if "
         f"nobody had sold. Test accuracy on MNIST in per cent, {found['seeds']} seeds; others at "
         "noise 0.6."

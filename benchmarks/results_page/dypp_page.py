@@ -1,4 +1,4 @@
-"""docs/explanation/dypp.md and the README's sentence on what money buys, from stored results.
+"""What the page of results says about DyPP, and the README's sentence on what money buys.
 
 Sentences whose truth depends on numbers are computed. What is said in fixed words all the same is
 listed in ``claims``: ``tests/test_results_pages.py`` fails when one of them becomes false.
@@ -41,29 +41,18 @@ def needed() -> dict[str, Any]:
     }
 
 
-def dypp_page() -> str | None:
-    """The whole page; None where a result that it needs is not stored."""
+def dypp_parts() -> list[str]:
+    """What was found about DyPP; nothing where a result that it needs is not stored."""
     found = needed()
     if None in found.values():
-        return None
-    floored, free = found["floored"], found["free"]
-    parts = [
-        "# What we found about DyPP",
-        "<!-- Written by benchmarks/report.py from benchmarks/results and "
-        "reproduction/claims.json. Do not edit. -->",
-        "[Trade Privacy for Utility](https://arxiv.org/abs/2301.08474) lets owners and curator "
-        "find a price for noise by learning, so that neither needs to know the other's secrets: "
-        "two-layer WoLF-PHC, called DyPP. Figures come from stored runs: over 20 seeds from "
-        f"[reproduction](reproduction.md), over {found['sensitivity']['seeds']} or "
-        f"{floored.nothing.seeds} from [results](results.md); ± is half of the 95 % interval.",
-        *money_section(floored),
-        *no_floor_section(free),
+        return []
+    return [
+        *money_section(found["floored"]),
+        *no_floor_section(found["free"]),
         *claims_section(found["claims"]),
         *change_section(found["adaptation"]),
         *open_section(found["sensitivity"]),
-        *INSTEAD,
     ]
-    return "\n\n".join(parts) + "\n"
 
 
 def points_in_words(
@@ -94,8 +83,9 @@ def money_section(found: Stored) -> list[str]:
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
         "own. But there is one model, and information adds up as 1/sigma², so it pays to [buy much "
-        "from the few who are cheap](clock.md). On the loss surface of the default model DyPP "
-        "finds no trade that pays, and buys nothing; here it plays on that of the CNN.",
+        "from the few who are cheap](mechanisms.md#the-clock-auction). On the loss surface of the "
+        "default model DyPP finds no trade that pays, and buys nothing; here it plays on that of "
+        "the CNN.",
     ]
 
 
@@ -145,9 +135,8 @@ def no_floor_section(found: Stored) -> list[str]:
         "If owners may sell all their noise, the order changes, because some sellers are left "
         f"without a bound on epsilon. For a budget of {budget:g}: {listed(shown)}. Nothing in the "
         "paper's linear privacy loss says that the last noise is worth most. Set "
-        "[`population.floor`, or count epsilon](mechanisms.md#what-privacy-costs-an-owner), if "
-        "owners are to keep some; [results](results.md#if-owners-sell-all-their-noise) has the "
-        "figure.",
+        "[`population.floor`, or count epsilon](mechanisms.md#privacy-loss-floors-and-errors), if "
+        "owners are to keep some.",
     ]
 
 
@@ -250,7 +239,8 @@ def change_section(found: Document) -> list[str]:
         f"the game has changed. Patience does not help: at its best, with "
         f"{best[0]['interactions'] // 2:,} interactions before and after, it moves "
         f"{listed(falls)}. Q-learning at its best is back in {q[0]} of {q[1]}, "
-        f"[bisection](bisection.md) in {b[0]} of {b[1]}, within {within:,} interactions.",
+        f"[bisection](mechanisms.md#bisection) in {b[0]} of {b[1]}, within {within:,} "
+        "interactions.",
     ]
 
 
@@ -294,9 +284,9 @@ INSTEAD = (
             ["accuracy for a budget from owners who keep some noise", "`clock`",
              "nobody who knows nothing private is ahead of it by more than chance (corrected for "
              "all comparisons); at most 36 questions to an owner instead of 5,000 interactions; "
-             "[lying brings nothing](results.md#what-lying-brings)"],
-            ["the paper's game, owner by owner", "[`bisection`](bisection.md)", "reaches its "
-             "equilibrium in some 20 steps, but [lying pays](results.md#what-lying-brings)"],
+             "[lying brings nothing](#what-lying-brings)"],
+            ["the paper's game, owner by owner", "[`bisection`](mechanisms.md#bisection)",
+             "reaches its equilibrium in some 20 steps, but [lying pays](#what-lying-brings)"],
             ["to study learning", "`dypp`, `q_learning`, `phc`", "`noisemarket compare` puts them "
              "beside the others, through to the trained model"],
         ],

@@ -15,20 +15,21 @@ from PIL.PngImagePlugin import PngInfo
 
 from benchmarks.results_page import common
 from benchmarks.results_page.accuracy import BETAS, SURFACES, accuracy_of, points_of
-from benchmarks.results_page.campaign_figures import (
-    draw_costs,
-    draw_growth,
-    frontier_title,
-    rounds_title,
-)
-from benchmarks.results_page.campaigns import CNN, FLOORED, NO_FLOOR, campaign
+from benchmarks.results_page.campaigns import FLOORED, campaign
 from benchmarks.results_page.common import ROOT
 from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivity
-from benchmarks.results_page.study_parts import decision_times
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.show.comparison_report import draw_frontier, draw_rounds
+from noisemarket.show.comparison_report import (
+    draw_frontier,
+    head_of_mechanism,
+    known,
+    knows,
+    listed,
+    middle_budget,
+    under_budget,
+)
 from noisemarket.show.style import figure, label, save
-from noisemarket.study.results import half_width
+from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_differences
 
 IMAGES = ROOT / "docs" / "images"
 COLOURS = {0.1: "#D55E00", 1.0: "#0072B2", 10.0: "#009E73"}
@@ -40,11 +41,6 @@ Drawn = Callable[[Path], list[Path]]
 SOURCES: dict[str, Sequence[str]] = {
     "results-accuracy": tuple(SURFACES),
     "frontier": (FLOORED,),
-    "results-costs": (FLOORED,),
-    "results-rounds": (FLOORED,),
-    "results-no-floor": (NO_FLOOR,),
-    "results-cnn": (CNN,),
-    "results-scale": (FLOORED, NO_FLOOR, "mechanisms", "bisection-million"),
     "dypp-adaptation": ("adaptation",),
     "dypp-sensitivity": ("sensitivity",),
 }
@@ -68,19 +64,9 @@ def digest_of(name: str) -> str:
 def drawings() -> dict[str, Drawn]:
     """Figure to what draws it, of those that there are results for."""
     out: dict[str, Drawn] = {"results-accuracy": draw_accuracy}
-    for name, image in (
-        (FLOORED, "frontier"),
-        (NO_FLOOR, "results-no-floor"),
-        (CNN, "results-cnn"),
-    ):
-        if (found := campaign(name)) is not None:
-            out[image] = partial(draw_frontier, rows=found.rows, title=frontier_title(found.rows))
     if (found := campaign(FLOORED)) is not None:
-        out["results-costs"] = partial(draw_costs, rows=found.rows)
-        if shown := found.rounds():
-            out["results-rounds"] = partial(draw_rounds, shown=shown, title=rounds_title(shown))
-    if times := decision_times()[0]:
-        out["results-scale"] = partial(draw_growth, times=times)
+        title = frontier_title(found.rows)
+        out["frontier"] = partial(draw_frontier, rows=found.rows, title=title)
     for study, drawn in (("adaptation", draw_adaptation), ("sensitivity", draw_sensitivity)):
         if (document := common.stored(study)) is not None:
             out[f"dypp-{study}"] = partial(drawn, found=document)
@@ -148,3 +134,34 @@ def draw_accuracy(folder: Path) -> list[Path]:
         words = f"{words.replace('`', '')}:\n{end:.0f} % at full noise ({seeds})"
         label(axis, words, "sigma of all owners", "test accuracy, %")
     return save(canvas, folder, "accuracy")
+
+
+def frontier_title(rows: Sequence[Row]) -> str:
+    """The finding: who brings most for the middle budget without knowing anything private."""
+    budget, found = middle_budget(rows), means(rows)
+    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    gains = {
+        one.mechanism: known(one, "accuracy") - base
+        for one in found
+        if one.budget == budget and one.mechanism != NO_TRADE
+        and knows(one.mechanism).startswith("nothing")
+    }  # fmt: skip
+    if not gains:
+        return "Accuracy over money paid"
+    best = max(gains, key=lambda name: gains[name])
+    first = (
+        f"{under_budget(budget)}, {head_of_mechanism(best)} gains most of those who know nothing "
+        f"private: {gains[best]:+.1f} points"
+    )
+    tested = [one for one in paired_differences(rows)
+              if one.budget == budget and one.p_corrected is not None]  # fmt: skip
+    if not tested:
+        return first
+    behind = {one.first if one.second == best else one.second
+              for one in tested if best in (one.first, one.second) and one.significant}  # fmt: skip
+    near = [head_of_mechanism(name) for name in gains if name != best and name not in behind]
+    less = [f"{head_of_mechanism(name)} {gains[name]:+.1f}"
+            for name in sorted(behind & gains.keys(), key=lambda name: -gains[name])]  # fmt: skip
+    parts = [f"within chance of it: {listed(near)}"] if near else []
+    parts += [f"less: {listed(less)}"] if less else []
+    return f"{first};\n{'; '.join(parts)}" if parts else first

@@ -16,8 +16,8 @@ from noisemarket.cli.app import app
 INTRO = """\
 Every command takes `--help` (short: `-h`). `noisemarket --version` prints the version. Progress
 goes to standard error, and only to a terminal; `run` also prints a line per round where there is
-no terminal. [Exit codes](errors.md#exit-codes) are the same for all commands. [Scenario files
-and `--set`](../how-to/scenario.md) have a page of their own."""
+no terminal. [Exit codes](python.md#errors-and-exit-codes) are the same for all commands.
+[Scenario files and `--set`](../how-to/scenario.md) have a page of their own."""
 
 
 Described = tuple[str, str, str]

@@ -6,6 +6,7 @@ import re
 from collections.abc import Mapping
 
 from _reference import code, page, table
+from _reference.surfaces import surfaces
 from noisemarket.federated.aggregation import WEIGHTINGS
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.pricing import MECHANISMS
@@ -24,7 +25,7 @@ def parts_page() -> str:
     parts += ["## Learning rules", _learning_rules()]
     parts += _kind("Protections", PROTECTIONS)
     parts += _kind("Weightings", WEIGHTINGS)
-    return page("Parts by name", *parts)
+    return page("Parts by name", *parts, *surfaces())
 
 
 def _learning_rules() -> str:

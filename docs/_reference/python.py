@@ -23,19 +23,15 @@ tells is on the ledger before the event is sent. Amounts are whole micro-units; 
 1."""
 
 EXITS = """\
-## Exit codes
-
 | code | when |
 | --- | --- |
 | 0 | done |
 | 1 | `audit`: a breach was found, or a control went wrong. `ledger verify`: the ledger is not sound. Otherwise something outside stopped the command, such as a full disk: one sentence on standard error |
 | 2 | bad input: one sentence with the field, the value and the remedy |
-| 130 | interrupted by Ctrl-C or SIGTERM; finished work is kept ([what is kept](../how-to/resume.md)) |
+| 130 | interrupted by Ctrl-C or SIGTERM; finished work is kept ([what is kept](../how-to/operate.md#resume-after-a-crash)) |
 
 For example, `noisemarket negotiate --set discount=1` prints `noisemarket: learning.discount is 1:
 give a number from 0 to below 1.` and ends with 2. Bad input is found before a run folder is created.
-
-## Errors in Python
 
 All errors that noisemarket raises on purpose derive from `NoisemarketError`."""  # noqa: E501
 
@@ -46,7 +42,8 @@ def python_page() -> str:
     names = sorted(noisemarket.__all__, key=lambda name: (homes[name], name))
     rows = [(code(f"nm.{name}"), _sentence(name)) for name in names]
     blocks = [f"::: {homes[name]}.{name}" for name in names]
-    return page("Python", PYTHON, table(("name", "what it is"), rows), *blocks)
+    listed = table(("name", "what it is"), rows)
+    return page("Python", PYTHON, listed, *_events(), *_errors(), "## The names", *blocks)
 
 
 def _sentence(name: str) -> str:
@@ -56,21 +53,21 @@ def _sentence(name: str) -> str:
     return _text(found.__doc__).partition(". ")[0].removesuffix(".")
 
 
-def events_page() -> str:
+def _events() -> list[str]:
     """The events of a market with their fields."""
-    parts = [EVENTS]
+    rows = []
     for kind in events.Event.__subclasses__():
-        listed = [f"{code(field.name)}: {_type(str(field.type))}" for field in fields(kind)]
-        parts += [f"## {kind.__name__}", _text(kind.__doc__), f"Fields: {', '.join(listed)}."]
-    return page("Market events", *parts)
+        named = ", ".join(code(field.name) for field in fields(kind))
+        rows.append((code(kind.__name__), _text(kind.__doc__), named))
+    return ["## Events", EVENTS, table(("event", "when", "fields"), rows)]
 
 
-def errors_page() -> str:
+def _errors() -> list[str]:
     """Exit codes, and the tree of errors."""
     found = {name: (base, text) for name, base, text in _classes()}
     tree = [(code(name), code(base), text) for name, (base, text) in sorted(found.items())
             if _is_error(name, found)]  # fmt: skip
-    return page("Errors and exit codes", EXITS, table(("error", "is a", "when"), tree))
+    return ["## Errors and exit codes", EXITS, table(("error", "is a", "when"), tree)]
 
 
 def _classes() -> Iterator[tuple[str, str, str]]:
@@ -92,10 +89,6 @@ def _is_error(name: str, found: dict[str, tuple[str, str]]) -> bool:
             return True
         name = found[name][0]
     return False
-
-
-def _type(text: str) -> str:
-    return code(text.replace(" | ", " or "))
 
 
 def _text(text: str | None) -> str:

@@ -15,9 +15,9 @@ from noisemarket.game.levels import MOST_CELLS
 from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.pricing.batch import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
-from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.section import allowed_values
 from noisemarket.scenario.toml_text import DEEPEST
 
 INTRO = """\
@@ -40,7 +40,8 @@ preferences at the end."""
 
 FAULTS = """\
 Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
-them. [Try cheating owners](../how-to/cheating-owners.md) says what becomes of each kind."""
+them. [Try cheating owners](../explanation/market.md#which-cheats-are-found) says what
+becomes of each kind."""
 
 LIMITS = f"""\
 The tables below have the bounds of each key. Besides:

@@ -9,7 +9,7 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-from _reference import code, page, table
+from _reference import code, table
 from noisemarket.study.fit import poorly_determined
 
 INTRO = """\
@@ -26,14 +26,15 @@ READING = """\
   same quality.
 - With one seed, the scatter between trainings is seen only as scatter about the curve.
 
-[Calibration](../explanation/calibration.md) says how they are fitted."""
+[Calibration](../explanation/training.md#calibration-from-noise-to-accuracy) says how they are
+fitted."""
 
 SIGMAS = (0.0, 0.3, 0.6)
 CONSTANTS = [("gamma", n) for n in range(5)] + [("zeta", n) for n in range(2)]
 Surface = dict[str, Any]
 
 
-def surfaces_page() -> str:
+def surfaces() -> list[str]:
     """A column for each surface."""
     folder = files("noisemarket.scenario") / "surfaces"
     paths = sorted(
@@ -61,7 +62,7 @@ def surfaces_page() -> str:
     }
     head = ["", *map(code, known)]
     body = [[name, *(shown(one) for one in known.values())] for name, shown in rows.items()]
-    return page("Loss surfaces", INTRO, table(head, body), READING)
+    return ["## Loss surfaces", INTRO, table(head, body), READING]
 
 
 def _points(surface: Surface) -> list[dict[str, float]]:

@@ -205,7 +205,7 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     Args:
         path: what to lock, a file or a folder.
         field: the name of the field or option that named it, for the error.
-        user: who holds it in that case, for the error.
+        user: the possible holder of the lock, for the error.
         wait: whether to wait until it is free.
 
     Raises:
@@ -234,7 +234,7 @@ class JsonLines(Closing):
     Args:
         path: the file. Its folder must exist.
         field: the name of the field or option that named it, for errors.
-        user: who else may hold it, for the error.
+        user: the possible other holder, for the error.
         create: whether to start a new file if there is none.
 
     Raises:

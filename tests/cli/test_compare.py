@@ -33,7 +33,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
              "surface": "printed", "data": images}  # fmt: skip
     pairs = [word for name, value in given.items() for word in ("--set", f"{name}={value}")]
     return [*pairs, "--mechanisms", MECHANISMS, "--seeds", "3", "--budgets", "20,none",
-            "--workers", "1", "--threads", "1"]  # fmt: skip
+            "--workers", "1"]  # fmt: skip
 
 
 Done = tuple[Path, dict[str, Any], str]

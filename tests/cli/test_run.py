@@ -275,7 +275,7 @@ def test_a_run_that_is_going_on_is_left_alone(
         (["--resume", "run", "--mechanism", "dypp"], "with it, give only --engine"),
         (["--resume", "run", "--preset", "paper"], "with it, give only --engine"),
         (["--resume", "run", "--out", "x"], "with it, give only --engine"),
-        (["--resume", "run", "--full"], "with it, give only --engine"),
+        (["--resume", "run", "--seed", "2"], "with it, give only --engine"),
         (["--resume", "run", "--budget", "3"], "with it, give only --engine"),
         (["--resume", "run", "--target-accuracy", "90"], "with it, give only --engine"),
         (["--resume", "run", "--workers", "0"], "--workers"),

@@ -9,8 +9,6 @@ import pytest
 from tests.cli.small_jobs import fails, run_words
 from tests.market.common import write_images
 
-from noisemarket.cli import main
-
 
 @pytest.fixture(scope="module")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -32,7 +30,6 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", "missed_rounds=never"], "market.missed_rounds"),
         (["--set", "minimum_share=2"], "market.minimum_share"),
         (["--set", "false_alarm=0"], "market.false_alarm"),
-        (["--set", "valid_hours=0"], "market.valid_hours"),
         (["--set", "ledger=mysql://x/y"], "market.ledger is mysql://x/y: give a URL that begins"),
         (["--set", "ledger=x.sqlite"], "market.ledger is x.sqlite: give a URL that begins"),
         (["--set", "ledger=sqlite:///x.sqlite"], "give a URL that begins with postgresql://"),
@@ -43,9 +40,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["--set", 'faults=[{owner="0", kind="late"}]'], "kind"),
         (["--set", 'faults=[{kind="nan"}]'], "owner"),
         (["--set", "downsampling=none"], "training.downsampling"),
-        (["--set", "decay=1"], "training.decay"),
         (["--workers", "0"], "--workers"),
-        (["--threads", "0"], "--threads"),
         (["--preset", "other"], "preset"),
         (["--mechanism", "nobody"], "nobody"),
         (["nothing.toml"], "nothing.toml"),
@@ -81,12 +76,3 @@ def test_what_is_found_later_is_one_sentence_too(
     assert said in fails(given, capsys, code)
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
     assert not list(tmp_path.rglob("contract.json"))
-
-
-def test_help_is_there(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as end:
-        main(["run", "--help"])
-    assert not end.value.code
-    shown = capsys.readouterr().out
-    for option in ("--resume", "--full", "--no-baselines", "--workers", "--json"):
-        assert option in shown

@@ -33,8 +33,8 @@ from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
 from noisemarket.market.faults import Fault, FaultyEngine
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.privacy.zcdp import Neighbours

@@ -36,8 +36,6 @@ SCENARIOS: dict[str, tuple[str, dict[str, object]]] = {
         },
     ),
     "one owner": ("market", {"owners": 1, "iterations": 300}),
-    "one owner, paper": ("paper", {"owners": 1, "iterations": 300}),
-    "3 x 2 levels": ("market", {"owners": 10, "iterations": 300, "J": 2, "K": 1}),
     "3 x 2 levels, paper": ("paper", {"owners": 10, "iterations": 300, "J": 2, "K": 1}),
     "2 x 2 levels": (
         "market", {"owners": 10, "iterations": 300, "J": 1, "K": 1, "floor": 0.0},

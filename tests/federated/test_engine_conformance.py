@@ -13,9 +13,8 @@ from tests.conformance.engine_suite import (
 
 from noisemarket.federated.engine import Engine
 from noisemarket.market.faults import FaultyEngine
-from noisemarket.market.local_engine import LocalEngine
+from noisemarket.market.local_engine import LocalEngine, SerialEngine
 from noisemarket.market.orders import Order
-from noisemarket.market.serial_engine import SerialEngine
 
 pytestmark = pytest.mark.process
 

@@ -111,7 +111,7 @@ def run(name: str, folder: Path, *, seed: int | None = None) -> dict[str, Any]:
     """Run a scenario by the command line and record it."""
     pictures = write_pictures(folder / "pictures")
     words = ["run", str(SCENARIOS / f"{name}.toml"), "--out", "job", "--set", f"data={pictures}"]
-    words += ["--no-baselines", "--workers", "1", "--threads", "1"]
+    words += ["--no-baselines", "--workers", "1"]
     _call(*words, *([] if seed is None else ["--seed", str(seed)]), cwd=folder)
     return record(folder / "job")
 

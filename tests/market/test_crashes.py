@@ -29,9 +29,9 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
 from noisemarket.market import run_folder
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.preparation import prepare
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.privacy.journal import read_journal
 
 pytestmark = pytest.mark.training

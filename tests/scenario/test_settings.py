@@ -10,8 +10,7 @@ from tests.scenario.common import complaint, setting
 
 import noisemarket
 from noisemarket.errors import BadInput
-from noisemarket.scenario import PRESETS, SYMBOLS, Scenario, dump_scenario, load_scenario
-from noisemarket.scenario.presets import ALIASES
+from noisemarket.scenario import PRESETS, SYMBOLS, Scenario, load_scenario
 
 
 class TestPresets:
@@ -25,7 +24,7 @@ class TestPresets:
         paper = Scenario.from_preset("paper")
         assert paper == load_scenario(preset="paper")
         assert (paper.game.payoff, paper.game.protocol) == ("printed", "simultaneous")
-        assert (paper.learning.owner_optimism, paper.learning.curator_optimism) == (0.0, 0.0)
+        assert paper.learning.optimism == 0.0
         assert paper.preset == "paper"
 
     @pytest.mark.parametrize("preset", PRESETS)
@@ -90,17 +89,8 @@ class TestSettings:
         assert setting(f"{symbol}={value}") == setting(f"{field}={value}")
         assert setting(f"{symbol}={value}") != Scenario()
 
-    @pytest.mark.parametrize("alias", ALIASES)
-    def test_every_earlier_name_is_read_and_never_written(self, alias: str) -> None:
-        field = ALIASES[alias]
-        value = "greedy" if field == "mechanism" else "7"
-        scenario = setting(f"{alias}={value}")
-        assert scenario == setting(f"{field}={value}") != Scenario()
-        assert f"\n{field} = " in dump_scenario(scenario)
-        assert f"\n{alias} = " not in dump_scenario(scenario)
-
     def test_every_field_by_its_bare_name_and_by_its_path(self) -> None:
-        for section in ("game", "population", "behaviour", "learning", "menu"):
+        for section in ("game", "population", "behaviour", "learning"):
             part = getattr(Scenario(), section)
             for field in type(part).model_fields:
                 value = getattr(part, field)
@@ -132,9 +122,9 @@ class TestSettings:
         assert setting("seed=1", "seed=7").seed == 7
 
     def test_settings_lie_over_the_preset(self) -> None:
-        scenario = setting("payoff=privacy_loss", "owner_optimism=2", preset="paper")
+        scenario = setting("payoff=privacy_loss", "optimism=2", preset="paper")
         assert scenario.game.payoff == "privacy_loss"
-        assert scenario.learning.owner_optimism == 2.0
+        assert scenario.learning.optimism == 2.0
         assert scenario.game.protocol == "simultaneous"
 
     def test_settings_lie_over_the_file(self, tmp_path: Path) -> None:
@@ -186,7 +176,7 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("colour=red", "colour", "red", "unknown key"),
     ("discont=0.5", "discont", "0.5", "did you mean discount?"),
     ("learning.discont=0.5", "learning.discont", "0.5", "unknown key"),
-    ("learning.types=5", "learning.types", "5", "unknown key"),
+    ("learning.owners=5", "learning.owners", "5", "unknown key"),
     ("J=0", "game.saving_levels", "0", "give a whole number from 1 to 10,000"),
     ("K=0", "game.payment_levels", "0", "give a whole number from 1 to 10,000"),
     ("K=-3", "game.payment_levels", "-3", "give a whole number from 1 to 10,000"),
@@ -212,11 +202,10 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     ("step_slowing=-1", "learning.step_slowing", "-1", "give a number above 0"),
     ("lose_ratio=0.5", "learning.lose_ratio", "0.5", "give a number of at least 1"),
     ("exploration=2", "learning.exploration", "2", "give a number from 0 to 1"),
-    ("owner_optimism=-1", "learning.owner_optimism", "-1", "give a number of at least 0"),
+    ("optimism=-1", "learning.optimism", "-1", "give a number of at least 0"),
     ("iterations=0", "learning.iterations", "0", "give a whole number from 1 to 1,000,000,000"),
     ("trace_every=0", "learning.trace_every", "0", "give a whole number from 1 to 1,000,000,000"),
     ("window=0", "learning.window", "0", "give a whole number from 1 to 1,000,000,000"),
-    ("types=0", "menu.types", "0", "give a whole number from 1 to 256"),
     ("N=0", "population.owners", "0", "give a whole number from 1 to 100,000,000"),
     ("N=1.5", "population.owners", "1.5", "give a whole number from 1 to 100,000,000"),
     ("N=many", "population.owners", "many", "give a whole number from 1 to 100,000,000"),

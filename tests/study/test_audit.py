@@ -100,12 +100,8 @@ def test_a_right_protection_passes(name: str, target: Target) -> None:
     ("name", "bug", "target"),
     [
         *(pytest.param(*one, LINEAR, id="-".join([*one, "linear"])) for one in WRONG),
-        # Bugs are seeded in the protection, whatever the model; these two act on its parts.
-        *(
-            pytest.param(name, bug, PLAIN, id=f"{name}-{bug}-torch")
-            for name in ("sharded", "dp_sgd")
-            for bug in ("no_clipping", "bare_layer")
-        ),
+        # Bugs are seeded in the protection, whatever the model: one case goes through torch.
+        pytest.param("dp_sgd", "no_clipping", PLAIN, id="dp_sgd-no_clipping-torch"),
     ],
 )
 def test_every_bug_is_caught(name: str, bug: str, target: Target) -> None:

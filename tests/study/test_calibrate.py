@@ -260,29 +260,6 @@ def test_a_finished_grid_is_only_fitted(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_fit_only_measures_nothing_and_says_what_is_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    measured(tmp_path / "r", Grid(), leave=3)
-    monkeypatch.chdir(tmp_path)
-    before = (tmp_path / "r" / "points.jsonl").read_bytes()
-    with pytest.raises(SystemExit) as end:
-        main(["calibrate", "--resume", "r", "--fit-only", "--name", "other"])
-    assert end.value.code == 0
-    out = capsys.readouterr().out
-    assert "3 of 21 points have not been measured yet" in out
-    assert "gamma_4" in out
-    assert (tmp_path / "r" / "points.jsonl").read_bytes() == before
-    status = json.loads((tmp_path / "r" / "status.json").read_text())
-    assert (status["state"], status["points_done"]) == ("incomplete", 18)
-    made = tomllib.loads((tmp_path / "r" / "other.toml").read_text())["provenance"]["command"]
-    assert made == (
-        "noisemarket calibrate --preset paper --sigmas 0,0.1,0.2,0.3,0.4,0.5,0.6 "
-        "--betas 0.1,1,10 --mixed none --seeds 1 --name other"
-    )
-
-
-@pytest.mark.usefixtures("undrawn")
 def test_a_point_that_fails_costs_no_other(
     images: Path,
     tmp_path: Path,
@@ -338,7 +315,6 @@ def test_a_point_that_fails_costs_no_other(
         (["--name", "a/b"], "--name"),
         (["--name", "printed"], "--name"),
         (["--workers", "0"], "--workers"),
-        (["--fit-only"], "--resume"),
         (["--set", "data=nowhere"], "nowhere"),
         (["--set", "owners=300"], "owners"),
         (["--set", "surface=moon"], "surface"),
@@ -381,7 +357,6 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
         (["--resume", "good", "--seed", "3"], "--seed"),
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
         (["--resume", "edited"], "scenario.toml that changed"),
-        (["--resume", "edited", "--fit-only"], "scenario.toml that changed"),
         (["--resume", "mixed"], "a point of other settings or data"),
     ],
 )

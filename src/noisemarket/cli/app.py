@@ -17,7 +17,7 @@ from noisemarket.cli.options import (
     MarketOptions,
     Overwrite,
     Request,
-    Threads,
+    Workers,
     command,
     epilog,
     flag,
@@ -56,7 +56,7 @@ command(
     app, "run", "run", "run mine.toml --set owners=20 --seed 7 --out runs/mine",
     "run --resume runs/mine",
     takes="scenario preset settings mechanism budget target_accuracy seed out overwrite resume "
-    "full baselines draws engine workers threads json",
+    "baselines draws engine workers json",
 )(MarketOptions)  # fmt: skip
 
 
@@ -83,7 +83,7 @@ class DashboardOptions:
 @command(
     app, "negotiate", "negotiate --preset paper --mechanism dypp --contracts contracts.csv",
     takes="scenario preset settings mechanism budget target_accuracy seed contracts out overwrite "
-    "threads json",
+    "workers json",
 )  # fmt: skip
 @dataclass(frozen=True)
 class NegotiateOptions(Request):
@@ -95,18 +95,16 @@ class NegotiateOptions(Request):
 @command(
     app, "compare", "compare --mechanisms clock,dypp,pain_fl,uniform --set owners=50",
     takes="scenario preset settings mechanisms seeds budgets game_only seed out overwrite resume "
-    "workers threads json",
+    "workers json",
 )  # fmt: skip
 @dataclass(frozen=True)
 class CompareOptions(Request):
     """Compare mechanisms on the same owners, data and seeds, through to the trained model."""
 
     mechanisms: str | None = option(
-        f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}.",
-        "--mechanisms",
-        "--learners",
+        f"Mechanisms to compare, separated by commas; by default all: {MECHANISMS}."
     )
-    seeds: int | None = option("Seeds of owners, data and noise; by default 10.")
+    seeds: int | None = option("Seeds of owners, data and noise; by default 10.", min=1)
     budgets: str | None = option(
         "Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
     )
@@ -124,7 +122,7 @@ class ReproduceOptions:
     seeds: int = option("Seeds per learner and preset.", default=20, min=2)
     owners: int = option("Owners per seed.", default=100, min=1)
     iterations: int = option("Iterations per pair.", default=10_000, min=100)
-    threads: Threads = None
+    workers: Workers = None
     json: Json = False
 
 
@@ -143,7 +141,7 @@ class TrainOptions(Request):
 @command(
     app, "calibrate", "calibrate --sigmas 0,0.3,0.6 --seeds 3 --name mine",
     takes="scenario preset settings sigmas betas mixed seeds name seed out overwrite resume "
-    "fit_only workers json",
+    "workers json",
 )  # fmt: skip
 @dataclass(frozen=True)
 class CalibrateOptions(Request):
@@ -158,7 +156,6 @@ class CalibrateOptions(Request):
     )
     seeds: int | None = option("Runs per point; by default 1.")
     name: str | None = option("Name of the surface.")
-    fit_only: bool = flag("--fit-only", "With --resume: only fit again, without measuring.")
 
 
 @command(
@@ -174,28 +171,16 @@ class AuditOptions(Request):
     confidence: float = option("Least probability that a correct protection passes.", default=0.999)
 
 
-@command(app, "privacy", "privacy --sigma 0.3 --rounds 30")
+@command(
+    app, "privacy", "privacy --sigma 0.3", "privacy --epsilon 2 --set shards=1 --set rounds=10",
+    takes="scenario preset settings sigma epsilon json",
+)  # fmt: skip
 @dataclass(frozen=True)
-class PrivacyOptions:
+class PrivacyOptions(Request):
     """Show what noise costs in privacy, and which noise an epsilon needs."""
 
     sigma: float | None = option("Noise scale on the uploaded model: what it costs in privacy.")
     epsilon: float | None = option("Epsilon: which noise scale it needs.")
-    protection: str = option(
-        "sharded, dp_sgd, clipped, paper, or one of another package.", default="sharded"
-    )
-    neighbours: str = option("replace_one or zero_out.", default="replace_one")
-    rounds: int = option("Uploads of one owner.", default=30)
-    delta: float = option("Between 0 and 1.", default=1e-5)
-    clip: float = option("Norm to which an update or gradient is clipped.", default=1.0)
-    shards: int | None = option("sharded: number of shards, 64; 1 hides all data of an owner.")
-    batch: int | None = option("dp_sgd: records in a batch, 64.")
-    steps: int | None = option("dp_sgd: batches in a round, 10.")
-    learning_rate: float | None = option("dp_sgd: step size, 0.05.")
-    parameters: int = option(
-        "Number of model parameters, to include the rounding of the noise.", default=0
-    )
-    json: Json = False
 
 
 @command(

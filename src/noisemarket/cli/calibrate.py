@@ -67,7 +67,7 @@ def run(options: CalibrateOptions) -> None:
         if not resumed:
             stack.enter_context(folder)
         points = stack.enter_context(Points(folder.path / POINTS, plan.fingerprint))
-        to_measure = not options.fit_only and any(one not in points for one in settings)
+        to_measure = any(one not in points for one in settings)
         if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
@@ -76,9 +76,7 @@ def run(options: CalibrateOptions) -> None:
             folder = stack.enter_context(RunFolder.reopen(folder.path))
         folder.write_json(PLAN, plan.document())
         problems: list[str] = []
-        stopped = False
-        if not options.fit_only:
-            stopped = _measure(folder, scenario, settings, points, options.workers, problems)
+        stopped = _measure(folder, scenario, settings, points, options.workers, problems)
         missing = sum(one not in points for one in settings)
         wanted = len(plan.grid)
         result = calibrated(
@@ -107,8 +105,6 @@ def run(options: CalibrateOptions) -> None:
 
 
 def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    if options.fit_only:
-        raise BadInput("--fit-only", "true", "name the folder with --resume.")
     scenario = simulated(options.load())
     data = data_of(scenario)
     alike = fingerprint(scenario, data.sha256)
@@ -119,7 +115,7 @@ def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationP
 
 
 def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    allowed = "--sigmas, --betas, --mixed, --seeds, --name, --fit-only, --workers and --json"
+    allowed = "--sigmas, --betas, --mixed, --seeds, --name, --workers and --json"
     path = options.resumed("a calibration", ("scenario.toml", PLAN), allowed)
     scenario = load_scenario(path / "scenario.toml")
     try:
@@ -137,7 +133,7 @@ def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, Calibration
         remedy = "has a scenario.toml that changed after its first points: start a new folder."
         raise BadInput("--resume", options.resume, remedy)
     plan = _plan(scenario, options, before)
-    if not options.fit_only and plan.grid != grid:
+    if plan.grid != grid:
         _try_out(scenario, plan)
     return RunFolder(path), scenario, plan
 

@@ -10,7 +10,6 @@ from typing import Any
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import Stop, paths, progress, show, stoppable
-from noisemarket.cli.options import at_least_one
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
@@ -47,7 +46,6 @@ def run(options: CompareOptions) -> None:
     if options.game_only:
         _game_only(options)
         return
-    at_least_one("--seeds", options.seeds)
     if options.resume is not None:
         folder, scenario, plan, command = _reopen(options)
     else:
@@ -105,7 +103,7 @@ def _game_only(options: CompareOptions) -> None:
                 bar.update(line, description=f"comparing, {name_of(name)}")
                 named = scenario.model_copy(update={"mechanism": name})
                 agreed = find_mechanism(name).run(
-                    environment, run_options(named, options.threads, stop=stop)
+                    environment, run_options(named, options.workers, stop=stop)
                 )
                 if agreed.complete:
                     results[name] = Negotiation(named, environment, agreed)
@@ -178,7 +176,7 @@ def _check(scenario: Scenario, plan: Plan) -> None:
 def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     others = (options.mechanisms, options.seeds, options.budgets)
     files = ("scenario.toml", STATUS, PLAN)
-    allowed = "--workers, --threads and --json"
+    allowed = "--workers and --json"
     path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
@@ -195,7 +193,7 @@ def _trained(
     comparison = Comparison(scenario, plan, file)
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
-        comparison.decide(options.threads, stop)
+        comparison.decide(options.workers, stop)
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 

@@ -95,8 +95,8 @@ def listen(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as problem:
         if listening is not None:
             listening.close()
-        remedy = f"cannot be used ({getattr(problem, 'strerror', None) or problem}): give another."
-        raise BadInput("--host", f"{host}:{port}", remedy) from None
+        why = getattr(problem, "strerror", None) or problem
+        raise BadInput("--port", port, f"cannot be used on {host} ({why}): give another.") from None
     return listening
 
 

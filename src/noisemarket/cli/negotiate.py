@@ -85,4 +85,4 @@ def _play(
                 flush()
 
         told = writing(lambda text: folder.append(EVENTS, text, private=True), watch)
-        return chosen.run(environment, run_options(scenario, options.threads, told, stop))
+        return chosen.run(environment, run_options(scenario, options.workers, told, stop))

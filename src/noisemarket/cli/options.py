@@ -125,7 +125,10 @@ def epilog(*examples: str) -> str:
 
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace an earlier run folder.")]
 Json = Annotated[bool, Option("--json", help="Print JSON and nothing else.")]
-Threads = Annotated[int | None, Option(help="Threads; by default one per core.")]
+Workers = Annotated[
+    int | None,
+    Option(min=1, help="Processes or threads at work at once; by default one per core."),
+]
 
 
 @dataclass(frozen=True)
@@ -139,9 +142,7 @@ class Request:
     settings: list[str] | None = option(  # noqa: RUF009
         "Change a setting; can be repeated.", "--set", metavar="KEY=VALUE"
     )
-    mechanism: str | None = option(
-        f"How contracts are agreed: {MECHANISMS}.", "--mechanism", "--learner"
-    )
+    mechanism: str | None = option(f"How contracts are agreed: {MECHANISMS}.")
     budget: str | None = option(
         "Most that the curator pays in all; none for no limit.", metavar="MONEY"
     )
@@ -152,13 +153,8 @@ class Request:
     out: str | None = option("Run folder; by default a new one in runs/.")
     overwrite: Overwrite = False
     resume: str | None = option("Continue a run that was stopped.", metavar="FOLDER")
-    workers: int | None = option("Worker processes; by default one per core.")
-    threads: Threads = None
+    workers: Workers = None
     json: Json = False
-
-    def __post_init__(self) -> None:
-        at_least_one("--workers", self.workers)
-        at_least_one("--threads", self.threads)
 
     def load(self) -> Scenario:
         """The scenario with all options applied."""
@@ -240,7 +236,7 @@ class Request:
         return path
 
     def command_line(self, name: str, *more: str) -> str:
-        """The command that names this scenario, with more words, for who repeats a run."""
+        """The command that repeats a run of this scenario, with more words."""
         words = ["noisemarket", name, *([self.scenario] if self.scenario else [])]
         words += ["--preset", self.preset] if self.preset else []
         for setting in self.settings or ():
@@ -253,19 +249,12 @@ class Request:
 class MarketOptions(Request):
     """Run the whole market: negotiate, sign, train under contract, verify and pay."""
 
-    full: bool = flag("--full", "The paper's full setting: larger and slower.")
     baselines: bool | None = option(
         "Also train, for comparison: no trade, DyPP, the best that full knowledge could "
         "buy, and no noise. By default with the bundled data or simulated noise only: a model "
         "without noise is not private."
     )
     draws: int | None = option(
-        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN."
+        "Draws of the noise that are compared; by default 3 for features, 1 for the CNN.", min=1
     )
     engine: str | None = option("embedded (default), or flower: Flower's simulation.")
-
-
-def at_least_one(option: str, number: int | None) -> None:
-    """Refuse an option that counts threads or processes if it is below 1."""
-    if number is not None and number < 1:
-        raise BadInput(option, number, "give at least 1.")

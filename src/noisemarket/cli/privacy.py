@@ -5,15 +5,14 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 from rich.table import Table
 
 from noisemarket.cli.app import PrivacyOptions
 from noisemarket.cli.common import show
 from noisemarket.errors import BadInput
-from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.formats import finite
 from noisemarket.privacy.zcdp import (
-    MOST,
     Neighbours,
     gaussian_epsilon,
     gaussian_rho,
@@ -21,6 +20,8 @@ from noisemarket.privacy.zcdp import (
     zcdp_epsilon,
     zcdp_epsilon_classic,
 )
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
 
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 """The rows of the table, besides those that were requested."""
@@ -28,82 +29,65 @@ SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 Row = dict[str, float | None]
 
 
-def run(asked: PrivacyOptions) -> None:
+def run(options: PrivacyOptions) -> None:
     """Answer, as a table or as JSON."""
-    document = privacy_answer(asked)
-    show(asked.json, document, *_shown(document))
+    document = privacy_answer(options.load(), options.sigma, options.epsilon)
+    show(options.json, document, *_shown(document))
 
 
-def privacy_answer(asked: PrivacyOptions) -> dict[str, Any]:
-    """The answer as plain values; infinity is null."""
-    kind = PROTECTIONS.find(asked.protection, "--protection", load=True)
-    options, neighbours = _settings(asked, kind), Neighbours.named(asked.neighbours)
-    if not asked.clip > 0.0:
-        raise BadInput("--clip", asked.clip, "give a positive number.")
-    if not 0 <= asked.parameters <= MOST:
-        remedy = f"give 0 or the size of the model, up to {MOST:,}."
-        raise BadInput("--parameters", asked.parameters, remedy)
-    protection, records = kind.from_account(options)
-    sensitivity = protection.sensitivity(asked.parameters, records, neighbours)
-    if options and not 0.0 < sensitivity < math.inf:
-        remedy = f"gives a sensitivity of {sensitivity:g}: change it, it is out of range."
-        raise BadInput("--clip", asked.clip, remedy)
-    if not 1 <= asked.rounds <= MOST:
-        raise BadInput("--rounds", asked.rounds, f"give a number from 1 to {MOST:,}.")
+def privacy_answer(
+    scenario: Scenario, sigma: float | None = None, epsilon: float | None = None
+) -> dict[str, Any]:
+    """The answer as plain values; infinity is null.
+
+    It is for the median owner, without the rounding of the noise: a statement has that, too.
+    """
+    privacy, rounds = scenario.privacy, scenario.training.rounds
+    protection, neighbours = protection_of(scenario), Neighbours.named(privacy.neighbours)
+    records = int(np.median(scenario.environment(secrets=False).population.data_size))
+    sensitivity = protection.sensitivity(0, records, neighbours)
+    if sensitivity == 0.0:
+        raise BadInput("privacy.clip", privacy.clip, "is too small to compute with: raise it.")
+
+    def row(sigma: float) -> Row:
+        rho = gaussian_rho(sensitivity, sigma)
+        total = rho * rounds
+        return {
+            "sigma": sigma,
+            "noise_multiplier": finite(sigma / sensitivity),
+            "rho_per_round": finite(rho),
+            "rho_total": finite(total),
+            "epsilon": finite(gaussian_epsilon(total, privacy.delta)),
+            "epsilon_general": finite(zcdp_epsilon(total, privacy.delta)),
+            "epsilon_classic": finite(zcdp_epsilon_classic(total, privacy.delta)),
+        }
+
     bounded = math.isfinite(sensitivity)
-    requested = None if asked.sigma is None else _row(asked, sensitivity, asked.sigma)
+    requested = None if sigma is None else row(sigma)
     needed = None
-    if asked.epsilon is not None:
+    if epsilon is not None:
         if not bounded:
             remedy = f"{protection.name} guarantees no epsilon: choose sharded or dp_sgd."
-            raise BadInput("--epsilon", asked.epsilon, remedy)
-        sigma = sigma_for_epsilon(sensitivity, asked.epsilon, asked.delta, asked.rounds)
-        needed = _row(asked, sensitivity, sigma)
+            raise BadInput("epsilon", epsilon, remedy)
+        least = sigma_for_epsilon(sensitivity, epsilon, privacy.delta, rounds)
+        needed = row(least)
         if needed["epsilon"] is None:
-            remedy = f"needs a sigma of {sigma:g}, too small to compute: give a smaller epsilon."
-            raise BadInput("--epsilon", asked.epsilon, remedy)
+            remedy = f"needs a sigma of {least:g}, too small to compute: give a smaller epsilon."
+            raise BadInput("epsilon", epsilon, remedy)
     guaranteed = bounded and (requested is None or requested["epsilon"] is not None)
     return {
-        "protection": asked.protection,
+        "protection": privacy.protection,
         "neighbours": str(neighbours),
         "protects": protection.protects(neighbours) if guaranteed else None,
         "guaranteed": guaranteed,
-        "clip": None,
-        **options,
-        "parameters": asked.parameters,
-        "rounds": asked.rounds,
-        "delta": asked.delta,
+        "settings": protection.settings(),
+        "records": records,
+        "rounds": rounds,
+        "delta": privacy.delta,
         "sensitivity": finite(sensitivity),
         "at_sigma": requested,
         "for_epsilon": needed,
-        "table": [_row(asked, sensitivity, sigma) for sigma in SIGMAS],
-    }
-
-
-def _settings(asked: PrivacyOptions, kind: type[Protection]) -> dict[str, float]:
-    """The settings of this kind of protection, with its defaults; others are refused."""
-    settings = dict(kind.account_options)
-    for name in ("clip", "shards", "batch", "steps", "learning_rate"):
-        value = getattr(asked, name)
-        if name in settings and value is not None:
-            settings[name] = value
-        elif value is not None and name != "clip":
-            option = f"--{name.replace('_', '-')}"
-            raise BadInput(option, value, f"is not a setting of {asked.protection}.")
-    return settings
-
-
-def _row(asked: PrivacyOptions, sensitivity: float, sigma: float) -> Row:
-    rho = gaussian_rho(sensitivity, sigma)
-    total = rho * asked.rounds
-    return {
-        "sigma": sigma,
-        "noise_multiplier": finite(sigma / sensitivity),
-        "rho_per_round": finite(rho),
-        "rho_total": finite(total),
-        "epsilon": finite(gaussian_epsilon(total, asked.delta)),
-        "epsilon_general": finite(zcdp_epsilon(total, asked.delta)),
-        "epsilon_classic": finite(zcdp_epsilon_classic(total, asked.delta)),
+        "table": [row(sigma) for sigma in SIGMAS],
     }
 
 

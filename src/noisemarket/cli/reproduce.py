@@ -9,7 +9,6 @@ from rich.table import Table
 
 from noisemarket.cli.app import ReproduceOptions
 from noisemarket.cli.common import progress, show, stoppable, writable_file
-from noisemarket.cli.options import at_least_one
 from noisemarket.errors import Interrupted
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.reproduction_page import write_reproduction
@@ -19,7 +18,6 @@ from noisemarket.study.reproduce import ADAPTING, CHANGES, LEARNERS, PRESETS, St
 def run(options: ReproduceOptions) -> None:
     """Run all trials, then write figures, numbers and page."""
     seeds, owners, iterations = options.seeds, options.owners, options.iterations
-    at_least_one("--threads", options.threads)
     writable_file("--page", options.page)
     with RunFolder.create(options.out, "reproduction", overwrite=options.overwrite) as folder:
         total = seeds * (len(LEARNERS) * len(PRESETS) + len(ADAPTING) * len(CHANGES))
@@ -29,7 +27,7 @@ def run(options: ReproduceOptions) -> None:
             def advance(preset: str, learner: str) -> None:
                 bar.update(line, advance=1, description=f"reproducing, {preset}, {learner}")
 
-            study = Study(seeds, owners, iterations, options.threads, advance, stop)
+            study = Study(seeds, owners, iterations, options.workers, advance, stop)
             trials, adaptations = list(study.trials()), list(study.adaptations())
         if len(trials) + len(adaptations) < total // seeds:
             folder.status("incomplete")

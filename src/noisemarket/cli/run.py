@@ -12,7 +12,7 @@ from rich.progress import Progress as Bar
 from rich.progress import TaskID
 
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions, at_least_one
+from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
@@ -31,7 +31,7 @@ from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.outcome import MarketOutcome, MarketRun
-from noisemarket.market.preparation import PreparedMarket, prepare
+from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.market.worker_processes import in_processes, one_by_one
@@ -46,9 +46,6 @@ from noisemarket.show.market_report import (
 )
 from noisemarket.show.negotiation_report import write_policies
 
-FULL = ("model=cnn", "channels=[16, 32]", "hidden=128", "downsampling=pool", "iterations=10000")
-"""The paper's setting where it is larger than the default: its network, and more iterations."""
-
 DRAWS = {"features": 3, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
@@ -58,15 +55,13 @@ _FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator
 """The files that a run can leave if it is killed before its job is opened."""
 
 _NOT_COMPARED = (
-    "Nothing is compared: without noise a model would tell of your records what the statements "
-    "promise to hide. --baselines asks for it."
+    "Baselines skipped: a noise-free model would leak your records. Pass --baselines to train them."
 )
-_PUBLIC = "The comparison also trains without noise: the data, the bundled MNIST, is public."
+_PUBLIC = "One baseline is trained without noise: the bundled MNIST is public."
 
 
 def run(options: MarketOptions) -> None:
     """Run the command."""
-    at_least_one("--draws", options.draws)
     folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
     scenario = market.scenario
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
@@ -74,7 +69,7 @@ def run(options: MarketOptions) -> None:
         try:
             outcome = _market(chosen, market, folder.path, stop, bar)
             if chosen.baselines:
-                others = alternatives(outcome, options.threads)
+                others = alternatives(outcome, options.workers)
                 compared = _baselines(folder, outcome, others, chosen, stop, bar)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
@@ -102,24 +97,20 @@ def run(options: MarketOptions) -> None:
 
 
 def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    if options.full:
-        options = replace(options, settings=[*FULL, *(options.settings or [])])
     scenario = options.load()
     market = prepare(scenario)  # before anything is written
     if options.engine == FLOWER:
         from noisemarket.flower import need_flower
 
         need_flower()
-        from noisemarket.flower.remote_owners import RemoteOwners
-
-        RemoteOwners.check(scenario)
+        check_asks(scenario, market.environment)
     chosen = _chosen(options, scenario, {})
     return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 
 
 def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    allowed = "--engine, --[no-]baselines, --draws, --workers, --threads and --json"
-    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed, options.full or None)
+    allowed = "--engine, --[no-]baselines, --draws, --workers and --json"
+    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed)
     others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
     if others and not (path / JOB).exists():
         raise BadInput("--resume", options.resume, "was written by another command.")
@@ -157,7 +148,7 @@ def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]
 
 
 def _facts(chosen: MarketOptions) -> dict[str, object]:
-    """What every status of a run says, for who resumes it."""
+    """What every status says, so that a resumed run goes on with it."""
     return {"engine": chosen.engine, "draws": chosen.draws, "baselines": chosen.baselines}
 
 
@@ -180,7 +171,7 @@ def _market(
         run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)
     else:
         run = run_market(
-            market, folder, workers=chosen.workers, threads=chosen.threads, watch=watch, stop=stop
+            market, folder, workers=chosen.workers, threads=chosen.workers, watch=watch, stop=stop
         )
     for event in run:
         if isinstance(event, Signed):

@@ -9,8 +9,8 @@ from rich.table import Table
 from noisemarket.cli.app import ScenarioOptions
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario
-from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.section import allowed_values
 
 Row = tuple[str, str, str, str]
 

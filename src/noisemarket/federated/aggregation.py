@@ -193,21 +193,19 @@ def aggregate(
     weights: FloatArray,
     uploads: Mapping[int, NDArray[np.float32]],
     shares: FloatArray,
-    decay: float = 0.0,
     rate: float = 1.0,
     weight_cap: float = 1.0,
 ) -> FloatArray:
     """The global model moved by the weighted mean of the updates, summed in the owners' order.
 
-    The mean counts ``rate`` times. The model is first shrunk by ``decay``, which keeps the noise of
-    past rounds from piling up. No owner has a larger part in the mean than ``weight_cap``.
+    The mean counts ``rate`` times. No owner has a larger part in the mean than ``weight_cap``.
     """
     present = sorted(uploads)
     counts = capped(shares[present], weight_cap) if present else np.zeros(0)
     whole = float(counts.sum())
     if whole <= 0.0:
         return weights
-    moved = (1.0 - decay) * weights
+    moved = weights.copy()
     for owner, count in zip(present, counts.tolist(), strict=True):
         moved += (rate * count / whole) * uploads[owner].astype(np.float64)
     return moved

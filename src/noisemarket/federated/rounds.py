@@ -167,16 +167,14 @@ class TrainingPlan:
     """How long to train and how to aggregate.
 
     ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
-    global models beside them, ``decay`` shrinks the global model in every round, ``rate``
-    multiplies the mean update, and ``momentum`` has it go on in later rounds: work on what was
-    released, so none of it costs privacy. ``weight_cap`` is the largest part of one owner in the
-    mean of a round.
+    global models beside them, ``rate`` multiplies the mean update, and ``momentum`` has it go on in
+    later rounds: work on what was released, so none of it costs privacy. ``weight_cap`` is the
+    largest part of one owner in the mean of a round.
     """
 
     rounds: int
     shares: NDArray[np.float64]
     averaging: float = 0.0
-    decay: float = 0.0
     rate: float = 1.0
     momentum: float = 0.0
     weight_cap: float = 1.0
@@ -288,13 +286,13 @@ def _moved(state: State, uploads: dict[int, Upload], plan: TrainingPlan) -> tupl
     """The next global model, and the velocity with which it goes on."""
     cap = plan.weight_cap
     if plan.momentum == 0.0:
-        moved = aggregate(state.weights, uploads, plan.shares, plan.decay, plan.rate, cap)
+        moved = aggregate(state.weights, uploads, plan.shares, plan.rate, cap)
         return moved, state.velocity
     if not uploads:
         return state.weights, state.velocity
     mean = aggregate(np.zeros_like(state.weights), uploads, plan.shares, weight_cap=cap)
     velocity = plan.momentum * state.velocity + mean
-    return (1.0 - plan.decay) * state.weights + plan.rate * velocity, velocity
+    return state.weights + plan.rate * velocity, velocity
 
 
 def _check_once(accountant: Accountant, job: Job, noise: NoiseSource, number: int) -> None:

@@ -2,7 +2,7 @@
 
 A seal is the last entry of its transaction, by which the curator signs the whole chain: its
 signature covers its number, job and time and the hash before it, and with that every entry so far.
-So whoever changes an entry and makes all hashes fit again needs the curator's key; one signature
+So changing an entry and recomputing all hashes takes the curator's key; one signature
 serves any number of entries, and verification stays as fast as hashing.
 """
 
@@ -44,7 +44,7 @@ _hashed = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 @dataclass(frozen=True, slots=True)
 class NewEntry:
-    """What is to be recorded. A job records each ``once`` key at most one time."""
+    """An entry to be recorded. A job records each ``once`` key at most one time."""
 
     job: str
     kind: str
@@ -74,7 +74,7 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What is recorded."""
+    """A recorded entry."""
 
     seq: int
     job: str
@@ -88,13 +88,13 @@ class Entry:
 
     @classmethod
     def after(cls, head: Head, new: NewEntry, at: str) -> Entry:
-        """What is recorded as the next entry after a head."""
+        """The recorded form of a new entry that follows a head."""
         content = (new.job, new.kind, new.contract, new.once, new.body)
         fields = (head.count + 1, *content, at, head.hash)
         return cls(*fields, entry_hash(*fields))
 
     def content(self) -> dict[str, Any]:
-        """The body, read."""
+        """The parsed body."""
         try:
             content = json.loads(self.body)
         except (ValueError, TypeError, RecursionError):
@@ -104,7 +104,7 @@ class Entry:
         return content
 
     def says(self, new: NewEntry) -> bool:
-        """Whether this is that entry, recorded."""
+        """Whether this is the recorded form of a new entry."""
         return all(getattr(self, name) == getattr(new, name) for name in NewEntry.__slots__)
 
 
@@ -198,7 +198,7 @@ def begun(job: str, round: int, owners: int) -> NewEntry:
 def delivered(
     contract: Contract, round: int, rho: float | None = None, **evidence: Any
 ) -> NewEntry:
-    """An upload came and was good. ``rho`` is what it cost; by default what the contract says."""
+    """An upload came and was good. ``rho`` is its cost, by default the contract's."""
     return _round(contract, DELIVERED, round, rho, evidence)
 
 
@@ -208,14 +208,14 @@ def missed(contract: Contract, round: int, reason: str, rho: float = 0.0) -> New
 
 
 def refused(contract: Contract, round: int, reason: str, rho: float | None = None) -> NewEntry:
-    """An upload came and could not be used. It was released, so by default it cost all the same."""
+    """An upload came and could not be used. It was released, so it costs ``rho`` all the same."""
     return _round(contract, REFUSED, round, rho, {"reason": reason})
 
 
 def verified(
     contract: Contract, kept: bool, delivered: int, evidence: Mapping[str, Any] | None = None
 ) -> NewEntry:
-    """The curator's finding about the whole contract, with what it rests on."""
+    """The curator's finding about the whole contract, with its evidence."""
     body = {"kept": kept, "delivered": delivered, "evidence": dict(evidence or {})}
     return _new(contract, VERIFIED, body)
 

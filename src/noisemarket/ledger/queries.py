@@ -1,4 +1,4 @@
-"""Queries: which contracts a ledger holds, what state they are in, and who was paid what."""
+"""Queries: the contracts in a ledger, their states and their payments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Standing:
 
 @dataclass(frozen=True)
 class Round:
-    """What became of one round: delivered, missed or refused; what it cost the owner; and why."""
+    """The outcome of one round (delivered, missed or refused), its cost and the reason."""
 
     round: int
     outcome: str
@@ -63,7 +63,7 @@ class Account:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def count(self, outcome: str) -> int:
-        """How many rounds came to this."""
+        """How many rounds had this outcome."""
         return sum(entry.outcome == outcome for entry in self.rounds)
 
 

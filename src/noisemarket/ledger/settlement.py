@@ -15,7 +15,7 @@ from noisemarket.ledger.store import Ledger
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the curator found about one signed contract, and what that rests on."""
+    """The curator's finding about one signed contract, with its evidence."""
 
     contract: str
     kept: bool
@@ -25,7 +25,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Settlement:
-    """What a job came to."""
+    """The payments of a settled job."""
 
     job: str
     total: int

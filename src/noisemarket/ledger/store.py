@@ -1,4 +1,4 @@
-"""The ledger: appends, each thing once, in one chain, whoever else is writing.
+"""The ledger: appends each entry once, in one chain, also while other processes write.
 
 A ledger that is lost, or restored from an older backup, looks like one that never came so far: a
 job that resumes with it would do everything again, paying included. So the curator notes the head

@@ -18,8 +18,8 @@ from noisemarket.errors import Interrupted
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
 from noisemarket.game.levels import FloatArray
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order, plan_of
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.market.training import carry_out
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.scenario import Scenario

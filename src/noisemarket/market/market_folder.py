@@ -25,6 +25,9 @@ from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.privacy.noise import KEY_BYTES, KeyedNoise
 
+VALID_HOURS = 24.0
+"""How long an offer may be signed."""
+
 JOB = "market.json"
 SCENARIO = "scenario.toml"
 JOURNAL = "privacy.journal"
@@ -54,7 +57,7 @@ class MarketFolder:
         self.path = path
         self.curator, self.owners = path / "curator", path / "owners"
 
-    def manifest(self, ledger: str = "", valid_hours: float = 24.0) -> JobManifest:
+    def manifest(self, ledger: str = "") -> JobManifest:
         """The job's manifest, written on the first call."""
         path = self.path / JOB
         if path.exists():
@@ -63,7 +66,7 @@ class MarketFolder:
             except (OSError, ValueError, TypeError):
                 raise BadInput("resume", str(path), "cannot be read: start anew.") from None
         now = datetime.now(UTC)
-        until = now + timedelta(hours=valid_hours)
+        until = now + timedelta(hours=VALID_HOURS)
         opened, expires = (when.isoformat(timespec="milliseconds") for when in (now, until))
         manifest = JobManifest(secrets.token_hex(16), opened, expires, ledger)
         RunFolder(self.path).write_json(JOB, asdict(manifest))

@@ -149,7 +149,6 @@ def negotiate(
     scenario: Scenario | None = None,
     *,
     mechanism: str | Mechanism | type[Rule] | None = None,
-    learner: str | None = None,
     threads: int | None = None,
     watch: Watch = lambda progress: None,
     stop: Stop = lambda: False,
@@ -160,7 +159,6 @@ def negotiate(
         scenario: the market; by default the preset ``market``.
         mechanism: how contracts are agreed, instead of the scenario's: a name in ``MECHANISMS``, or
             one's own, as an instance of ``Mechanism`` or as a subclass of ``Rule``.
-        learner: the earlier name of ``mechanism``.
         threads: threads to use; by default all cores. Results do not depend on it.
         watch: called with every batch of owners that is finished.
         stop: asked now and then; once it returns True, the run ends and keeps finished owners.
@@ -178,10 +176,8 @@ def negotiate(
         >>> [(one.owner, one.saving, one.payment, one.signed) for one in result.contracts]
         [('0', 0.0, 0.0, False), ('1', 0.0, 0.0, False), ('2', 0.35, 16.0, True)]
     """
-    if mechanism is not None and learner is not None:
-        raise BadInput("learner", learner, "is the earlier name of mechanism: give only one.")
     scenario = scenario or Scenario.from_preset("market")
-    given = mechanism or learner or scenario.mechanism
+    given = mechanism or scenario.mechanism
     chosen = find_mechanism(given)
     name = given if isinstance(given, str) else chosen.name
     scenario = scenario.model_copy(update={"mechanism": name})
@@ -204,8 +200,8 @@ def run_options(
         settings=learning.settings(),
         iterations=learning.iterations,
         seed=scenario.play_seed(),
-        owner_optimism=learning.owner_optimism,
-        curator_optimism=learning.curator_optimism,
+        owner_optimism=learning.optimism,
+        curator_optimism=learning.optimism,
         trace_every=trace_spacing(learning.trace_every, learning.iterations),
         window=learning.window,
         interactions_per_message=learning.interactions_per_message,
@@ -215,7 +211,7 @@ def run_options(
         floor=market.floor,
         budget=None if market.budget == "none" else float(market.budget),
         target=None if market.target_accuracy == "none" else float(market.target_accuracy),
-        scored=market.clock_prices == "scored",
+        scored=True,
     )
     threads = threads or available_cores()
-    return RunOptions(play, scenario.menu.types, threads, demand, watch, stop)
+    return RunOptions(play, threads, demand, watch, stop)

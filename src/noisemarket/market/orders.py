@@ -44,8 +44,7 @@ from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import protection_of
-from noisemarket.scenario.auto import AUTO, ModelKind
+from noisemarket.scenario.account import AUTO, ModelKind, protection_of
 from noisemarket.scenario.training_section import TrainingSection
 
 if TYPE_CHECKING:
@@ -163,16 +162,15 @@ def plan_of(
         steps = linear_steps(noise, longest, training.rounds)
     else:
         steps = network_steps(job.sigma, shares)
-    rate, momentum, averaging = (
+    rate, averaging = (
         own if said == AUTO else float(said)
         for said, own in (
             (training.server_rate, steps.rate),
-            (training.momentum, steps.momentum),
             (training.averaging, steps.averaging),
         )
     )
     return TrainingPlan(
-        training.rounds, shares, averaging, training.decay, rate, momentum, training.weight_cap
+        training.rounds, shares, averaging, rate, steps.momentum, training.weight_cap
     )
 
 

@@ -23,7 +23,7 @@ from noisemarket.federated.rounds import train as rounds_of
 from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
-from noisemarket.owner.worker import leave_unless_main
+from noisemarket.market.worker_processes import leave_unless_main
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.privacy.journal import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement

@@ -1,7 +1,7 @@
-"""Processes that are started once, compute with one thread each, and have tasks handed out to them.
+"""Worker processes: started once, with one thread each, and given one task after another.
 
-``in_processes`` does many trainings at once, each whole in one process; ``local_engine`` one
-training, its owners shared out.
+``in_processes`` does many trainings at once, each whole in one process; ``local_engine`` does one
+training, with its owners shared out.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from multiprocessing import connection, get_context, resource_tracker
+from multiprocessing import connection, get_context, parent_process, process, resource_tracker
 from threading import Thread
 from typing import Any, TypeVar
 
 from noisemarket.errors import Interrupted, NoisemarketError
 from noisemarket.machine import available_cores
-from noisemarket.owner.worker import end_with_parent, error_line, leave_unless_main
+from noisemarket.owner.shared_arrays import SharedArrays
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -28,6 +29,9 @@ Work = Callable[[Task, Callable[[Any], object]], Result]
 
 LOOK_EVERY = 0.2
 """Seconds between two looks at whether to stop."""
+
+UNGUARDED = 87
+"""Exit code of a worker that was about to start workers itself."""
 
 _ONE_THREAD = {
     "OMP_NUM_THREADS": "1",
@@ -40,7 +44,7 @@ _ONE_THREAD = {
 
 @dataclass(frozen=True)
 class _Note:
-    """What is told of a task under way."""
+    """Progress of a task under way."""
 
     content: Any
 
@@ -75,7 +79,7 @@ def in_processes(
     leave_unless_main()
     packed, processes = pickle.dumps(work), WorkerProcesses()
     try:
-        processes.start(min(max(1, workers or available_cores()), len(tasks)), _serve)
+        processes.start(min(max(1, workers or available_cores()), len(tasks)))
         processes.send(packed)
         for task, problem, result in processes.answers(tasks, stop, told):
             if problem is not None:
@@ -94,19 +98,20 @@ class WorkerProcesses:
         self.running: list[Any] = []
         self._pipes: list[connection.Connection] = []
 
-    def start(self, count: int, target: Callable[..., None], *args: object) -> None:
-        """Start some that do ``target``, given their side of a pipe and ``args``."""
+    def start(self, count: int, shared: SharedArrays | None = None) -> None:
+        """Start some; with ``shared``, work is made there from what is sent and these arrays."""
         context = get_context("spawn")
         with _one_thread(), _no_interrupts():
             for _ in range(count):
                 ours, theirs = context.Pipe()
-                process = context.Process(target=target, args=(theirs, *args), daemon=True)
-                process.start()
+                worker = context.Process(target=_serve, args=(theirs, shared), daemon=True)
+                worker.start()
                 theirs.close()
-                self.running.append(process)
+                self.running.append(worker)
                 self._pipes.append(ours)
 
     def send(self, content: bytes) -> None:
+        """Send the pickled work to all."""
         for pipe in self._pipes:
             pipe.send_bytes(content)
 
@@ -146,32 +151,66 @@ class WorkerProcesses:
         """Close the pipes, and kill what is still at work after so many seconds each."""
         for pipe in self._pipes:
             pipe.close()
-        for process in self.running:
-            process.join(timeout=patience)
-            if process.is_alive():
-                process.kill()
-                process.join()
+        for worker in self.running:
+            worker.join(timeout=patience)
+            if worker.is_alive():
+                worker.kill()
+                worker.join()
         self.running, self._pipes = [], []
 
 
-def _serve(pipe: connection.Connection) -> None:
-    """A process's life: do tasks until the pipe ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def leave_unless_main() -> None:
+    """End a worker that, importing the script it serves, is about to start workers itself.
+
+    A script that trains outside of ``if __name__ == "__main__"`` would start workers of workers.
+    The parent knows the exit code, and says what to do.
+    """
+    if getattr(process.current_process(), "_inheriting", False):
+        sys.exit(UNGUARDED)
+
+
+def _serve(pipe: connection.Connection, shared: SharedArrays | None) -> None:
+    """A worker's life: do tasks until the pipe ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which ends the pipe
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    Thread(target=end_with_parent, daemon=True).start()
+    Thread(target=_end_with_parent, daemon=True).start()
     try:
         work = None
         packed = pipe.recv_bytes()
         while True:
             task = pipe.recv()
             try:
-                work = work or pickle.loads(packed)
+                work = work or _unpacked(packed, shared)
                 reply: tuple[str | None, Any] = None, work(task, lambda n: pipe.send(_Note(n)))
             except Exception as problem:
-                reply = error_line(problem), None
+                reply = _error_line(problem), None
             pipe.send(reply)
     except (EOFError, OSError):
         return
+
+
+def _unpacked(packed: bytes, shared: SharedArrays | None) -> Work[Any, Any]:
+    try:
+        made = pickle.loads(packed)
+    except (AttributeError, ImportError) as problem:
+        raise NoisemarketError(
+            f"{problem}; workers import the model, so put it into a file and import it from there"
+        ) from None
+    work: Work[Any, Any] = made if shared is None else made(shared.views)
+    return work
+
+
+def _end_with_parent() -> None:
+    """Wait for the parent's end, and end this process with it, whatever it is doing."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
+def _error_line(problem: Exception) -> str:
+    kind = "" if isinstance(problem, NoisemarketError) else f"{type(problem).__name__}: "
+    return " ".join(f"{kind}{problem}".split()).rstrip(".")
 
 
 @contextmanager

@@ -134,13 +134,12 @@ class Demand:
 
 @dataclass(frozen=True)
 class RunOptions:
-    """How to run a mechanism: how to learn, how fine a menu, how many threads, what to buy.
+    """How to run a mechanism: how to learn, how many threads, what to buy.
 
     ``asker`` puts the questions to the owners; None: they are simulated here, all at once.
     """
 
     play: PlayConfig
-    menu_types: int = 64
     threads: int = 1
     demand: Demand = Demand()
     watch: Watch = field(default=lambda progress: None)

@@ -22,6 +22,9 @@ from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.lying import gained_by_items
 from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
 
+TYPES = 64
+"""Owner types in the menu: bins of equal weight."""
+
 
 @dataclass(frozen=True, eq=False)
 class Menu:
@@ -158,10 +161,10 @@ class PainFL(Direct):
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
-        self.problem(environment, options.menu_types)
+        self.problem(environment, TYPES)
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
-        menu = self.problem(environment, options.menu_types).solve()
+        menu = self.problem(environment, TYPES).solve()
         savings, payments = items_of(menu, environment.levels)
         item = asker_of(environment, options).choose(savings, payments)
         taken = item >= 0
@@ -173,7 +176,7 @@ class PainFL(Direct):
         self, environment: Environment, options: RunOptions, agreement: Agreement
     ) -> FloatArray | None:
         """Exact: the menu stands, and to pass for another type is to take its item."""
-        menu = self.problem(environment, options.menu_types).solve()
+        menu = self.problem(environment, TYPES).solve()
         items = zip(*items_of(menu, environment.levels), strict=True)
         return gained_by_items(environment.owner_side(), agreement.contracts, items)
 

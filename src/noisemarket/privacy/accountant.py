@@ -33,7 +33,7 @@ class BudgetSpent(BadInput):
 class Charge:
     """One release of an owner in a round, counted from 1.
 
-    ``rho`` is what it costs, in zCDP; infinite where nothing is guaranteed. ``release_id`` names
+    ``rho`` is its cost in zCDP, infinite where nothing is guaranteed. ``release_id`` names
     the bits: equal for the same bits released again, else new.
     """
 
@@ -147,7 +147,7 @@ class Accountant:
                 raise BudgetSpent("rho_cap", self._budget(owner).rho_cap, remedy)
         added = tuple(new.values())
         if added:
-            self._keep(added)
+            self._store(added)
             self._enter(added)
         return added
 
@@ -174,7 +174,7 @@ class Accountant:
             simulated=budget.simulated,
         )
 
-    def _keep(self, charges: tuple[Charge, ...]) -> None:
+    def _store(self, charges: tuple[Charge, ...]) -> None:
         """Store the charges. Once this returns they count and the releases may go out."""
 
     def _enter(self, charges: Iterable[Charge]) -> None:

@@ -56,7 +56,7 @@ class JournalledAccountant(Closing, Accountant):
     ) -> None:
         self.path = Path(path)
         self.job, self.made_by = job, made_by
-        """Of an existing journal, what it says."""
+        """As the journal says, if it exists already."""
         new = budgets is not None
         self._file = JsonLines(self.path, "journal", "another job", create=new)
         try:
@@ -88,7 +88,7 @@ class JournalledAccountant(Closing, Accountant):
         super().__init__(held)
         self._enter(charges)
 
-    def _keep(self, charges: tuple[Charge, ...]) -> None:
+    def _store(self, charges: tuple[Charge, ...]) -> None:
         self._file.append([charge.to_row() for charge in charges])
 
 

@@ -156,7 +156,7 @@ class KeyedNoise:
 class SimulatedNoise:
     """Gaussians from a fixed seed, for tests and simulation: NOT PRIVATE.
 
-    Whoever knows the seed can take the noise off again.
+    Anyone with the seed can remove the noise.
     """
 
     private = False
@@ -237,7 +237,7 @@ def _gaussians(count: int, words: Callable[[int], Words]) -> FloatArray:
     bits leave fewer than the 53 a double holds (one value in a thousand), 64 further bits are
     appended: also in the tails every double is within reach, out to 13 standard deviations.
     """
-    from scipy.special import ndtri  # slow to import, and who trains nothing never needs it
+    from scipy.special import ndtri  # slow to import, and only training needs it
 
     out = np.empty(count)
     for start in range(0, count, _CHUNK):

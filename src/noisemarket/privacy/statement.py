@@ -16,7 +16,7 @@ OwnerId = int | str
 
 @dataclass(frozen=True)
 class PrivacyBudget:
-    """What an owner's contract fixes before the job: the noise, what it hides, and the cap.
+    """The privacy terms that an owner's contract fixes before the job.
 
     ``sensitivity`` includes the rounding of the noise grid; it is infinite where the protection
     bounds nothing. ``rho_cap`` is what all releases may cost together, and ``protects`` says in
@@ -36,7 +36,7 @@ class PrivacyBudget:
     def __post_init__(self) -> None:
         if not self.rho_cap >= 0.0:
             raise BadInput("rho_cap", self.rho_cap, "give a number that is not negative.")
-        gaussian_epsilon(self.rho_per_round, self.delta)  # refuses what it cannot account for
+        gaussian_epsilon(self.rho_per_round, self.delta)  # refuses values out of range
 
     @property
     def rho_per_round(self) -> float:
@@ -45,7 +45,7 @@ class PrivacyBudget:
 
     @property
     def noise_multiplier(self) -> float:
-        """The noise in units of what it has to hide: sigma / sensitivity, often called z."""
+        """Sigma / sensitivity, often called z."""
         return self.sigma / self.sensitivity if self.sensitivity else math.inf
 
     def to_dict(self) -> dict[str, Any]:
@@ -60,7 +60,7 @@ class PrivacyBudget:
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """What one owner has given up so far, for people and for files.
+    """The privacy that one owner has spent so far, as text and as JSON.
 
     ``rounds`` counts rounds and ``releases`` what went out in them, which is more when a round was
     run again. ``epsilon`` is exact, ``epsilon_general`` the tight bound for any zCDP mechanism.
@@ -106,7 +106,7 @@ class PrivacyStatement:
         if self.simulated:
             sentences.append(
                 "NOT PRIVATE: noise from a fixed seed. Figures are those of secure noise of this "
-                "size; whoever knows the seed can take this noise off."
+                "size; anyone with the seed can remove this noise."
             )
         return " ".join(sentences)
 

@@ -1,20 +1,53 @@
-"""The account of a scenario's job: its protection, and the privacy that each saving sells."""
+"""What follows from a scenario: the values of auto, its protection, what each saving sells."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.aggregation import LINEAR_AVERAGING, NETWORK_AVERAGING
 from noisemarket.federated.protections import PROTECTIONS, Protection
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import Population
-from noisemarket.scenario.auto import ModelKind, tuned
 
 if TYPE_CHECKING:
     from noisemarket.scenario.schema import Scenario
+
+AUTO = "auto"
+
+ModelKind = Literal["features", "cnn"]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Settings that suit a model.
+
+    Args:
+        local_rate: step size of an owner's SGD.
+        shard_steps: steps of a shard.
+        shard_rate: their size. Features take one long step, which the clip then cuts to length.
+        averaging: weight of the past in an average of the global models.
+    """
+
+    local_rate: float
+    shard_steps: int
+    shard_rate: float
+    averaging: float
+
+
+TUNINGS: dict[ModelKind, Tuning] = {
+    "features": Tuning(0.5, 1, 60.0, LINEAR_AVERAGING),
+    "cnn": Tuning(0.05, 2, 0.4, NETWORK_AVERAGING),
+}
+
+
+def tuned(name: str, value: Any, kind: ModelKind) -> Any:
+    """A setting's value, or what ``auto`` stands for."""
+    return getattr(TUNINGS[kind], name, value) if value == AUTO else value
 
 
 def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:

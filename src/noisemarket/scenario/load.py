@@ -13,15 +13,12 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.scenario.allowed import allowed_values
 from noisemarket.scenario.population_file import read_population
-from noisemarket.scenario.presets import ALIASES, PRESETS, SYMBOLS
+from noisemarket.scenario.presets import PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
-from noisemarket.scenario.section import Section
+from noisemarket.scenario.section import Section, allowed_values
 from noisemarket.scenario.surface_file import anchored
 from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
-
-_OTHER_NAMES = SYMBOLS | ALIASES
 
 
 def load_scenario(
@@ -36,8 +33,7 @@ def load_scenario(
         file: a TOML file; it needs to give only what differs from its preset.
         preset: ``market`` or ``paper``; wins over the file's ``preset``.
         settings: ``"key=value"`` strings as on the command line, or a mapping. A key is a field's
-            name ("discount"), its full path ("learning.discount"), the paper's symbol ("K") or an
-            earlier name ("learner").
+            name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
 
     Returns:
         The whole scenario, every field checked.
@@ -121,7 +117,7 @@ def _fields() -> dict[str, tuple[str, ...]]:
         if isinstance(kind, type) and issubclass(kind, Section):
             for inner in kind.model_fields:
                 paths[f"{name}.{inner}"] = paths[inner] = (name, inner)
-    return paths | {name: paths[field] for name, field in _OTHER_NAMES.items()}
+    return paths | {name: paths[field] for name, field in SYMBOLS.items()}
 
 
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:
@@ -137,7 +133,7 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     is_table = any(len(other) > 1 and (other[0],) == path for other in paths.values())
     if is_table and isinstance(value, Mapping):
         for inner, inner_value in value.items():
-            full = f"{found}.{_OTHER_NAMES.get(inner, inner)}"
+            full = f"{found}.{SYMBOLS.get(inner, inner)}"
             if full not in paths:
                 raise _unknown(full, inner_value, paths)
             _put(tree, full, inner_value)

@@ -12,8 +12,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "payoff": "printed",
         "surface": "printed",
         "protocol": "simultaneous",
-        "owner_optimism": 0.0,
-        "curator_optimism": 0.0,
+        "optimism": 0.0,
         "protection": "paper",
         "model": "cnn",
         "weighting": "equal",
@@ -41,6 +40,3 @@ SYMBOLS: dict[str, str] = {
     "c": "privacy_cost",
 }
 """The paper's symbols, understood wherever a setting is named."""
-
-ALIASES: dict[str, str] = {"learner": "mechanism"}
-"""Earlier names of fields: still read, never written."""

@@ -135,11 +135,8 @@ class LearningSection(Section):
     step_slowing: Positive = Field(50.0, description="b in the policy step 1/(a + t/b)")
     lose_ratio: float = Field(2.0, ge=1, description="losing step over winning step")
     exploration: float = Field(0.1, ge=0, le=1, description="share of random moves of Q-learning")
-    owner_optimism: NotNegative = Field(
-        1.0, description="owner's first Q-value, in its best conceivable payoffs"
-    )
-    curator_optimism: NotNegative = Field(
-        1.0, description="curator's first Q-value, in its best conceivable payoffs"
+    optimism: NotNegative = Field(
+        1.0, description="first Q-value of both sides, in their best conceivable payoffs"
     )
     trace_every: int = Field(
         50,
@@ -160,12 +157,6 @@ class LearningSection(Section):
         return Settings(**{name: getattr(self, name) for name in names})
 
 
-class MenuSection(Section):
-    """The Pain-FL style contract menu."""
-
-    types: int = Field(64, ge=1, le=256, description="owner types in the menu")
-
-
 class MarketSection(Section):
     """What the contracts of a job say beyond the trade, and where they are stored."""
 
@@ -180,10 +171,6 @@ class MarketSection(Section):
     target_accuracy: Annotated[float, Field(ge=0, le=100)] | Literal["none"] = Field(
         "none", description="clock: accuracy to reach for the least money, in per cent, or none"
     )
-    clock_prices: Literal["scored", "one"] = Field(
-        "scored",
-        description="clock: scored (owners whose records add less are offered less) or one price",
-    )
     missed_rounds: Literal["pro_rata", "all_rounds"] = Field(
         "pro_rata", description="what is paid if rounds are missed: pro_rata or all_rounds"
     )
@@ -193,7 +180,6 @@ class MarketSection(Section):
     false_alarm: float = Field(
         1e-3, gt=0, lt=1, description="chance that a job accuses any honest owner"
     )
-    valid_hours: float = Field(24.0, gt=0, le=1e5, description="hours for which an offer is valid")
     ledger: LedgerUrl = Field(
         "", description="URL, such as postgresql://...; empty: SQLite in the run folder"
     )
@@ -261,7 +247,6 @@ class Scenario(Section):
     population: PopulationSection = PopulationSection()
     behaviour: BehaviourSection = BehaviourSection()
     learning: LearningSection = LearningSection()
-    menu: MenuSection = MenuSection()
     training: TrainingSection = TrainingSection()
     privacy: PrivacySection = PrivacySection()
     market: MarketSection = MarketSection()

@@ -70,18 +70,10 @@ class TrainingSection(Section):
     server_rate: Positive | Auto = Field(
         "auto", description="factor of the mean update; auto: by the noise in it"
     )
-    momentum: Share | Auto = Field(
-        "auto",
-        description="part of the last round's step that is taken again; auto: by the noise, 0 for "
-        "the CNN",
-    )
     averaging: Share | Auto = Field(
         "auto",
         description="weight of the past in an average of the global models; auto: 0.8 for "
         "features, 0.6 for the CNN",
-    )
-    decay: float = Field(
-        0.0, ge=0, lt=1, description="share of the global model that is subtracted every round"
     )
     data: str = Field(
         "", description="folder of idx files, or of features in .npy files; empty: MNIST"

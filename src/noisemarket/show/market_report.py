@@ -208,7 +208,7 @@ def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
                 fontsize=8.5,
             )  # fmt: skip
     axis.margins(0.15)
-    axis.set_ylim(bottom=min(0.0, axis.get_ylim()[0]))
+    axis.set_ylim(min(0.0, axis.get_ylim()[0]), None if total else 1.0)
     axis.set_xlim(left=0.0)
 
 

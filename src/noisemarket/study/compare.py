@@ -26,9 +26,9 @@ from noisemarket.ledger.money import to_micro
 from noisemarket.market.alternatives import epsilons
 from noisemarket.market.baselines import with_noise
 from noisemarket.market.deals import within_budget
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, order
-from noisemarket.market.serial_engine import SerialEngine
 from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.market.worker_processes import in_processes

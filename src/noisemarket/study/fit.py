@@ -34,7 +34,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.surface import SURFACES, LossSurface
 from noisemarket.scenario import Scenario
-from noisemarket.scenario.auto import tuned
+from noisemarket.scenario.account import tuned
 from noisemarket.scenario.surface_file import surface_text
 from noisemarket.study.calibrate import Point
 

@@ -42,7 +42,6 @@ class Clipped(Protection):
         "rate": "training.local_rate",
         "epochs": "training.local_epochs",
     }
-    account_options: ClassVar = {"clip": 1.0}
     any_training = True
     whole_owner = True
 

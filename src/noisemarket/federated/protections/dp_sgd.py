@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import ClassVar
 
 import numpy as np
 
-from noisemarket.errors import BadInput
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, dp_sgd_sensitivity
@@ -41,7 +39,6 @@ class DPSGD(Protection):
     part_setting = "batch"
     states_reach = True
     noise_in_steps = True
-    account_options: ClassVar = {"clip": 1.0, "batch": 64, "steps": 10, "learning_rate": 0.05}
 
     def step_count(self, records: int) -> int:
         """How many steps, one for each full batch, an owner of so many records makes."""
@@ -78,11 +75,3 @@ class DPSGD(Protection):
 
     def reach(self, records: int) -> float:
         return self.step_count(records) * self.rate * self.clip
-
-    @classmethod
-    def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
-        steps = int(options["steps"])
-        if steps < 1:
-            raise BadInput("steps", steps, "give at least 1.")
-        found = cls(int(options["batch"]), options["learning_rate"], options["clip"])
-        return found, steps * found.batch

@@ -77,9 +77,6 @@ class Protection(ABC):
     states_reach: ClassVar[bool] = False
     """Whether ``reach`` depends on the number of records, so that contracts have to state it."""
 
-    account_options: ClassVar[Mapping[str, float]] = {}
-    """What the privacy cost depends on, with defaults: options of ``noisemarket privacy``."""
-
     part_setting: ClassVar[str | None] = None
     """The setting that says of how many clipped parts (shards, examples) an update is the mean.
 
@@ -260,11 +257,6 @@ class Protection(ABC):
                 raise BadInput(f"{table}.{name}", settings[name], f"give it as {key} instead.")
         read = {name: values[key] for name, key in cls.scenario_keys.items()}
         return cls.from_settings(read | dict(settings), table)
-
-    @classmethod
-    def from_account(cls, options: Mapping[str, float]) -> tuple[Self, int]:
-        """The protection and a number of records for ``account_options``."""
-        return cls.from_settings(options), 1
 
 
 def privacy_sold(

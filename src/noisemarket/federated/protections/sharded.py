@@ -42,7 +42,6 @@ class Sharded(Protection):
         "rate": "privacy.shard_rate",
     }
     part_setting = "shards"
-    account_options: ClassVar = {"clip": 1.0, "shards": 64}
 
     @property
     def whole_owner(self) -> bool:

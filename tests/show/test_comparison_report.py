@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from benchmarks.campaign import Timing
-from benchmarks.results_page import campaign_figures as pages
+from benchmarks.results_page import figures as pages
 
+from noisemarket.market.negotiation import negotiate
+from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
-from noisemarket.show.comparison_report import draw_frontier, draw_rounds, round_means
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds, game_rows, round_means
 from noisemarket.study.results import Row
 
 ROW = Row(
@@ -87,40 +87,6 @@ def test_sellers_without_a_bound_are_said_and_open(drawn: list[Any]) -> None:
     assert faces["o"] != "white"
 
 
-def test_only_fifths_that_sell_are_drawn_and_the_rest_is_said(drawn: list[Any]) -> None:
-    pages.draw_costs(Path(), cases(clock=(2.0, 0.9), dypp=(1.0, 0.9)))
-    (canvas,) = drawn
-    (legend,) = canvas.legends
-    assert [one.get_text() for one in legend.get_texts()] == ["the cheapest fifth", "the second"]
-    assert "the other 3 fifths sell next to nothing" in legend.get_title().get_text()
-    left, right = canvas.axes
-    assert [one.get_text() for one in left.get_yticklabels()] == [
-        "DyPP (WoLF-PHC)", "clock auction",
-    ]  # fmt: skip
-    assert right.get_title(loc="left").startswith("Clock auction leaves owners most")
-
-
-def test_titles_of_costs_follow_the_bars() -> None:
-    sold = {"clock": np.array([9.0, 1, 0, 0, 0]), "dypp": np.array([5.0, 5, 0, 0, 0])}
-    assert "50 %\n(DyPP (WoLF-PHC)) to 90 %" in pages.sold_title(sold)
-    assert "no bound" not in pages.sold_title({"clock": np.array([np.nan, 0, 0, 0, 0])})
-    gained = {"clock": np.array([1.0, 0, 0, 0, 0]), "dypp": np.array([0.5, 0.6, 0, 0, 0])}
-    assert pages.gained_title(gained, None).startswith("DyPP (WoLF-PHC) leaves owners most,\nclock")
-    assert pages.selling_fifths([np.array([1.0, 0.001, 0, 0, 0])]) == [0]
-    assert pages.selling_fifths([np.array([1.0, 0.0, np.nan, 0, 0])]) == [0, 2]
-
-
-def test_the_title_of_growth_is_of_what_is_shown(drawn: list[Any]) -> None:
-    times = [
-        Timing("clock", 10, 0.1), Timing("clock", 1000, 0.5), Timing("bisection", 10, 1.0),
-        Timing("bisection", 1000, 7.0), Timing("dypp", 10, 9.0),
-    ]  # fmt: skip
-    pages.draw_growth(Path(), times)
-    title = drawn[0].axes[0].get_title(loc="left")
-    assert title.startswith("For 1,000 owners clock auction decides in 0.5 s, bisection in 7 s;")
-    assert title.endswith("DyPP (WoLF-PHC) takes 9 s for 10")
-
-
 def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: list[Any]) -> None:
     rows = [
         replace(ROW, seed=seed, mechanism=name, accuracy_per_round=[70.0 + seed, up + seed])
@@ -131,12 +97,36 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
     assert [one.mechanism for one in found] == ["uniform", "greedy", "clock"]
     assert found[2].mean == [71.5, 86.5]
     assert found[2].half_width[0] > 0
-    draw_rounds(Path(), found, pages.rounds_title(found))
+    draw_rounds(Path(), found, "Rounds")
     (axis,) = drawn[0].axes
     assert sorted(texts(axis)) == [
         "clock auction 86.5\N{NO-BREAK SPACE}%",
         "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
     ]
-    assert "clock auction ends highest: 86.5 %" in axis.get_title(loc="left")
-    lone = [comparison_report.RoundMeans("clock", None, [1.0, 2.0], [0.0, 0.0])]
-    assert pages.rounds_title(lone).startswith("Without a budget")
+
+
+NAMES = ("uniform", "equilibrium", "first_best", "no_dp")
+
+
+def test_one_long_bar_is_cut_off_and_says_its_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without noise the curator gains many times what any trade brings."""
+    made = Scenario.from_preset("market", owners=8, model="cnn")
+    results = {
+        name: negotiate(made.model_copy(update={"mechanism": name}), threads=1) for name in NAMES
+    }
+    rows = game_rows(results)
+    drawn: list[Any] = []
+    monkeypatch.setattr(comparison_report, "save", lambda canvas, *_: drawn.append(canvas) or [])
+    comparison_report.draw_game(tmp_path, rows)
+    (canvas,) = drawn
+    panels = {axis.get_title(loc="left"): axis for axis in canvas.axes}
+    gains = {str(row["mechanism"]): float(str(row["curator_gain"])) for row in rows}
+    assert gains["no_dp"] > 3 * gains["first_best"] > 0  # else there is nothing to be seen here
+    axis = panels["curator's gain"]
+    assert axis.get_xlim()[1] == pytest.approx(1.25 * gains["first_best"])
+    assert [text.get_text().strip() for text in axis.texts] == [f"{gains['no_dp']:.3g}"]
+    quality = panels["quality of the model, %"]
+    assert not quality.texts  # of the same size: shown whole
+    assert quality.get_xlim()[1] >= max(float(str(row["model_quality"])) for row in rows)
