@@ -41,8 +41,7 @@ Settings = Mapping[str, Mapping[str, Any]]
 BEST: Settings = {
     "dypp": {
         "learning_rate": 0.4,
-        "owner_optimism": 2.0,
-        "curator_optimism": 2.0,
+        "optimism": 2.0,
         "iterations": 80_000,
     },
     "q_learning": {"learning_rate": 0.2, "iterations": 80_000},
