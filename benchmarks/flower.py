@@ -26,14 +26,16 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.process_tree import ProcessTree
-from noisemarket.flower import wire
-from noisemarket.flower.remote_negotiation import interactions
-from noisemarket.flower.remote_owners import TRAFFIC
+from noisemarket.flower.flower_channel import TRAFFIC
+from noisemarket.flower.records import HELLO
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.machine import Effort
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.job import run_market
+from noisemarket.market.negotiation import run_options
 from noisemarket.market.preparation import prepare
+from noisemarket.owner.owner_messages import QUESTIONS, JobSettled, Train
+from noisemarket.pricing.learned import messages_of
 from noisemarket.scenario import Scenario, dump_scenario
 
 JOB_ROUNDS = 30
@@ -42,14 +44,10 @@ MOST_MESSAGES = 40
 EMBEDDED, FLOWER = "embedded", "flower"
 
 PHASES = {
-    wire.HELLO: "negotiation",
-    wire.QUOTES: "negotiation",
-    wire.PRICE: "negotiation",
-    wire.KEY: "negotiation",
-    wire.CONTRACT: "negotiation",
-    wire.SIGNED: "negotiation",
-    wire.TRAIN: "training",
-    wire.SETTLED: "settlement",
+    HELLO: "negotiation",
+    **dict.fromkeys(QUESTIONS, "negotiation"),
+    Train.kind: "training",
+    JobSettled.kind: "settlement",
 }
 
 HEADS = (
@@ -233,7 +231,7 @@ def main() -> None:
             if given.quick:
                 settings |= {"iterations": 400, "data_size": 60, "shards": 4}
             scenario = Scenario.from_preset("market", **settings)
-            letter = interactions(scenario)
+            letter = messages_of(run_options(scenario).play)
             scenario = Scenario.from_preset("market", **settings, interactions_per_message=letter)
             for engine in given.engines:
                 effort = Effort()

@@ -27,12 +27,12 @@ from rich.table import Table
 from noisemarket.federated.rounds import Checkpoint
 from noisemarket.ledger import settlement, store
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.market import job
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.offers import Curator
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.owners import LocalOwners
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.privacy.journal import JournalledAccountant
@@ -47,7 +47,7 @@ PARTS: list[tuple[str, Any, tuple[str, ...]]] = [
     (TRAINING, LocalEngine, ("train", "score")),
     (ACCOUNT, JournalledAccountant, ("charge_all", "statement")),
     (ACCOUNT, Checkpoint, ("save", "load")),
-    (NEGOTIATION, LocalOwners, ("negotiate",)),
+    (NEGOTIATION, job._OpenJob, ("_negotiate",)),
     (KEYS, KeyPair, ("create", "load")),
     (KEYS, OwnerFolder, ("keep_private",)),
     (SIGNING, Curator, ("draft", "countersign")),

@@ -11,8 +11,8 @@ from tests.flower.market_common import dying, grid_of, hold
 from tests.flower.overheard import Overheard
 from tests.flower.test_clock_market import COSTS, MARKUPS, clock_scenario
 
-from noisemarket.flower import wire
 from noisemarket.market.job import run_market
+from noisemarket.owner.owner_messages import Quotes
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process
@@ -37,7 +37,7 @@ def test_the_contracts_of_one_process_in_few_messages(embedded: Path, tmp_path: 
     hold(grid, scenario, folder)
     assert deals(folder) == deals(embedded)
     assert sum(saving > 0 for saving, *_ in deals(folder).values()) >= 2
-    sent = [one.metadata for one in grid.sent if one.metadata.message_type == wire.QUOTES]
+    sent = [one.metadata for one in grid.sent if one.metadata.message_type == Quotes.kind]
     counts = Counter(one.dst_node_id for one in sent)
     assert len(counts) == 3
     assert max(counts.values()) <= 40

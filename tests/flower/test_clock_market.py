@@ -23,10 +23,11 @@ from tests.flower.overheard import Overheard
 from tests.market.test_private import holds
 
 from noisemarket.errors import BadInput
-from noisemarket.flower import wire
+from noisemarket.flower.records import content
 from noisemarket.market.job import run_market
-from noisemarket.owner.folder import CLOCK
-from noisemarket.owner.record import ClockRecord
+from noisemarket.owner.folder import SALE
+from noisemarket.owner.owner_messages import PriceQuestion
+from noisemarket.owner.record import SaleRecord
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process
@@ -52,7 +53,7 @@ def clock_scenario(folder: Path, **more: Any) -> Scenario:
 
 def asked(grid: ProcessGrid) -> list[int]:
     """Whom each price went to."""
-    sent = [one.metadata for one in grid.sent if one.metadata.message_type == wire.PRICE]
+    sent = [one.metadata for one in grid.sent if one.metadata.message_type == PriceQuestion.kind]
     return [one.dst_node_id for one in sent]
 
 
@@ -60,7 +61,7 @@ def second_questions(grid: ProcessGrid) -> list[Message]:
     """The second question to each owner: the first is about the highest price for all."""
     found: dict[int, list[Message]] = {}
     for one in grid.sent:
-        if one.metadata.message_type == wire.PRICE:
+        if one.metadata.message_type == PriceQuestion.kind:
             found.setdefault(one.metadata.dst_node_id, []).append(one)
     return [own[1] for own in found.values() if len(own) > 1]
 
@@ -91,7 +92,7 @@ def test_the_same_contracts_as_the_embedded_market_in_few_messages(
     assert max(counts.values()) <= MOST_ASKED
     assert counts[102] == 1, "who has left is not asked again"
     for number, name in enumerate(NAMES, start=100):
-        record = ClockRecord.read(own(folder, name).job(job_of(folder)) / CLOCK)
+        record = SaleRecord.read(own(folder, name).job(job_of(folder)) / SALE)
         assert (record.left is None) == (name in traded)
         assert (record.stayed is not None) == (number != 102)
 
@@ -136,7 +137,7 @@ def test_winners_costs_are_nowhere_on_the_curators_side(tmp_path: Path) -> None:
     said = Overheard([*grid.sent, *grid.heard])
     assert [one for one in secrets if said.says(one)] == []
     files = [one for one in folder.rglob("*") if one.is_file() and "owners" not in one.parts]
-    assert {"ledger.sqlite", "clock.json", "traffic.json"} <= {one.name for one in files}
+    assert {"ledger.sqlite", "000001.npz", "traffic.json"} <= {one.name for one in files}
     assert [one.name for one in files if holds(one.read_bytes(), secrets)] == []
     fields = {"key", "stay", "signature", "receipt", "weights"}
     assert {name for one in grid.heard for part in one.content.values() for name in part} == fields
@@ -163,10 +164,10 @@ def test_answers_to_another_clock_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     grid = grid_of(scenario := clock_scenario(folder, rounds=1), folder)
     hold(grid, scenario, folder)
-    with pytest.raises(BadInput, match="is of another auction"):
+    with pytest.raises(BadInput, match="are of another negotiation"):
         hold(grid, clock_scenario(folder, rounds=1, quality_value=2.1), folder)
-    kept = folder / "curator" / "clock.json"
-    kept.write_text(kept.read_text()[:-9])
+    kept = folder / "curator" / "answers" / "000001.npz"
+    kept.write_bytes(kept.read_bytes()[:-9])
     with pytest.raises(BadInput, match="cannot be read"):
         hold(grid, scenario, folder)
 
@@ -174,7 +175,7 @@ def test_answers_to_another_clock_are_refused(tmp_path: Path) -> None:
 def test_an_owner_that_answers_rubbish_is_left_out_and_the_clock_goes_on(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     grid = grid_of(scenario := clock_scenario(folder, rounds=1), folder)
-    grid.nodes[100].app = rubbish("price", wire.with_config(stay="perhaps"))
+    grid.nodes[100].app = rubbish("price", content(({"stay": "perhaps"}, {})))
     outcome = hold(grid, scenario, folder)
     assert outcome.left_out == {"0": "price: unusable answers"}
     assert sold(folder)["1"][0] > 0

@@ -22,15 +22,18 @@ from tests.flower.market_common import (
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import exclusive, load_arrays, save_arrays
-from noisemarket.flower import wire
+from noisemarket.flower import flower_channel as channel
 from noisemarket.flower.curator_app import hold_market, market_over_flower
 from noisemarket.flower.host_files import CURATOR
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
+from noisemarket.market import channel_asker
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import LeftOut
+from noisemarket.owner import owner_messages as said
+from noisemarket.owner.owner_messages import PROTOCOL
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 pytestmark = pytest.mark.process
@@ -188,7 +191,7 @@ def test_messages_of_other_payoffs_are_refused(tmp_path: Path) -> None:
     grid = grid_of(scenario := make_scenario(folder), folder)
     cut_off_after_one_message(grid, scenario, folder)
     other = load_scenario(folder / "scenario.toml", settings=["quality_value=0.21"])
-    with pytest.raises(BadInput, match="are of another game"):
+    with pytest.raises(BadInput, match="are of another negotiation"):
         hold(grid, other, folder)
     assert len(hold(grid, scenario, folder).results) == 2
 
@@ -201,13 +204,13 @@ def test_replies_of_another_version_are_refused(
     grid = grid_of(scenario := make_scenario(folder), folder)
     cut_off_after_one_message(grid, scenario, folder)
     with monkeypatch.context() as patch:
-        patch.setattr(wire, "PROTOCOL", wire.PROTOCOL + 1)
-        with pytest.raises(BadInput, match="are of another game"):
+        patch.setattr(channel_asker, "PROTOCOL", PROTOCOL + 1)
+        with pytest.raises(BadInput, match="are of another negotiation"):
             hold(grid, scenario, folder)
-    replies = folder / "curator" / "replies.npz"
+    replies = folder / "curator" / "answers" / "000001.npz"
     kept = load_arrays(replies)
-    save_arrays(replies, **{name.replace("proposals", "offers"): kept[name] for name in kept})
-    with pytest.raises(BadInput, match="are not whole"):
+    save_arrays(replies, **{f"owner {name}": kept[name] for name in kept})
+    with pytest.raises(BadInput, match="cannot be read"):
         hold(grid, scenario, folder)
 
 
@@ -335,7 +338,7 @@ def test_what_cannot_be_played_by_messages_is_refused_first(tmp_path: Path) -> N
     folder = tmp_path / "run"
     scenario = make_scenario(folder, mechanism="equilibrium")
     grid = ProcessGrid({})
-    with pytest.raises(BadInput, match="not played by messages"):
+    with pytest.raises(BadInput, match="needs the private numbers of all owners"):
         hold(grid, scenario, folder)
     assert grid.sent == []
 
@@ -355,7 +358,7 @@ def test_a_path_in_the_settings_is_refused_because_owners_see_them(
         market_over_flower(None, config)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(("curator", "owner"), [(1, wire.PROTOCOL), (wire.PROTOCOL, 1)])
+@pytest.mark.parametrize(("curator", "owner"), [(1, PROTOCOL), (PROTOCOL, 1)])
 def test_a_curator_of_another_version_is_told_so(
     curator: int, owner: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,16 +366,10 @@ def test_a_curator_of_another_version_is_told_so(
     folder = tmp_path / "run"
     scenario = make_scenario(folder)
     grid = grid_of(scenario, folder)
-    marked = wire.with_protocol
-
-    def of_another(content: RecordDict) -> RecordDict:
-        marked(content)["config"]["protocol"] = curator
-        return content
-
-    monkeypatch.setattr(wire, "with_protocol", of_another)
-    monkeypatch.setattr(wire, "PROTOCOL", owner)
+    monkeypatch.setattr(channel, "PROTOCOL", curator)
+    monkeypatch.setattr(said, "PROTOCOL", owner)
     with pytest.raises(NoisemarketError, match="No owner has taken part"):
         hold(grid, scenario, folder)
-    said = json.loads((folder / "curator" / "left-out.json").read_text())
+    told = json.loads((folder / "curator" / "left-out.json").read_text())
     words = f"the curator speaks protocol {curator}, this owner {owner}: install its noisemarket"
-    assert said == dict.fromkeys(NAMES, f"quotes: {words}")
+    assert told == dict.fromkeys(NAMES, f"quotes: {words}")

@@ -17,16 +17,25 @@ from tests.ledger.common import changed
 
 from noisemarket.errors import BadInput
 from noisemarket.files import load_arrays, save_arrays
-from noisemarket.flower import wire
 from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
+from noisemarket.flower.records import content, plain_of
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.record import Invitation
+from noisemarket.owner.invitations import GameInvitation
+from noisemarket.owner.owner_messages import (
+    ContractOffer,
+    ContractSigned,
+    Countersigned,
+    JobSettled,
+    Proposals,
+    Question,
+    Quotes,
+)
 from noisemarket.owner.terms import Assignment
 from noisemarket.pricing.messages import QuoteBatch
 from noisemarket.privacy.zcdp import gaussian_epsilon
@@ -53,8 +62,11 @@ class Offered:
     def send(self, kind: str, content: RecordDict) -> Message:
         return self.node.answer(Message(content, 100, kind), 100)
 
+    def say(self, question: Question) -> Message:
+        return self.send(question.kind, content(question.plain()))
+
     def offer(self, contract: Contract, plan: Assignment | None = None) -> Message:
-        return self.send(wire.CONTRACT, wire.contract(contract, plan or self.plan))
+        return self.say(ContractOffer(contract, plan or self.plan))
 
     def receipt(self, stage: str = "signed", paid: int | None = None) -> Receipt:
         return Receipt.of(self.curator, self.contract, stage, Head(7, "7" * 64), paid)
@@ -69,7 +81,7 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
 
     def cut(messages: Any) -> Any:
         made = list(messages)
-        if made[0].metadata.message_type == wire.CONTRACT:
+        if made[0].metadata.message_type == ContractOffer.kind:
             raise Cut(made[0])
         played.extend(m for m in made if m.metadata.dst_node_id == 100 and "arrays" in m.content)
         return push(made)
@@ -77,7 +89,8 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
     grid.push_messages = cut  # type: ignore[method-assign]
     with pytest.raises(Cut) as caught:
         hold_market(grid, scenario, folder, lambda line: None, Bounds(30, wait=0.2))
-    contract, plan = wire.read_contract(caught.value.args[0])
+    asked = ContractOffer.read(*plain_of(caught.value.args[0]))
+    contract, plan = asked.contract, asked.assignment
     assert contract.owner == "0"
     key = KeyPair.load(folder / "curator")
     return Offered(grid.nodes[100], folder, contract, plan, played, key)
@@ -190,7 +203,7 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
 
 @pytest.mark.parametrize("noise", ["not bytes", b"{}", b"\xff"])
 def test_an_offer_that_cannot_be_read_is_refused(standing: Offered, noise: object) -> None:
-    reply = standing.send(wire.CONTRACT, wire.with_config(contract=noise, plan="{}"))
+    reply = standing.send(ContractOffer.kind, content(({"contract": noise, "plan": "{}"}, {})))
     assert "cannot be read" in str(reply.error.reason)
     plan = Assignment(0, 1, {"channels": "x"})
     reply = standing.offer(standing.contract, plan)
@@ -201,10 +214,8 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
     signature = offered.signature()
 
     def keep(contract: Contract, mine: str, theirs: str) -> Message:
-        return offered.send(
-            wire.SIGNED,
-            wire.signed_by_both(SignedContract(contract, mine, theirs), offered.receipt()),
-        )
+        both = SignedContract(contract, mine, theirs)
+        return offered.say(ContractSigned(both, offered.receipt()))
 
     good = offered.curator.sign(CURATOR, offered.contract)
     stranger = KeyPair.create(tmp_path / "stranger")
@@ -225,10 +236,10 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
 def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:
     good = offered.curator.sign(CURATOR, offered.contract)
     both = SignedContract(offered.contract, "0" * 128, good)
-    kept = offered.send(wire.SIGNED, wire.signed_by_both(both, offered.receipt()))
+    kept = offered.say(ContractSigned(both, offered.receipt()))
     assert "nothing was signed" in str(kept.error.reason)
     receipt = offered.receipt("settled", 1)
-    settled = offered.send(wire.SETTLED, wire.receipt(receipt))
+    settled = offered.say(JobSettled(receipt))
     assert "no contract" in str(settled.error.reason)
     for change, reason in (
         ({"paid": "x"}, "cannot be read"),
@@ -242,10 +253,10 @@ def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None
         ({"job": "../x"}, "no such job"),
     ):
         text = json.dumps(receipt.to_dict() | change)
-        reply = offered.send(wire.SETTLED, wire.with_config(receipt=text))
+        reply = offered.send(JobSettled.kind, content(({"receipt": text}, {})))
         assert reason in str(reply.error.reason), change
     for text in (b"", 1, "", "[]", "[" * 50_000):
-        reply = offered.send(wire.SETTLED, wire.with_config(receipt=text))
+        reply = offered.send(JobSettled.kind, content(({"receipt": text}, {})))
         assert "cannot be read" in str(reply.error.reason)
 
 
@@ -253,11 +264,11 @@ def test_only_the_curator_settles_and_only_once(offered: Offered, tmp_path: Path
     contract = offered.contract
     good = offered.curator.sign(CURATOR, contract)
     both = SignedContract(contract, offered.signature(), good)
-    assert not offered.send(wire.SIGNED, wire.signed_by_both(both, offered.receipt())).has_error()
+    assert not offered.say(ContractSigned(both, offered.receipt())).has_error()
 
     def settled(paid: int | None, key: KeyPair, about: Contract = contract) -> str:
         receipt = Receipt.of(key, about, "settled", Head(9, "9" * 64), paid)
-        reply = offered.send(wire.SETTLED, wire.receipt(receipt))
+        reply = offered.say(JobSettled(receipt))
         return str(reply.error.reason) if reply.has_error() else ""
 
     place = next(iter(offered.folder.glob("owners/*/jobs/*/contract.json"))).parent
@@ -285,19 +296,18 @@ def test_an_owner_shows_its_receipt_to_a_curator_whose_ledger_was_put_back(
     contract, good = offered.contract, offered.curator.sign(CURATOR, offered.contract)
     both = SignedContract(contract, offered.signature(), good)
 
-    def answer(head: Head) -> Receipt | None:
+    def answer(head: Head) -> Receipt:
         receipt = Receipt.of(offered.curator, contract, "signed", head)
-        return wire.receipt_of(offered.send(wire.SIGNED, wire.signed_by_both(both, receipt)))
+        reply = offered.say(ContractSigned(both, receipt))
+        return Countersigned.read(*plain_of(reply)).receipt
 
     late = Head(12, "a" * 64)
     for head in (Head(9, "9" * 64), late, late):
         found = answer(head)
-        assert found is not None
         assert found.noted == head
         found.check(offered.curator.public_hex, owner=True)
     for older in (Head(9, "9" * 64), Head(12, "b" * 64), Head(1, "c" * 64)):
         found = answer(older)
-        assert found is not None
         assert found.noted == late
         found.check(offered.curator.public_hex, owner=True)
 
@@ -309,9 +319,7 @@ def test_a_message_that_comes_again_gets_the_reply_that_it_got(offered: Offered)
     replies = [offered.node.answer(message, 100) for message in offered.messages]
     again = [offered.node.answer(message, 100) for message in offered.messages]
     for one, other in zip(replies, again, strict=True):
-        first, second = wire.read_proposals(one), wire.read_proposals(other)
-        assert first is not None
-        assert second is not None
+        first, second = (Proposals.read(*plain_of(reply)).batch for reply in (one, other))
         assert np.array_equal(first.proposals, second.proposals)
         assert np.array_equal(first.signed, second.signed)
     assert place.read_bytes() == before
@@ -329,25 +337,27 @@ def test_a_game_of_another_version_is_declined_in_words(offered: Offered, name: 
 
 def test_another_message_in_its_place_is_refused(offered: Offered) -> None:
     """Else a curator could ask an owner's player what it would have done."""
-    invitation, sheet = wire.read_quotes(offered.messages[3])
+    asked = Quotes.read(*plain_of(offered.messages[3]))
+    invitation, sheet = asked.invitation, asked.batch
     turned = QuoteBatch(sheet.first, (sheet.quotes + 1) % 7, sheet.signs)
-    reply = offered.send(wire.QUOTES, wire.quotes(invitation, turned))
+    reply = offered.say(Quotes(invitation, turned))
     assert "other quotes" in str(reply.error.reason)
     more = QuoteBatch(400, sheet.quotes, sheet.signs)
-    reply = offered.send(wire.QUOTES, wire.quotes(invitation, more))
+    reply = offered.say(Quotes(invitation, more))
     assert "more than was agreed" in str(reply.error.reason)
     other = replace(invitation, key=invitation.key + 1)
-    reply = offered.send(wire.QUOTES, wire.quotes(other, sheet))
+    reply = offered.say(Quotes(other, sheet))
     assert "another one" in str(reply.error.reason)
 
 
 def agent_and_quotes(
     standing: Offered, tmp_path: Path, **config: Any
-) -> tuple[OwnerAgent, Invitation, QuoteBatch]:
+) -> tuple[OwnerAgent, GameInvitation, QuoteBatch]:
     """A new owner's agent, and the first quotes to it."""
     folder = tmp_path / "owner"
     folder.mkdir(mode=0o700)
-    invitation, sheet = wire.read_quotes(standing.messages[0])
+    asked = Quotes.read(*plain_of(standing.messages[0]))
+    invitation, sheet = asked.invitation, asked.batch
     return OwnerAgent(OwnerFolder("0", folder), config), invitation, sheet
 
 
@@ -422,13 +432,14 @@ def test_owners_of_a_scenario_with_a_cap_cap_what_it_caps(tmp_path: Path) -> Non
 )
 def test_an_invitation_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(Declined, match="cannot be read"):
-        Invitation.from_json(text)
+        GameInvitation.from_json(text)
 
 
 def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
-    invitation, _ = wire.read_quotes(offered.messages[0])
+    asked = Quotes.read(*plain_of(offered.messages[0]))
+    invitation, _ = asked.invitation, asked.batch
     good = json.loads(invitation.to_json())
-    assert Invitation.from_json(json.dumps(good)) == invitation
+    assert GameInvitation.from_json(json.dumps(good)) == invitation
     table = good["table"]
     for bad in (
         good | {"key": -1},
@@ -443,4 +454,4 @@ def test_an_invitation_is_checked_part_by_part(offered: Offered) -> None:
         good | {"table": table | {"settings": table["settings"] | {"discount": "x"}}},
     ):
         with pytest.raises(Declined, match="cannot be read"):
-            Invitation.from_json(json.dumps(bad))
+            GameInvitation.from_json(json.dumps(bad))

@@ -14,8 +14,10 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
 from noisemarket.files import save_arrays
-from noisemarket.flower.flower_engine import FlowerEngine
-from noisemarket.flower.line import Bounds, Line, Traffic
+from noisemarket.flower.flower_channel import FlowerChannel
+from noisemarket.flower.line import Bounds, Traffic
+from noisemarket.market.channel import ChannelEngine
+from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
@@ -64,10 +66,21 @@ def deal(
     return configs
 
 
+class FlowerEngine(ChannelEngine):
+    """Training over a line, without a market."""
+
+    def __init__(
+        self, grid: Grid, names: Sequence[str], bounds: Bounds, job: Job, job_id: str
+    ) -> None:
+        channel = FlowerChannel(grid, names, MarketFolder(Path()), bounds)
+        self.line = channel.line
+        super().__init__(channel, job, job_id)
+
+
 def engine_over(
     grid: Grid, job: Job, names: Sequence[str], job_id: str, **bounds: Any
 ) -> FlowerEngine:
-    return FlowerEngine(Line(grid, names, Bounds(**bounds)), job, job_id)
+    return FlowerEngine(grid, names, Bounds(**bounds), job, job_id)
 
 
 def train_over(

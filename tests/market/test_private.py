@@ -19,7 +19,7 @@ from noisemarket.ledger.store import Ledger
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.offers import Curator
-from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.simulated import SimulatedOwner
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training
@@ -28,7 +28,7 @@ COSTS = {"a": 1.7654321, "b": 2.7351462, "c": 3.8162735}
 MARKUPS = {"a": 0.1357911, "b": 0.2468351, "c": 0.3792846}
 WEIGHTS = {"quality_weight": 0.6182934, "quality_value": 0.2083716, "payment_cost": 0.1294857}
 OWN = {name: [COSTS[name], MARKUPS[name]] for name in COSTS}
-KINDS = (Curator, UploadInspector, OwnerAgent, Ledger)
+KINDS = (Curator, UploadInspector, SimulatedOwner, Ledger)
 ALL_OWN = [value for values in OWN.values() for value in values]
 
 
@@ -128,8 +128,8 @@ def test_no_object_of_the_curator_leads_to_an_owners_secret(
 
 
 def test_no_object_of_an_owner_leads_to_the_curators_weights(seen: dict[str, Any]) -> None:
-    for values in seen["inside"][OwnerAgent]:
-        (owner,) = (one for one in values if type(one) is OwnerAgent)
+    for values in seen["inside"][SimulatedOwner]:
+        (owner,) = (one for one in values if type(one) is SimulatedOwner)
         others = [v for name, own in OWN.items() if name != owner.folder.name for v in own]
         assert not [value for value in values if holds(value, [*WEIGHTS.values(), *others])]
 

@@ -10,7 +10,7 @@ from tests.owner.test_clock_record import CLOCKS, OWN, agent
 
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.owner.agent import OwnerAgent
-from noisemarket.owner.record import Invitation
+from noisemarket.owner.invitations import GameInvitation
 from noisemarket.pricing.messages import CuratorPlayer
 from noisemarket.pricing.players import GameRules, bisection_rules, curator_against, game_rules
 from noisemarket.scenario import Scenario
@@ -22,7 +22,7 @@ def market(cost: float, **more: object) -> Scenario:
     return Scenario.from_preset("market", owners=1, surface="sharded-mnist", **own, **more)
 
 
-def invited(scenario: Scenario, rule: str) -> tuple[Invitation, CuratorPlayer]:
+def invited(scenario: Scenario, rule: str) -> tuple[GameInvitation, CuratorPlayer]:
     environment, config = scenario.environment(), run_options(scenario).play
     table: GameRules = (
         bisection_rules(environment, config)
@@ -30,7 +30,7 @@ def invited(scenario: Scenario, rule: str) -> tuple[Invitation, CuratorPlayer]:
         else game_rules(environment, rule, config, config.interactions_per_message)
     )
     curator = curator_against(0, table, environment, config)
-    return Invitation("job", "ab" * 32, {"simulated": False}, 0, table), curator
+    return GameInvitation("job", "ab" * 32, {"simulated": False}, 0, table), curator
 
 
 def changed(anna: OwnerAgent, cost: float) -> OwnerAgent:
@@ -38,7 +38,7 @@ def changed(anna: OwnerAgent, cost: float) -> OwnerAgent:
     return OwnerAgent(anna.folder, {"privacy-cost": cost})
 
 
-def exchange(anna: OwnerAgent, invitation: Invitation, curator: CuratorPlayer) -> None:
+def exchange(anna: OwnerAgent, invitation: GameInvitation, curator: CuratorPlayer) -> None:
     length = invitation.table.interactions_per_message
     curator.take(anna.answer(invitation, curator.draw_quotes(length)))
 

@@ -15,13 +15,14 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.agent import OwnerAgent
-from noisemarket.owner.folder import CLOCK, Declined, OwnerFolder
-from noisemarket.owner.record import ClockInvitation, ClockRecord
+from noisemarket.owner.folder import SALE, Declined, OwnerFolder
+from noisemarket.owner.invitations import SaleInvitation
+from noisemarket.owner.record import SaleRecord
 from noisemarket.pricing.clock import Clock
 from noisemarket.scenario import Scenario
 
 LEVELS, WORK = Levels(), {"simulated": False}
-CLOCKS = ClockInvitation("job", "ab" * 32, WORK, LEVELS, 10)
+CLOCKS = SaleInvitation("job", "ab" * 32, WORK, LEVELS, 10)
 OWN = {"privacy_cost": 0.6, "markup": 0.2, "payment_value": 0.08, "privacy_weight": 2.5}
 LOWEST = 23  # 0.08 times 11.5 is the first payment that covers 2.5 times 0.6 times 0.5 times 1.2
 
@@ -75,13 +76,13 @@ def test_an_agent_keeps_its_answers_and_gives_them_again(tmp_path: Path) -> None
     anna = agent(tmp_path)
     assert [anna.stay(CLOCKS, level) for level in (32, 30, 30, 23)] == [True] * 4
     again = agent(tmp_path)
-    kept = ClockRecord.read(again.folder.job("job") / CLOCK)
+    kept = SaleRecord.read(again.folder.job("job") / SALE)
     assert kept.deals() == [(10, 23), (0, 0)]
     with pytest.raises(Declined, match="the price has risen"):
         again.stay(CLOCKS, 24)
     assert again.stay(CLOCKS, 23)
     assert [again.stay(CLOCKS, 22) for _ in range(2)] == [False, False]
-    assert ClockRecord.read(again.folder.job("job") / CLOCK).deals() == [(0, 0)]
+    assert SaleRecord.read(again.folder.job("job") / SALE).deals() == [(0, 0)]
     for level in (32, 23, 21, 1):
         with pytest.raises(Declined, match="the owner has left"):
             again.stay(CLOCKS, level)
@@ -126,15 +127,16 @@ def test_an_invitation_that_is_none_is_declined(change: dict[str, object]) -> No
     if isinstance(change.get("levels"), dict) and change["levels"]:
         change = {"levels": values["levels"] | change["levels"]}
     with pytest.raises(Declined, match="cannot be read"):
-        ClockInvitation.from_json(json.dumps(values | change))
-    assert ClockInvitation.from_json(CLOCKS.to_json()) == CLOCKS
+        SaleInvitation.from_json(json.dumps(values | change))
+    assert SaleInvitation.from_json(CLOCKS.to_json()) == CLOCKS
 
 
 def test_a_clock_of_another_version_is_declined_in_words(tmp_path: Path) -> None:
-    ClockRecord(CLOCKS, stayed=30).save(tmp_path / CLOCK)
-    kept = json.loads((tmp_path / CLOCK).read_text())
-    assert kept == {"invitation": CLOCKS.to_json(), "stayed": 30, "left": None}
-    del kept["left"]
-    (tmp_path / CLOCK).write_text(json.dumps(kept))
+    SaleRecord(CLOCKS, stayed=30).save(tmp_path / SALE)
+    kept = json.loads((tmp_path / SALE).read_text())
+    answers = {"stayed": 30, "left": None, "bid": None, "item": None}
+    assert kept == {"kind": "SaleInvitation", "invitation": CLOCKS.to_json(), **answers}
+    del kept["kind"]
+    (tmp_path / SALE).write_text(json.dumps(kept))
     with pytest.raises(Declined, match="of another version"):
-        ClockRecord.read(tmp_path / CLOCK)
+        SaleRecord.read(tmp_path / SALE)

@@ -31,7 +31,7 @@ from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import JOB, SCENARIO
 from noisemarket.market.outcome import MarketOutcome, MarketRun
-from noisemarket.market.preparation import PreparedMarket, prepare
+from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.market.worker_processes import in_processes, one_by_one
@@ -103,9 +103,7 @@ def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOpt
         from noisemarket.flower import need_flower
 
         need_flower()
-        from noisemarket.flower.remote_owners import RemoteOwners
-
-        RemoteOwners.check(scenario)
+        check_asks(scenario, market.environment)
     chosen = _chosen(options, scenario, {})
     return options.folder(scenario, "run", **_facts(chosen)), market, chosen
 

@@ -1,10 +1,10 @@
 """The market on many machines: Flower's SuperLink and SuperNodes instead of worker processes.
 
 On an owner's side ``owner_app`` is its ClientApp; what it does is in the package ``owner``. On the
-curator's side ``curator_app`` runs a whole market in a ServerApp, with ``remote_owners`` and
-``flower_engine`` over one ``line`` to the SuperNodes; ``wire`` says what is in each message. For an
-app and a model of one's own there is ``client_mod``. ``simulation`` runs a whole market on this
-machine. Only Flower's public modules are used.
+curator's side ``curator_app`` runs a whole market in a ServerApp, over a ``channel`` to the
+SuperNodes: ``owner_messages`` says what is in each message. For an app and a model of one's own
+there is ``client_mod``. ``simulation`` runs a whole market on this machine. Only Flower's
+public modules are used.
 """
 
 import os

@@ -16,8 +16,11 @@ from flwr.app import Array, ArrayRecord, Context, Message, MetricRecord, RecordD
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.engine import Weights
-from noisemarket.flower.owner_app import Task, public_errors
+from noisemarket.flower.owner_app import public_errors
+from noisemarket.flower.records import config_of
+from noisemarket.owner.agent import own_terms
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
+from noisemarket.owner.owner_messages import Train, round_of
 from noisemarket.owner.round import released
 from noisemarket.privacy.noise import NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
@@ -46,9 +49,11 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
     def mod(message: Message, context: Context, call_next: Call) -> Message:
         @public_errors
         def protected(message: Message, context: Context) -> Message:
-            task = Task.of(message)
+            if not (config := config_of(message)):
+                raise Declined("the message has no config")
+            task = Train(*round_of(config), np.empty(0))
             folder = OwnerFolder.of(context.node_config)
-            terms = task.terms(folder)
+            terms = own_terms(folder, task)
             protection = terms.build_protection()
             given = message.content.get(arrays)
             if not isinstance(given, ArrayRecord) or not given:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import write_json
+from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
-from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
 from noisemarket.market.events import (
@@ -106,8 +106,9 @@ def hold_market(
         with EventFile(folder.curator / EVENTS) as file:
             file.write(note(FAILED, problem=str(problem)))
         raise
-    owners = RemoteOwners(grid, scenario, folder, bounds or Bounds(), houses)
-    run = run_market(market, path, owners=owners, curator=curator or folder.curator)
+    names = [str(name) for name in market.environment.population.names]
+    channel = FlowerChannel(grid, names, folder, bounds, houses)
+    run = run_market(market, path, channel=channel, curator=curator or folder.curator)
     before = time.thread_time()
     for event in run:
         if words := in_words(event):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flwr.app import ConfigRecord, Error, RecordDict
+from flwr.app import ConfigRecord, Error, Message, RecordDict
 
 from noisemarket.errors import BadInput
 from noisemarket.files import is_open
@@ -31,6 +31,10 @@ class Part:
     """What one owner of a house is sent, or sends: read as a message of its own."""
 
     content: RecordDict
+
+
+Said = Message | Part
+"""A message to or from one owner, or its part of one for a house."""
 
 
 def owners_of(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:

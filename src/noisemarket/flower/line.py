@@ -1,36 +1,29 @@
 """The curator's line to the owners: who is there, and messages to each of them.
 
 Owners are known by name. Those that are away, too late, that decline or fail simply do not answer:
-what is missing is for the caller to see. ``Asking`` asks until each has answered; who does not is
-left out of the job.
+what is missing is for the caller to see.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from logging import getLogger
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from flwr.app import Message, RecordDict
+from flwr.app import ConfigRecord, Message, RecordDict
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import write_json
-from noisemarket.flower import wire
-from noisemarket.flower.house import apart, refusal, together
+from noisemarket.flower.house import Said, apart, refusal, together
+from noisemarket.flower.records import HELLO, config_of
 from noisemarket.owner.folder import Declined
 
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
-LEFT_OUT = "left-out.json"
-
-_TRIES = 3  # answers that cannot be used, from one owner to one question
 _POLL = 0.25
 _SHORTEST, _LONGEST, _OF_WAIT = 0.1, 0.5, 0.05
 """Answers are looked for after a twentieth of the time they have taken so far, within bounds: a
@@ -126,7 +119,7 @@ class Line:
         *,
         timeout: float | None = None,
         group: str = "",
-    ) -> dict[str, wire.Said]:
+    ) -> dict[str, Said]:
         """Send each owner a message and collect what comes back in time, but for error replies.
 
         A message is dead after ``timeout``: an owner that comes late does not act on it.
@@ -136,13 +129,13 @@ class Line:
             if name in self.known:
                 homes.setdefault(self.known[name], []).append(name)
         asked = {
-            number: together({name: wire.with_protocol(contents[name]) for name in names})
+            number: together({name: contents[name] for name in names})
             if number in self._houses
-            else wire.with_protocol(contents[names[0]])
+            else contents[names[0]]
             for number, names in homes.items()
         }
         longest = self.bounds.timeout if timeout is None else timeout
-        answers: dict[str, wire.Said] = {}
+        answers: dict[str, Said] = {}
         for number, reply in self._exchange(kind, asked, longest, group).items():
             if number not in self._houses:
                 answers[homes[number][0]] = reply
@@ -224,16 +217,16 @@ class Line:
             elif name in self.names:
                 self.known[name] = number
             elif not name and number not in known and self._unknown.get(number, 0) < 3:
-                strangers[number] = wire.with_config()
+                strangers[number] = RecordDict({"config": ConfigRecord()})
         if not self.bounds.insecure:
             words = "Node %s has no name and is left alone: register it under its owner's."
             for number in strangers:
                 self._unknown[number] = 3  # is not looked at again
                 getLogger(__name__).warning(words, number)
             strangers = {}
-        said = self._exchange(wire.HELLO, strangers, min(60.0, self.bounds.timeout))
+        said = self._exchange(HELLO, strangers, min(60.0, self.bounds.timeout))
         for number in strangers:
-            config = wire.config_of(said.get(number))
+            config = config_of(said.get(number))
             house = config.get("owners")
             named = house if isinstance(house, list) else [config.get("owner")]
             free = [n for n in self.names if n in named and self.known.get(n) not in online]
@@ -248,57 +241,6 @@ class Line:
     def _serves_several(self, number: int, owners: Iterable[str]) -> None:
         self._houses.add(number)
         self.known |= dict.fromkeys(owners, number)
-
-
-class Asking:
-    """Questions to the owners of a job, by their index, and who was left out so far, which the
-    curator keeps in ``folder``."""
-
-    def __init__(self, line: Line, folder: Path) -> None:
-        self.line, self._file = line, folder / LEFT_OUT
-        self.left_out: dict[str, str] = {}
-        if self._file.exists():
-            self.left_out = dict(json.loads(self._file.read_text(encoding="utf-8")))
-
-    def taking_part(self) -> list[int]:
-        """Those who were not left out."""
-        return [at for at, name in enumerate(self.line.names) if name not in self.left_out]
-
-    def ask(
-        self,
-        kind: str,
-        asked: Mapping[int, Any],
-        take: Callable[[int, Any], bool],
-        *,
-        leave_out: bool = True,
-    ) -> list[int]:
-        """Ask owners until each has given an answer that can be used; gives those that have not.
-
-        One that is away is asked again when it is back, for ``wait`` seconds after the others; one
-        whose answers cannot be used, three times.
-        """
-        line, left, tries = self.line, dict(asked), dict.fromkeys(asked, 0)
-        why, end = dict.fromkeys(asked, "away"), math.inf
-        while waiting := [index for index in left if tries[index] < _TRIES]:
-            line.declined.clear()
-            here = [index for index in line.meet(0.0) if index in waiting]
-            replies = line.ask(kind, {line.names[index]: left[index] for index in here})
-            for index in here:
-                name = line.names[index]
-                if name in replies and take(index, replies[name]):
-                    del left[index]
-                elif name in replies or name in line.declined:
-                    tries[index] += 1
-                    why[index] = line.declined.get(name, "unusable answers")
-            end = min(end, time.monotonic() + line.bounds.wait)
-            if not left or time.monotonic() > end:
-                break
-            time.sleep(0.5)
-        if leave_out and left:
-            about = kind.removeprefix("query.")
-            self.left_out |= {line.names[index]: f"{about}: {why[index]}" for index in left}
-            write_json(self._file, self.left_out)
-        return sorted(left)
 
 
 def _bytes(contents: Iterable[RecordDict]) -> int:

@@ -1,28 +1,31 @@
-"""The owner's ClientApp: says who it is, plays, signs, and trains under its own terms.
+"""The owner's ClientApp: turns Flower's messages into questions, and has the owner answer.
 
-Nothing is taken from a message but which job and which round it is; whatever else it says must
-agree with the owner's own terms, or the owner declines. Torch is imported when there is something
-to sign or to train, not before: other messages are answered in a process that never loads it.
+Nothing is taken from a message but what ``owner_messages`` reads; whatever it says must agree with
+the owner's own terms, or the owner declines.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial, wraps
-from logging import getLogger
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Error, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from noisemarket.federated.models import maker_of
-from noisemarket.flower import wire
-from noisemarket.flower.house import HOUSE, apart, owners_of, together
-from noisemarket.owner.agent import OwnerAgent
+from noisemarket.flower.house import HOUSE, Said, apart, owners_of, together
+from noisemarket.flower.records import HELLO, config_of, content, plain_of
+from noisemarket.owner.agent import OwnerAgent, public_reply
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.terms import OwnerTerms
+from noisemarket.owner.owner_messages import (
+    QUESTIONS,
+    Question,
+    Refused,
+    Reply,
+    Train,
+    check_protocol,
+)
 
 if TYPE_CHECKING:
     from torch import nn
@@ -34,8 +37,6 @@ DECLINED, FAILED = 1001, 1002
 """Codes of an owner's error replies: it will not, or it could not."""
 
 Handler = Callable[[Message, Context], Message]
-Answer = Callable[[OwnerAgent, wire.Said], RecordDict]
-Given = TypeVar("Given")
 Modules = Callable[[Mapping[str, Any]], "nn.Module"]
 
 
@@ -50,20 +51,10 @@ def owner_app(models: Modules | None = None) -> ClientApp:
         app = owner_app()
     """
     app, build = ClientApp(), maker_of if models is None else _makers(models)
-    answers: dict[str, Answer] = {
-        wire.KEY: lambda agent, _: wire.with_config(key=agent.public_key),
-        wire.QUOTES: lambda agent, said: wire.proposals(agent.answer(*wire.read_quotes(said))),
-        wire.PRICE: lambda agent, said: wire.with_config(stay=agent.stay(*wire.read_price(said))),
-        wire.CONTRACT: lambda agent, said: wire.with_config(
-            signature=agent.accept(*wire.read_contract(said), build)
-        ),
-        wire.SIGNED: lambda agent, said: wire.receipt(agent.keep_accepted(*wire.read_signed(said))),
-        wire.SETTLED: lambda agent, said: wire.receipt(agent.settle(wire.read_receipt(said))),
-    }
-    app.query(_action(wire.HELLO))(_hello)
-    app.train()(_handler(partial(_train, build)))
-    for kind, answer in answers.items():
-        app.query(_action(kind))(_handler(answer))
+    app.query(_action(HELLO))(_hello)
+    for kind, question in QUESTIONS.items():
+        register = app.train() if question is Train else app.query(_action(kind))
+        register(_handler(question, build))
     return app
 
 
@@ -71,103 +62,55 @@ def _action(kind: str) -> str:
     return kind.removeprefix("query.")
 
 
-def _handler(answer: Answer) -> Handler:
+def _handler(question: type[Question], build: Models) -> Handler:
     """Has an owner answer, or each owner of a house its part of the message."""
 
     @public_errors
     def handle(message: Message, context: Context) -> Message:
         owners = owners_of(context.node_config)
 
-        def reply_of(name: str, said: wire.Said) -> RecordDict:
-            wire.check_protocol(said)
+        def reply_of(name: str, said: Said) -> Reply:
+            check_protocol(config_of(said))
             if name not in owners:
                 raise Declined("no such owner in this house")
-            return answer(OwnerAgent(OwnerFolder.of(owners[name]), owners[name]), said)
+            agent = OwnerAgent(OwnerFolder.of(owners[name]), owners[name], build)
+            return agent.handle(question.read(*plain_of(said)))
 
         if (asked := apart(message.content)) is None:
             if len(owners) != 1:
                 raise Declined("this node serves several owners: ask the house")
-            return Message(reply_of(next(iter(owners)), message), reply_to=message)
-        replies = {
-            name: public_answer(partial(reply_of, name, part)) for name, part in asked.items()
-        }
-        return Message(together(replies), reply_to=message)
+            return Message(content(reply_of(next(iter(owners)), message).plain()), reply_to=message)
+        contents: dict[str, RecordDict | Error] = {}
+        for name, part in asked.items():
+            reply = public_reply(partial(reply_of, name, part))
+            refused = isinstance(reply, Refused)
+            contents[name] = _error(reply) if refused else content(reply.plain())
+        return Message(together(contents), reply_to=message)
 
     return handle
 
 
-def _train(build: Models, agent: OwnerAgent, message: wire.Said) -> RecordDict:
-    task = Task.of(message)
-    terms, start = task.terms(agent.folder), wire.array_of(message, wire.WEIGHTS)
-    if start is None:
-        raise Declined("the model cannot be read")
-    if start.dtype != np.float32 or not np.isfinite(start).all():
-        raise Declined("the model is not finite single-precision numbers")
-    from noisemarket.owner.round import OwnRound
-
-    mine = OwnRound(agent.folder, terms, build)
-    update = mine.upload(task.round_number, start)
-    return RecordDict({"arrays": ArrayRecord({wire.WEIGHTS: Array(update)})})
-
-
-@dataclass(frozen=True)
-class Task:
-    """What a message asks for: a round of a job, counted from 1."""
-
-    job: str
-    round_number: int
-    sigma: float | None
-
-    @classmethod
-    def of(cls, message: wire.Said) -> Task:
-        """What is in a message, each part checked."""
-        config = message.content.get("config")
-        if not isinstance(config, ConfigRecord):
-            raise Declined("the message has no config")
-        job, sigma, number = (config.get(name) for name in ("job", "sigma", "server-round"))
-        if not isinstance(job, str):
-            raise Declined("the message names no job")
-        if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number < 2**31:
-            raise Declined("the message names no round")
-        if sigma is not None and not isinstance(sigma, float):
-            raise Declined("sigma is not a number")
-        return cls(job, number, sigma)
-
-    def terms(self, folder: OwnerFolder) -> OwnerTerms:
-        """The owner's own terms for it; declined where the message says otherwise."""
-        terms = folder.terms(self.job)
-        if self.sigma is not None and self.sigma != terms.sigma:
-            raise Declined("sigma is not the contracted one")
-        if terms.rounds is not None and self.round_number > terms.rounds:
-            raise Declined("the contract has no such round")
-        return terms
-
-
 def public_errors(handler: Handler) -> Handler:
-    """Answer failures without saying more than is public.
-
-    Flower sends the text of an exception to the curator. It could hold anything: figures of the
-    account, paths, values of records. It goes to this node's own log instead.
-    """
+    """Answer failures without saying more than is public: Flower would send the text of an
+    exception to the curator."""
 
     @wraps(handler)
     def careful(message: Message, context: Context) -> Message:
-        reply = public_answer(lambda: handler(message, context))
-        return Message(reply, reply_to=message) if isinstance(reply, Error) else reply
+        sent: list[Message] = []
+
+        def answer() -> Reply:
+            sent.append(handler(message, context))
+            return Refused("")
+
+        refused = public_reply(answer)
+        return sent[0] if sent else Message(_error(refused), reply_to=message)
 
     return careful
 
 
-def public_answer(answer: Callable[[], Given]) -> Given | Error:
-    """What an owner answers, or a failure in words that are public."""
-    try:
-        return answer()
-    except Declined as problem:
-        getLogger(__name__).warning("Declined: %s.", problem)
-        return Error(DECLINED, str(problem))
-    except Exception:
-        getLogger(__name__).exception("The message could not be answered.")
-        return Error(FAILED, "failed on the owner's side")
+def _error(reply: Reply) -> Error:
+    assert isinstance(reply, Refused)
+    return Error(FAILED if reply.failed else DECLINED, reply.reason)
 
 
 @public_errors
@@ -177,8 +120,12 @@ def _hello(message: Message, context: Context) -> Message:
     owners = owners_of(config)
     for one in owners.values():
         OwnerFolder.of(one)
-    said = {"owners": list(owners)} if HOUSE in config else {"owner": next(iter(owners))}
-    return Message(wire.with_config(**said), reply_to=message)
+    said = ConfigRecord()
+    if HOUSE in config:
+        said["owners"] = list(owners)
+    else:
+        said["owner"] = next(iter(owners))
+    return Message(RecordDict({"config": said}), reply_to=message)
 
 
 def _makers(modules: Modules) -> Models:

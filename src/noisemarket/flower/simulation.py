@@ -29,9 +29,9 @@ from flwr.serverapp import Grid, ServerApp
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.files import private_folder, write_atomic
+from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds, WorkersDied
 from noisemarket.flower.owner_app import owner_app
-from noisemarket.flower.remote_owners import RemoteOwners
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
@@ -39,8 +39,9 @@ from noisemarket.market.job import run_market
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
-from noisemarket.market.preparation import PreparedMarket, prepare
+from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
+from noisemarket.owner.simulated import preferences
 from noisemarket.pricing.mechanism import Stop, Watch
 from noisemarket.pricing.players import seeds
 
@@ -78,17 +79,7 @@ def deal_out(market: PreparedMarket, root: Path, curator_key: str = "") -> dict[
             held = job.partition.indices[index]
             images = job.data.ready(job.data.train_images[held])
             folder.keep_records(images, job.data.train_labels[held])
-        folder.keep_private(
-            {
-                "privacy_cost": owner.privacy_cost,
-                "markup": owner.markup,
-                "floor": owner.floor,
-                "payment_value": environment.payment_value,
-                "privacy_weight": environment.privacy_weight,
-                "payoff": environment.payoff,
-                "seed": seed,
-            }
-        )
+        folder.keep_private(preferences(environment, index, seed))
         config: dict[str, Value] = {"owner": owner.name, "owner-folder": str(folder.path.resolve())}
         if curator_key:
             config["curator-key"] = curator_key
@@ -123,7 +114,7 @@ def run_simulation(
         BadInput: the scenario cannot be played by messages.
         MissingExtra: Ray is not installed.
     """
-    RemoteOwners.check(market.scenario)
+    check_asks(market.scenario, market.environment)
     if find_spec("ray") is None:
         raise MissingExtra("Flower's simulation", "flower")
     path = MarketFolder(Path(folder).resolve())
@@ -164,9 +155,11 @@ def _simulated(
     bounds = Bounds(grace=600.0, insecure=True, at_once=at_once, simulated=True)
 
     def curator(grid: Grid) -> None:
-        owners = RemoteOwners(grid, market.scenario, folder, bounds)
+        blind = prepare(market.scenario, secrets=False)
+        names = [str(name) for name in blind.environment.population.names]
+        channel = FlowerChannel(grid, names, folder, bounds)
         run = run_market(
-            prepare(market.scenario, secrets=False), folder.path, owners=owners,
+            blind, folder.path, channel=channel,
             curator=folder.curator, watch=watch, stop=lambda: bool(closed) or stop(),
         )  # fmt: skip
         for event in run:

@@ -11,7 +11,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.special import ndtr, ndtri
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
@@ -77,6 +76,8 @@ class Normal:
             raise BadInput("sd", self.sd, "give a standard deviation above 0.")
 
     def quantile(self, u: ArrayLike) -> FloatArray:
+        from scipy.special import ndtr, ndtri  # slow to import, and owners never need it
+
         below, above = ndtr((np.array([self.low, self.high]) - self.mean) / self.sd)
         inner = ndtri(below + (above - below) * np.asarray(u, dtype=float))
         return np.asarray(np.clip(self.mean + self.sd * inner, self.low, self.high))
@@ -95,6 +96,8 @@ class LogNormal:
                 raise BadInput(name, getattr(self, name), "give a value above 0.")
 
     def quantile(self, u: ArrayLike) -> FloatArray:
+        from scipy.special import ndtri  # slow to import, and owners never need it
+
         inner = np.clip(np.asarray(u, dtype=float), 1e-12, 1 - 1e-12)
         return np.asarray(self.median * np.exp(self.sd * ndtri(inner)))
 

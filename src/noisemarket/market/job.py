@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
@@ -29,6 +29,8 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
 from noisemarket.market.begun_rounds import RoundBeginning
+from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
+from noisemarket.market.channel_asker import ChannelAsker
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import Event
@@ -44,13 +46,16 @@ from noisemarket.market.market_folder import (
     JobManifest,
     MarketFolder,
 )
+from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
 from noisemarket.market.orders import Order
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
-from noisemarket.market.owners import EngineMaker, LocalOwners, Owners
+from noisemarket.market.owners import Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
 from noisemarket.market.verdicts import round_entries, verdicts
+from noisemarket.owner.invitations import JobInvitation
+from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
 from noisemarket.privacy.journal import JournalledAccountant
@@ -66,7 +71,7 @@ def run_market(
     folder: str | Path = "runs/market",
     *,
     engine: EngineMaker | None = None,
-    owners: Owners | None = None,
+    channel: Channel | None = None,
     curator: str | Path | None = None,
     workers: int | None = None,
     threads: int | None = None,
@@ -78,9 +83,9 @@ def run_market(
     Args:
         scenario: what to run, by default the preset ``market``.
         folder: where the job keeps all its files.
-        engine: makes what trains the job, such as a subclass of ``Engine``; by default worker
-            processes on this machine.
-        owners: where the owners are, by default on this machine.
+        engine: makes what trains owners on this machine, such as a subclass of ``Engine``; by
+            default worker processes.
+        channel: the way to the owners, by default to owners that this process acts for.
         curator: the folder of the curator's key, by default in the job's own folder.
         workers: how many worker processes train, by default one for each core.
         threads: how many threads negotiate, by default one for each core.
@@ -103,16 +108,18 @@ def run_market(
         scenario = prepare(scenario or Scenario.from_preset("market"))
     path = MarketFolder(Path(folder))
     engine = engine or (lambda job: LocalEngine(job, workers, stop))
-    owners = owners or LocalOwners(scenario.scenario, path, engine, threads)
+    channel = channel or LocalChannel(scenario, path, engine)
     key = path.curator if curator is None else Path(curator)
-    return MarketRun(_steps(scenario, path, owners, key, watch, stop or (lambda: False)))
+    stop = stop or (lambda: False)
+    return MarketRun(_steps(scenario, path, channel, key, threads, watch, stop))
 
 
 def _steps(
     market: PreparedMarket,
     folder: MarketFolder,
-    owners: Owners,
+    channel: Channel,
     key: Path,
+    threads: int | None,
     watch: Watch,
     stop: Callable[[], bool],
 ) -> Steps:
@@ -125,8 +132,10 @@ def _steps(
         curator = Curator(key)
         with curator.ledger(folder.ledger(manifest), folder.curator / HEAD) as ledger:
             book = ReceiptBook(curator, ledger, folder.curator)
-            book.check(owners.receipts(manifest.job))
-            job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, stop)
+            book.check(channel.receipts(manifest.job))
+            names = [str(name) for name in market.environment.population.names]
+            owners = Owners(channel, names, folder.curator)
+            job = _OpenJob(market, folder, owners, manifest, curator, ledger, book, threads, stop)
             return (yield from file.following(job.steps(file.watching(watch), resumed)))
 
 
@@ -158,6 +167,7 @@ class _OpenJob:
     curator: Curator
     ledger: Ledger
     book: ReceiptBook
+    threads: int | None
     stop: Callable[[], bool]
 
     def steps(self, watch: Watch, resumed: bool) -> Steps:
@@ -165,7 +175,10 @@ class _OpenJob:
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
         clock, budget = _LapClock(), budget_of(scenario)
 
-        negotiation = self.owners.negotiate(manifest, curator.public_key, watch, self.stop)
+        work = job_terms(scenario, manifest).public()
+        levels = self.market.environment.levels
+        invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
+        negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
             raise Interrupted("stopped while negotiating; nothing was signed yet.")
         if (trace := negotiation.agreement.trace) is not None:  # as far as the curator sees it
@@ -173,10 +186,10 @@ class _OpenJob:
         environment = negotiation.environment
         deals = strike(environment, negotiation.agreement.contracts, budget)
         played = clock.so_far()
-        order = self.owners.with_noise(self.market.under(deals))
+        order = self.owners.channel.prepare(self.market.under(deals), manifest.job)
         checkpoint = Checkpoint(self.folder.curator / CHECKPOINT, order.fingerprint)
         state = self._state(order, checkpoint)
-        keys = self.owners.keys(environment, deals)
+        keys = self.owners.keys(invitation)
         most = MOST if budget is None else budget
         about = {"weighting": scenario.training.weighting, "weights": _weights(order, keys)}
         self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
@@ -213,6 +226,22 @@ class _OpenJob:
             seconds=clock.laps,
             **closing_of([*left_out, *closing]),
         )
+
+    def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
+        """Agree contracts: in arrays where all owners are simulated here, else by messages."""
+        scenario, environment = self.market.scenario, self.market.environment
+        channel, options = (
+            self.owners.channel,
+            run_options(scenario, self.threads, watch, self.stop),
+        )
+        if not channel.simulated:
+            folder = self.folder.curator
+            asker = ChannelAsker(self.owners, invitation, environment, options, folder)
+            options = replace(options, asker=asker)
+        agreement = find_mechanism(scenario.mechanism).run(environment, options)
+        if channel.simulated:
+            channel.agree(invitation, agreement.contracts)
+        return Negotiation(scenario, environment, agreement)
 
     def _state(self, order: Order, checkpoint: Checkpoint) -> State:
         """Where training stands, if it is this job's."""
@@ -297,14 +326,14 @@ class _OpenJob:
             return refused
 
         about = state.job, order.job.made_by
-        with JournalledAccountant(self.owners.journal, order.budgets, *about) as accountant:
+        with JournalledAccountant(self.owners.channel.journal, order.budgets, *about) as accountant:
             check_charges(accountant, state)
             begun.check_spent(contracts, state, accountant, checkpoint.path)
             for lines in round_entries(contracts, accountant, state.results):
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                honest = self.owners.engine(order)
+                honest = ChannelEngine(self.owners.channel, order.job, state.job)
                 with with_faults(honest, self.market.scenario, contracts, order.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
@@ -348,8 +377,7 @@ class _OpenJob:
             else:
                 closing.append(events.Broken(*named, verdict.evidence))
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
-        told = {index: statements[index] for index in contracts}
-        self.book.keep(issued, self.owners.settled(told, issued))
+        self.book.keep(issued, self.owners.settled(issued))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
         return [*closing, events.Settled(self.manifest.job, *numbers, head)]
 

@@ -1,181 +1,176 @@
-"""Where the owners are: on this machine, or on machines of their own.
+"""The curator's dealings with the owners of a job, over whatever channel.
 
 An owner that cannot be reached, declines or gives unusable answers before it has signed is left
-out: the job goes on without it. On one machine that does not happen.
+out: the job goes on without it.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+import json
+import math
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
-from noisemarket.federated.engine import Engine, Job
-from noisemarket.game.environment import Environment
-from noisemarket.ledger.contract import Contract
-from noisemarket.ledger.keys import SignedContract
+from noisemarket.errors import BadSignature, NoisemarketError
+from noisemarket.files import write_json
+from noisemarket.ledger.contract import Contract, is_key
+from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.market.deals import Deals
-from noisemarket.market.market_folder import JOURNAL, JobManifest, MarketFolder
-from noisemarket.market.negotiation import Negotiation, negotiate
-from noisemarket.market.offers import job_terms
+from noisemarket.market.channel import Channel
 from noisemarket.market.orders import Order
-from noisemarket.owner.agent import OwnerAgent
-from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.owner.terms import Deal, JobTerms, contract_of
-from noisemarket.pricing.mechanism import Stop, Watch
-from noisemarket.privacy.statement import PrivacyStatement
-from noisemarket.scenario import Scenario
+from noisemarket.owner.invitations import (
+    JobInvitation,
+)
+from noisemarket.owner.owner_messages import (
+    ContractOffer,
+    ContractSigned,
+    Countersigned,
+    JobSettled,
+    KeyQuestion,
+    PublicKey,
+    Question,
+    Refused,
+    Reply,
+    Signature,
+)
+from noisemarket.owner.terms import Assignment
 
-EngineMaker = Callable[[Job], Engine]
-"""Makes what trains a job: for example a subclass of ``Engine``."""
+LEFT_OUT, KEYS = "left-out.json", "keys.json"
+TRIES = 3
+"""Answers that cannot be used, from one owner to one question."""
+
+_PAUSE = 0.5
+_SETTLED_SECONDS = 60.0
+
+Answer = TypeVar("Answer", bound=Reply)
 
 
-class Owners(ABC):
-    """The owners of a job, as the market deals with them, by their index in the population."""
+class Owners:
+    """The owners of a job. ``folder`` is the curator's: who was left out, and keys, are kept."""
 
-    @property
-    @abstractmethod
-    def journal(self) -> Path:
-        """Where the market keeps its account of what the owners give up."""
-
-    @property
-    def left_out(self) -> Mapping[str, str]:
+    def __init__(self, channel: Channel, names: Sequence[str], folder: Path) -> None:
+        self.channel, self.names, self._folder = channel, list(names), folder
+        self.left_out: dict[str, str] = {}
         """Owners that are left out, and why."""
-        return {}
+        if (file := folder / LEFT_OUT).exists():
+            self.left_out = dict(json.loads(file.read_text(encoding="utf-8")))
 
-    @abstractmethod
-    def negotiate(
-        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
-    ) -> Negotiation:
-        """Play the game with all owners."""
+    def taking_part(self) -> list[int]:
+        """Those that were not left out."""
+        return [at for at, name in enumerate(self.names) if name not in self.left_out]
 
-    @abstractmethod
-    def with_noise(self, order: Order) -> Order:
-        """An order with what the owners' side has to add: where noise comes from."""
+    def ask(
+        self,
+        questions: Mapping[int, Question],
+        kind: type[Answer],
+        good: Callable[[int, Answer], bool] = lambda index, reply: True,
+        *,
+        leave_out: bool = True,
+    ) -> dict[int, Answer]:
+        """Ask owners until each has given an answer that can be used; gives these.
 
-    @abstractmethod
-    def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
+        One that is away is asked again when it is back, for ``patience`` seconds after the others;
+        one whose answers cannot be used, three times. The others are left out of the job.
+        """
+        left, found = dict(questions), dict[int, Answer]()
+        tries, why, end = dict.fromkeys(left, 0), dict.fromkeys(left, "away"), math.inf
+        while waiting := [index for index in left if tries[index] < TRIES]:
+            here = self.channel.present()
+            asked = {i: left[i] for i in waiting if here is None or i in here}
+            for index, reply in self.channel.ask(asked).items():
+                if isinstance(reply, kind) and good(index, reply):
+                    found[index] = reply
+                    del left[index]
+                else:
+                    tries[index] += 1
+                    refused = isinstance(reply, Refused)
+                    why[index] = reply.reason if refused else "unusable answers"  # type: ignore[attr-defined]
+            end = min(end, time.monotonic() + self.channel.patience)
+            if not left or time.monotonic() >= end:
+                break
+            time.sleep(_PAUSE)
+        if leave_out and left:
+            about = next(iter(left.values())).kind.removeprefix("query.")
+            self.left_out |= {self.names[index]: f"{about}: {why[index]}" for index in left}
+            write_json(self._folder / LEFT_OUT, self.left_out)
+        return dict(sorted(found.items()))
+
+    def keys(self, invitation: JobInvitation) -> dict[str, str]:
         """The owners' public keys, by name."""
+        file = self._folder / KEYS
+        if file.exists():  # the ledger has them: they cannot change
+            return dict(json.loads(file.read_text(encoding="utf-8")))
+        asked = dict.fromkeys(self.taking_part(), KeyQuestion(invitation))
+        found = self.ask(asked, PublicKey, lambda _, reply: is_key(reply.key))
+        keys = {self.names[index]: reply.key for index, reply in found.items()}
+        if not self.channel.simulated:
+            write_json(file, keys)
+        return keys
 
-    @abstractmethod
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
         """The signatures of those who accept."""
+        model, seed = order.job.model.settings(), order.job.seed
+        asked = {
+            index: ContractOffer(contract, Assignment(index, seed, model))
+            for index, contract in contracts.items()
+        }
+        found = self.ask(
+            asked, Signature, lambda index, reply: holds(OWNER, contracts[index], reply.signature)
+        )
+        return {index: reply.signature for index, reply in found.items()}
 
-    def receipts(self, job: str) -> Sequence[Receipt]:
-        """Receipts of the job that can be read before anything is done, wherever that is so."""
-        return ()
-
-    @abstractmethod
     def keep(
         self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
     ) -> dict[int, Receipt]:
         """Give the owners their contracts with both signatures, and receipts of them.
 
+        An owner that does not get it trains nothing, and says so when it is asked to.
+
         Returns:
             The receipts with the owners' signatures, of those who answer. An owner that has one of
             a later state of the ledger gives that one.
         """
+        asked = {index: ContractSigned(one, receipts[index]) for index, one in signed.items()}
+        found = self.ask(
+            asked, Countersigned, lambda i, reply: _answers(reply, receipts[i]), leave_out=False
+        )
+        return {index: reply.receipt for index, reply in found.items()}
 
-    @abstractmethod
-    def engine(self, order: Order) -> Engine:
-        """What trains the owners."""
+    def present(self, owners: Collection[int]) -> Collection[int]:
+        """Those of these owners that can be asked now; waits until there is one."""
+        end = time.monotonic() + self.channel.patience
+        while True:
+            here = self.channel.present()
+            if here is None:
+                return owners
+            if wanted := sorted(set(owners) & set(here)):
+                return wanted
+            if time.monotonic() > end:
+                raise NoisemarketError("No owner is here: run again later.")
+            time.sleep(_PAUSE)
 
-    def present(self, owners: Sequence[int]) -> Sequence[int]:
-        """Those of these owners that can be asked now."""
-        return owners
-
-    @abstractmethod
-    def settled(
-        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
-    ) -> dict[int, Receipt]:
-        """Tell the owners what they gave up, and give them receipts of what they are paid.
-
-        Returns:
-            As ``keep``.
-        """
-
-
-class LocalOwners(Owners):
-    """Owners that this process acts for, each with a folder of its own."""
-
-    def __init__(
-        self,
-        scenario: Scenario,
-        folder: MarketFolder,
-        engine: EngineMaker,
-        threads: int | None = None,
-    ) -> None:
-        self._scenario, self._folder = scenario, folder
-        self._engine, self._threads = engine, threads
-        self._agents: list[OwnerAgent] = []
-        self._deals: tuple[Deal, ...] = ()
-        self._terms: JobTerms | None = None
-        self._curator_key = ""
-
-    @property
-    def journal(self) -> Path:
-        return self._folder.owners / JOURNAL
-
-    def negotiate(
-        self, manifest: JobManifest, curator_key: str, watch: Watch, stop: Stop
-    ) -> Negotiation:
-        self._terms, self._curator_key = job_terms(self._scenario, manifest), curator_key
-        return negotiate(self._scenario, threads=self._threads, watch=watch, stop=stop)
-
-    def with_noise(self, order: Order) -> Order:
-        if order.job.noise != "secure":
-            return order
-        return replace(order, job=replace(order.job, noise_key=self._folder.noise_key()))
-
-    def keys(self, environment: Environment, deals: Deals) -> dict[str, str]:
-        self._agents, self._deals, keys = [], deals.deals, {}
-        for owner in environment.population:
-            folder = OwnerFolder(
-                owner.name, owner_folder(self._folder.owners, owner.name), one_job=True
-            )
-            agent = OwnerAgent(folder)
-            keys[owner.name] = agent.public_key
-            own = {"privacy_cost": owner.privacy_cost, "markup": owner.markup, "floor": owner.floor}
-            folder.keep_private(own)
-            self._agents.append(agent)
-        return keys
-
-    def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
-        assert self._terms is not None
-        signatures = {}
-        for index, contract in contracts.items():
-            agent, budget = self._agents[index], order.budgets[index]
-            expected = contract_of(
-                self._deals[index], agent.public_key, self._curator_key, budget, self._terms,
-                int(order.job.partition.sizes[index]),
-            )  # fmt: skip
-            signatures[index] = agent.sign(contract, [expected])
-        return signatures
-
-    def receipts(self, job: str) -> Sequence[Receipt]:
-        folders = [path for path in self._folder.owners.iterdir() if path.is_dir()]
-        found = (OwnerFolder(path.name, path, one_job=True).receipts(job) for path in folders)
-        return [receipt for some in found for receipt in some if receipt.job == job]
-
-    def keep(
-        self, signed: Mapping[int, SignedContract], receipts: Mapping[int, Receipt]
-    ) -> dict[int, Receipt]:
+    def settled(self, receipts: Mapping[int, Receipt]) -> dict[int, Receipt]:
+        """Give the owners receipts of what they are paid; returns as ``keep``."""
+        asked = {index: JobSettled(receipt) for index, receipt in receipts.items()}
+        self.channel.present()
+        replies = self.channel.ask(asked, timeout=_SETTLED_SECONDS)
+        self.channel.settled()
         return {
-            index: self._agents[index].keep(contract, self._curator_key, receipts[index])
-            for index, contract in signed.items()
+            index: reply.receipt
+            for index, reply in replies.items()
+            if isinstance(reply, Countersigned) and _answers(reply, receipts[index])
         }
 
-    def engine(self, order: Order) -> Engine:
-        return self._engine(order.job)
 
-    def settled(
-        self, statements: Mapping[int, PrivacyStatement], receipts: Mapping[int, Receipt]
-    ) -> dict[int, Receipt]:
-        kept = {}
-        for index, statement in statements.items():
-            own = self._agents[index]
-            kept[index] = own.settle(receipts[index], statement)
-        self._folder.forget_noise_key()
-        return kept
+def _answers(reply: Countersigned, issued: Receipt) -> bool:
+    """Whether a receipt is this one with the owner's signature, or one that it had before."""
+    found = reply.receipt
+    if (found.contract, found.owner_key) != (issued.contract, issued.owner_key):
+        return False
+    try:
+        found.check(issued.curator_key, owner=True)
+    except BadSignature:
+        return False
+    return True

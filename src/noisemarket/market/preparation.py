@@ -51,6 +51,8 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     mechanism = find_mechanism(scenario.mechanism)
     check_weighting(mechanism, scenario)
     environment = scenario.environment(secrets=secrets)
+    if not secrets:
+        check_asks(scenario, environment)
     mechanism.check(environment, run_options(scenario))
     names = set(map(str, environment.population.names))
     for fault in scenario.faults:
@@ -58,6 +60,24 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
             raise BadInput("faults.owner", fault.owner, "is not an owner of this scenario.")
     full = np.full(len(environment), scenario.game.sigma_max)
     return PreparedMarket(scenario, environment, order(scenario, environment, full))
+
+
+def check_asks(scenario: Scenario, environment: Environment) -> None:
+    """Refuse a mechanism that needs what only owners know, where owners answer for themselves.
+
+    Raises:
+        BadInput: it does.
+    """
+    mechanism = find_mechanism(scenario.mechanism)
+    if mechanism.knows == "everything":
+        remedy = (
+            "needs the private numbers of all owners, which owners on their own machines do not "
+            "tell: choose a mechanism that asks them, such as clock."
+        )
+        raise BadInput("mechanism", scenario.mechanism, remedy)
+    if "spread" in mechanism.knows and not environment.population.privacy_cost.any():
+        remedy = "needs to know how costs are spread, and the population file does not say it."
+        raise BadInput("mechanism", scenario.mechanism, remedy)
 
 
 def check_weighting(mechanism: Mechanism, scenario: Scenario) -> None:

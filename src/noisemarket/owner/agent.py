@@ -1,7 +1,8 @@
-"""What an owner decides: it answers in the game, compares every field of a contract, and signs.
+"""What an owner is: ``handle(question) -> reply``. It plays, compares every field, signs, trains.
 
 Quotes that come twice, because a reply was lost, get the reply that they got, bit by bit. Others in
-their place are declined, so nobody can ask the owner's player what else it might have done.
+their place are declined, so nobody can ask the owner's player what else it might have done. Torch
+is imported when there is something to sign or to train, not before.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import json
 import math
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from logging import getLogger
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput, BadSignature
+from noisemarket.federated.models import maker_of
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
+from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.sides import OwnerSide
 from noisemarket.ledger.contract import Contract, moment
@@ -27,16 +31,16 @@ from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
 from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.owner.folder import CLOCK, OFFER, PLAY, STATEMENT, Declined, OwnerFolder
-from noisemarket.owner.record import (
+from noisemarket.owner import owner_messages as messages
+from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, OwnerFolder
+from noisemarket.owner.invitations import (
     AnyInvitation,
-    ClockInvitation,
-    ClockRecord,
-    GameRecord,
-    Invitation,
-    negotiated,
-    of_this_version,
+    GameInvitation,
+    JobInvitation,
+    MenuInvitation,
+    SaleInvitation,
 )
+from noisemarket.owner.record import GameRecord, SaleRecord, negotiated, of_this_version
 from noisemarket.owner.terms import (
     Assignment,
     Deal,
@@ -49,9 +53,9 @@ from noisemarket.owner.terms import (
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
 from noisemarket.pricing.players import owner_player
 from noisemarket.privacy.journal import read_journal
-from noisemarket.privacy.statement import PrivacyStatement
+from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
-if TYPE_CHECKING:  # torch is loaded when there is something to sign or to train, not before
+if TYPE_CHECKING:
     from noisemarket.owner.round import Models
 
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
@@ -70,19 +74,73 @@ class OwnerAgent:
             it the owner plays no game whose noise would come from a seed. ``floor`` is the least
             noise that it keeps: it signs nothing, and stays in no clock auction, that would have
             it keep less.
+        models: makes the maker of the owner's model from the settings in its terms.
+
+    Its preferences may change within a game (``changes`` in ``private.json``: ``at`` which
+    interaction, and the new ``privacy_cost`` and ``markup``), and it may answer with errors or not
+    at all (``behaviour``, and the ``key`` that names its errors).
     """
 
-    def __init__(self, folder: OwnerFolder, config: Mapping[str, Any] | None = None) -> None:
-        self.folder, self._config = folder, config or {}
+    def __init__(
+        self,
+        folder: OwnerFolder,
+        config: Mapping[str, Any] | None = None,
+        models: Models = maker_of,
+    ) -> None:
+        self.folder, self._config, self._models = folder, config or {}, models
+
+    def handle(self, question: messages.Question) -> messages.Reply:
+        """Answer a question of the curator: the one door to an owner.
+
+        Raises:
+            Declined: the owner will not.
+        """
+        match question:
+            case messages.KeyQuestion():
+                return messages.PublicKey(self.invited(question.invitation))
+            case messages.Quotes():
+                return messages.Proposals(self.answer(question.invitation, question.batch))
+            case messages.PriceQuestion():
+                return messages.Stay(self.stay(question.invitation, question.price))
+            case messages.BidQuestion():
+                return messages.Chosen(self.bid(question.invitation))
+            case messages.MenuQuestion():
+                return messages.Chosen(self.choose(question.invitation))
+            case messages.ContractOffer():
+                return messages.Signature(self.accept(question.contract, question.assignment))
+            case messages.ContractSigned():
+                receipt = self.keep_accepted(question.signed, question.receipt)
+                return messages.Countersigned(receipt)
+            case messages.Train():
+                return messages.Update(self.train(question))
+            case messages.JobSettled():
+                return messages.Countersigned(self.settle(question.receipt))
+        raise Declined("no such question")
 
     @property
     def public_key(self) -> str:
         """What others know the owner by."""
         return self.folder.key.public_hex
 
-    # The game
+    # The negotiation
 
-    def answer(self, invitation: Invitation, quotes: QuoteBatch) -> ProposalBatch:
+    def invited(self, invitation: JobInvitation) -> str:
+        """The owner's public key, for a job that it may take part in. An owner that was asked
+        nothing about it before keeps the invitation: it takes or leaves the contract."""
+        self._check_invitation(invitation)
+        with self.folder.locked(invitation.job) as path:
+            known: AnyInvitation
+            if (path / SALE).exists():
+                known = SaleRecord.read(path / SALE).invitation
+            elif (path / PLAY).exists():
+                known = GameRecord.read(path / PLAY).invitation
+            else:
+                SaleRecord(invitation).save(path / SALE)
+                known = invitation
+            _same_job(known).refuse_other(_same_job(invitation))
+        return self.public_key
+
+    def answer(self, invitation: GameInvitation, quotes: QuoteBatch) -> ProposalBatch:
         """Play through these quotes, if they are the next of the game that the owner was set up
         for; player and reply are kept before the reply goes out."""
         self._check_invitation(invitation)
@@ -104,22 +162,60 @@ class OwnerAgent:
             record.then(quotes, reply, player).save(kept)
             return reply
 
-    def stay(self, invitation: ClockInvitation, payment: int) -> bool:
-        """Whether the owner stays in a clock auction at this price; kept before it is said.
+    def stay(self, invitation: SaleInvitation, payment: int) -> bool:
+        """Whether the owner sells at this price, as in a clock auction; kept before it is said.
 
         It says the truth, for nothing else is better for it: it stays while the payment covers the
         privacy that it would sell, markup included, and it would keep its own floor of noise.
         """
+
+        def answer(record: SaleRecord) -> SaleRecord:
+            if record.answered(payment) is not None:
+                return record
+            side = self._side(invitation)
+            return record.then(payment, bool(side.accepts(invitation.saving, payment)[0]))
+
+        return self._sale(invitation, answer).stayed == payment
+
+    def bid(self, invitation: SaleInvitation) -> int:
+        """The lowest payment level for which the owner sells; K + 1 if it does not."""
+
+        def answer(record: SaleRecord) -> SaleRecord:
+            if record.bid is not None:
+                return record
+            saving = slice(invitation.saving, invitation.saving + 1)
+            return replace(record, bid=max(1, int(self._side(invitation).asks(saving)[0, 0])))
+
+        named = self._sale(invitation, answer).bid
+        assert named is not None
+        return named
+
+    def choose(self, invitation: MenuInvitation) -> int:
+        """The item of a menu that the owner takes; -1 for none."""
+
+        def answer(record: SaleRecord) -> SaleRecord:
+            if record.item is not None:
+                return record
+            items = np.array(invitation.savings), np.array(invitation.payments)
+            return replace(record, item=int(self._side(invitation).choose(*items)[0]))
+
+        item = self._sale(invitation, answer).item
+        assert item is not None
+        return item
+
+    def _sale(
+        self, invitation: JobInvitation, answer: Callable[[SaleRecord], SaleRecord]
+    ) -> SaleRecord:
+        """The record with one more answer, which is kept; the same if it was given before."""
         self._check_invitation(invitation)
         with self.folder.locked(invitation.job) as path:
-            kept = path / CLOCK
-            record = ClockRecord.read(kept) if kept.exists() else ClockRecord(invitation)
+            kept = path / SALE
+            record = SaleRecord.read(kept) if kept.exists() else SaleRecord(invitation)
             record.invitation.refuse_other(invitation)
-            if (known := record.answered(payment)) is not None:
-                return known
-            answer = bool(self._side(invitation).accepts(invitation.saving, payment)[0])
-            record.then(payment, answer).save(kept)
-            return answer
+            after = answer(record)
+            if after != record:
+                after.save(kept)
+            return after
 
     def _own_floor(self) -> float:
         """The least noise that the owner keeps, whatever it is paid; 0 where it names none."""
@@ -137,10 +233,14 @@ class OwnerAgent:
             raise Declined("noise from a seed hides nothing")
         self.rho_cap()
 
-    def _side(self, invitation: Invitation | ClockInvitation) -> OwnerSide:
-        """What the owner knows of itself, on the grids of a job and by its account."""
+    def _side(self, invitation: GameInvitation | JobInvitation, at: float = math.inf) -> OwnerSide:
+        """What the owner knows of itself, on the grids of a job and by its account; ``at`` an
+        interaction of a game, by default after all changes."""
         levels, work = invitation.levels, invitation.work
         private = self._private()
+        for change in private.get("changes", ()):
+            if change["at"] <= at:
+                private |= change
         payoff = private.get("payoff", "privacy_loss")
         try:
             own = {name: float(private[name]) for name in PREFERENCES}
@@ -156,6 +256,8 @@ class OwnerAgent:
             markup=np.array([own["markup"]]),
             floor=np.array([self._own_floor()]),
             sold=self._sold(levels, work) if payoff == "epsilon_loss" else None,
+            key=np.array([int(private.get("key", 0))], np.uint64),
+            behaviour=Behaviour(**private.get("behaviour", {})),
         )
 
     def _sold(self, levels: Levels, work: Mapping[str, Any]) -> FloatArray:
@@ -204,7 +306,7 @@ class OwnerAgent:
 
     # The contract
 
-    def sign(self, contract: Contract, expected: Sequence[Contract]) -> str:
+    def sign(self, contract: Contract, expected: Iterable[Contract]) -> str:
         """The owner's signature, in hexadecimal: the one place where an owner signs.
 
         Args:
@@ -215,7 +317,11 @@ class OwnerAgent:
         Raises:
             Declined: a field differs from what was agreed, or the contract has expired.
         """
-        other = min((differing_fields(contract, one) for one in expected), key=len)
+        other: list[str] = ["terms"] * len(vars(contract))
+        for one in expected:
+            other = min(other, differing_fields(contract, one), key=len)
+            if not other:
+                break
         if other:
             raise Declined(f"owner {self.folder.name} agreed to other {', '.join(other)}")
         if moment("expires_at", contract.expires_at) <= datetime.now(UTC):
@@ -224,7 +330,7 @@ class OwnerAgent:
             raise Declined("the contract is below the owner's floor")
         return self.folder.key.sign(OWNER, contract)
 
-    def accept(self, contract: Contract, assignment: Assignment, models: Models) -> str:
+    def accept(self, contract: Contract, assignment: Assignment) -> str:
         """The signature under what was negotiated in this job; the same again if asked again."""
         with self.folder.locked(contract.job) as path:
             document = {"contract": contract.to_dict(), "plan": asdict(assignment)}
@@ -234,23 +340,16 @@ class OwnerAgent:
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            expected = self._expected(contract, negotiated(path), assignment, models)
-            signature = self.sign(contract, expected)
+            signature = self.sign(contract, self._expected(contract, negotiated(path), assignment))
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
 
     def _expected(
-        self,
-        contract: Contract,
-        record: GameRecord | ClockRecord,
-        assignment: Assignment,
-        models: Models,
+        self, contract: Contract, record: GameRecord | SaleRecord, assignment: Assignment
     ) -> list[Contract]:
         """What the owner agreed to: its deal, or no trade. Of the contract at hand are only its
         times, and a cap below the owner's own."""
-        from noisemarket.owner.round import OwnRound
-
-        invitation, cap = record.invitation, self.rho_cap()
+        invitation = record.invitation
         try:
             terms = JobTerms(
                 job=invitation.job,
@@ -258,29 +357,46 @@ class OwnerAgent:
                 expires_at=contract.expires_at,
                 **invitation.work,
             )
-            mine = OwnRound(self.folder, OwnerTerms.of(contract, assignment), models)
-            budget = replace(mine.budget, rho_cap=min(contract.rho_cap, cap))
+            budget, records = self._work(contract, assignment)
             return [
                 contract_of(
                     deal, self.public_key, invitation.curator_key,
-                    replace(budget, sigma=deal.sigma), terms, len(mine),
+                    replace(budget, sigma=deal.sigma), terms, records,
                 )
-                for deal in self._deals(record)
+                for deal in self._deals(record, contract)
             ]  # fmt: skip
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
 
-    def _deals(self, record: GameRecord | ClockRecord) -> list[Deal]:
-        if isinstance(record, ClockRecord):
-            agreed = record.deals()
-        else:
+    def _work(self, contract: Contract, assignment: Assignment) -> tuple[PrivacyBudget, int]:
+        """What a round costs by the owner's own account, and how many records it has."""
+        from noisemarket.owner.round import OwnRound
+
+        mine = OwnRound(self.folder, OwnerTerms.of(contract, assignment), self._models)
+        return replace(mine.budget, rho_cap=min(contract.rho_cap, self.rho_cap())), len(mine)
+
+    def _deals(self, record: GameRecord | SaleRecord, contract: Contract) -> list[Deal]:
+        """The trades that the owner signs: what it has agreed to, and none."""
+        invitation = record.invitation
+        levels = invitation.levels
+        prices = [to_micro(float(amount), "payment") for amount in levels.payments]
+        paid = prices.index(contract.payment) if contract.payment in prices else -1
+        if isinstance(record, GameRecord):
             agreed = [self._player(record).deal(), (0, 0)]
-        levels, out = record.invitation.levels, []
-        for saving, payment in agreed:
-            paid = to_micro(float(levels.payments[payment]), "payment")
-            given = float(levels.savings[saving])
-            out.append(Deal(self.folder.name, given, levels.sigma_left(saving), paid))
-        return out
+        elif type(invitation) is JobInvitation:  # to be taken or left
+            given = np.flatnonzero(levels.savings == contract.saving)
+            agreed = [(int(saving), paid) for saving in given if paid >= 0]
+            side = self._side(invitation)
+            agreed = [one for one in agreed if side.accepts(*one)[0]] + [(0, 0)]
+        else:
+            agreed = record.deals(paid)
+        return [
+            Deal(
+                self.folder.name, float(levels.savings[saving]), levels.sigma_left(saving),
+                prices[payment],
+            )
+            for saving, payment in agreed
+        ]  # fmt: skip
 
     def accept_without_game(
         self,
@@ -346,14 +462,22 @@ class OwnerAgent:
             self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
             return kept
 
-    def settle(self, receipt: Receipt, statement: PrivacyStatement | None = None) -> Receipt:
+    def train(self, question: messages.Train) -> Any:
+        """The owner's update for a round, from this global model; it was kept and charged."""
+        terms, start = own_terms(self.folder, question), question.weights
+        if start.dtype != np.float32 or not np.isfinite(start).all():
+            raise Declined("the model is not finite single-precision numbers")
+        from noisemarket.owner.round import OwnRound
+
+        return OwnRound(self.folder, terms, self._models).upload(question.round_number, start)
+
+    def settle(self, receipt: Receipt) -> Receipt:
         """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
 
         Args:
             receipt: what the curator signs that it pays, and where its ledger stands.
-            statement: what the owner gave up; by default by its own journal.
 
         Raises:
             Declined: the receipt is not good, or the job was settled otherwise before.
@@ -368,8 +492,41 @@ class OwnerAgent:
             kept = self.folder.countersign(receipt, contract, SETTLED)
             if kept.head != receipt.head:
                 return kept
-            journal = self.folder.journal(job)
-            if statement is None and journal.exists():
-                statement = read_journal(journal).statement(self.folder.name)
-            self.folder.keep_statement(job, statement, paid, ledger_head=receipt.head)
+            self.folder.keep_statement(job, self._given_up(job), paid, ledger_head=receipt.head)
             return kept
+
+    def _given_up(self, job: str) -> PrivacyStatement | None:
+        """What the owner gave up in a job, by its own journal; None if it trained nothing."""
+        journal = self.folder.journal(job)
+        return read_journal(journal).statement(self.folder.name) if journal.exists() else None
+
+
+def own_terms(folder: OwnerFolder, asked: messages.Train) -> OwnerTerms:
+    """The owner's own terms for a round; declined where the curator expects others."""
+    terms = folder.terms(asked.job)
+    if asked.sigma is not None and asked.sigma != terms.sigma:
+        raise Declined("sigma is not the contracted one")
+    if terms.rounds is not None and asked.round_number > terms.rounds:
+        raise Declined("the contract has no such round")
+    return terms
+
+
+def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:
+    """What an owner answers, or a refusal in words that are public.
+
+    The text of an error could hold anything: figures of the account, paths, values of records. It
+    goes to this machine's own log.
+    """
+    try:
+        return answer()
+    except Declined as problem:
+        getLogger(__name__).warning("Declined: %s.", problem)
+        return messages.Refused(str(problem))
+    except Exception:
+        getLogger(__name__).exception("The message could not be answered.")
+        return messages.Refused("failed on the owner's side", failed=True)
+
+
+def _same_job(invitation: AnyInvitation) -> AnyInvitation:
+    """What every invitation to a job says."""
+    return AnyInvitation(invitation.job, invitation.curator_key, invitation.work)

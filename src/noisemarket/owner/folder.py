@@ -5,7 +5,7 @@
       private.json                what its privacy is worth to it, and its limits; never leaves
       records.npz                 its data: images, labels; never leaves
       jobs/<job>/play.npz         its player, and every answer that it has given
-      jobs/<job>/clock.json       in a clock auction: the lowest price at which it stayed
+      jobs/<job>/sale.json        or what it has answered to prices, bids and menus
       jobs/<job>/offer.json       what it has signed
       jobs/<job>/contract.json    the contract with both signatures
       jobs/<job>/signing-receipt.json     what the ledger held when it had signed, by the curator
@@ -44,7 +44,7 @@ from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.statement import PrivacyStatement
 
-RECORDS, PLAY, CLOCK = "records.npz", "play.npz", "clock.json"
+RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
 OFFER, CONTRACT = "offer.json", "contract.json"
 TERMS, RELEASE, JOURNAL, STATEMENT = (
     "terms.json", "release.npz", "privacy.journal", "statement.json",

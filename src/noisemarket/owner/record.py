@@ -1,35 +1,32 @@
-"""What an owner was invited to, and what it has answered so far, in a game or in a clock auction.
+"""What an owner was invited to and has answered in a job: what it agreed to follows from it.
 
-In a clock auction an owner sells down to the floor at the lowest price at which it stayed, or not
-at all. Once it has left it does not come back, and a price that rises is not of its clock.
+An owner that is asked about prices sells down to the floor at the lowest price at which it stayed,
+or not at all. Once it has left it does not come back, and a price that rises is not of its sale.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self, cast
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput
 from noisemarket.files import digest, save_arrays, write_json
-from noisemarket.game.levels import Levels
-from noisemarket.ledger.contract import is_key
-from noisemarket.owner.folder import CLOCK, PLAY, Declined
+from noisemarket.owner.folder import PLAY, SALE, Declined
+from noisemarket.owner.invitations import (
+    GameInvitation,
+    JobInvitation,
+    MenuInvitation,
+    SaleInvitation,
+)
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.pricing.players import GameRules
 
 _STATE = "state."
-_MOST_LEVELS = 10_000
-_PARTS: Mapping[str, Callable[[Any], Any]] = {
-    "table": GameRules.from_dict,
-    "levels": lambda values: Levels(**values),
-}
 
 
 @contextlib.contextmanager
@@ -42,90 +39,10 @@ def of_this_version() -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class AnyInvitation:
-    """What a curator says before it negotiates: all of it public.
-
-    ``work`` is what the contract will say beyond the trade (``JobTerms.public``).
-    """
-
-    job: str
-    curator_key: str
-    work: Mapping[str, Any]
-
-    def to_json(self) -> str:
-        """In one form only, so that two can be compared."""
-        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """From what ``to_json`` gave, each part checked.
-
-        Raises:
-            Declined: it is not an invitation.
-        """
-        try:
-            values = json.loads(text)
-            for name in _PARTS.keys() & values.keys():
-                values[name] = _PARTS[name](values[name])
-            said = cls(**values)
-            sound = said._is_sound()
-        except (ValueError, TypeError, AttributeError, BadInput):
-            sound = False
-        if not sound:
-            raise Declined("the invitation cannot be read")
-        return said
-
-    def _is_sound(self) -> bool:
-        job, work = cast(Any, self.job), cast(Any, self.work)
-        return isinstance(job, str) and isinstance(work, dict) and is_key(self.curator_key)
-
-    def refuse_other(self, invitation: AnyInvitation) -> None:
-        """Decline an invitation to another negotiation than this."""
-        if self.to_json() != invitation.to_json():
-            raise Declined("the negotiation of this job is another one")
-
-
-@dataclass(frozen=True)
-class Invitation(AnyInvitation):
-    """To a game by these rules. ``key`` names the pair's stream of random numbers."""
-
-    key: int
-    table: GameRules
-
-    @property
-    def levels(self) -> Levels:
-        """The grids of savings and payments."""
-        return self.table.levels
-
-    def _is_sound(self) -> bool:
-        return super()._is_sound() and type(self.key) is int and 0 <= self.key < 2**64
-
-
-@dataclass(frozen=True)
-class ClockInvitation(AnyInvitation):
-    """To a clock auction. ``saving`` is the level down to which sellers sell."""
-
-    levels: Levels
-    saving: int
-
-    def _is_sound(self) -> bool:
-        levels = self.levels
-        steps = levels.saving_levels, levels.payment_levels
-        amounts = levels.sigma_max, levels.payment_max
-        return (
-            super()._is_sound()
-            and all(type(one) is int and 1 <= one <= _MOST_LEVELS for one in steps)
-            and all(type(one) in (int, float) and 0.0 < one <= 1e30 for one in amounts)
-            and type(self.saving) is int
-            and 1 <= self.saving <= levels.saving_levels
-        )
-
-
-@dataclass(frozen=True)
 class GameRecord:
     """The state of an owner's player, and all that it has answered so far."""
 
-    invitation: Invitation
+    invitation: GameInvitation
     state: dict[str, NDArray[Any]] = field(default_factory=dict)
     firsts: tuple[int, ...] = ()
     digests: tuple[str, ...] = ()
@@ -137,7 +54,7 @@ class GameRecord:
         """What was kept."""
         with of_this_version(), path.open("rb") as file, np.load(file, allow_pickle=False) as kept:
             return cls(
-                Invitation.from_json(str(kept["invitation"])),
+                GameInvitation.from_json(str(kept["invitation"])),
                 {n.removeprefix(_STATE): kept[n] for n in kept.files if n.startswith(_STATE)},
                 tuple(int(first) for first in kept["firsts"]),
                 tuple(str(digest) for digest in kept["digests"]),
@@ -182,20 +99,26 @@ class GameRecord:
 
 
 @dataclass(frozen=True)
-class ClockRecord:
-    """The lowest payment level at which an owner stayed, and the one at which it left, if any."""
+class SaleRecord:
+    """What an owner has answered about prices, a bid or a menu; or its invitation alone.
 
-    invitation: ClockInvitation
+    ``stayed`` is the lowest payment level at which it stayed, ``left`` the one at which it left;
+    ``bid`` is the level that it named; ``item`` is what it took of a menu, -1 for nothing.
+    """
+
+    invitation: JobInvitation
     stayed: int | None = None
     left: int | None = None
+    bid: int | None = None
+    item: int | None = None
 
     @classmethod
-    def read(cls, path: Path) -> ClockRecord:
+    def read(cls, path: Path) -> SaleRecord:
         """What was kept."""
         with of_this_version():
             kept = json.loads(path.read_text(encoding="utf-8"))
-            invitation = ClockInvitation.from_json(kept["invitation"])
-            return cls(invitation, kept["stayed"], kept["left"])
+            kind = _KINDS[kept.pop("kind")]
+            return cls(**{**kept, "invitation": kind.from_json(kept["invitation"])})
 
     def answered(self, payment: int) -> bool | None:
         """What this price was answered before; None if it is the owner's next."""
@@ -211,27 +134,41 @@ class ClockRecord:
             raise Declined("the price has risen")
         return None
 
-    def then(self, payment: int, stay: bool) -> ClockRecord:
+    def then(self, payment: int, stay: bool) -> SaleRecord:
         """With one more answer."""
         return replace(self, stayed=payment) if stay else replace(self, left=payment)
 
-    def deals(self) -> list[tuple[int, int]]:
-        """The levels of saving and payment that the owner signs: its trade if it is still there,
-        and no trade."""
-        if self.stayed is None or self.left is not None:
-            return [(0, 0)]
-        return [(self.invitation.saving, self.stayed), (0, 0)]
+    def deals(self, payment: int = 0) -> list[tuple[int, int]]:
+        """The levels of saving and payment that the owner signs, if it is offered this payment:
+        its trade if it has agreed to one, and no trade."""
+        to, trade = self.invitation, (0, 0)
+        if isinstance(to, MenuInvitation) and self.item is not None and self.item >= 0:
+            trade = to.savings[self.item], to.payments[self.item]
+        elif isinstance(to, SaleInvitation) and self.bid is not None:
+            if self.bid <= to.levels.payment_levels:
+                trade = to.saving, max(self.bid, payment)
+        elif isinstance(to, SaleInvitation) and self.stayed is not None and self.left is None:
+            trade = to.saving, self.stayed
+        return [(0, 0)] if trade == (0, 0) else [trade, (0, 0)]
 
     def save(self, path: Path) -> None:
         """On disk when this returns, whole or not at all."""
-        kept = {"invitation": self.invitation.to_json(), "stayed": self.stayed, "left": self.left}
+        kept = vars(self) | {
+            "kind": type(self.invitation).__name__,
+            "invitation": self.invitation.to_json(),
+        }
         write_json(path, kept, private=True)
 
 
-def negotiated(path: Path) -> GameRecord | ClockRecord:
+_KINDS: dict[str, type[JobInvitation]] = {
+    one.__name__: one for one in (JobInvitation, SaleInvitation, MenuInvitation)
+}
+
+
+def negotiated(path: Path) -> GameRecord | SaleRecord:
     """What the owner has agreed to in a job, in whose folder it is kept; declined if nothing."""
-    if (path / CLOCK).exists():
-        return ClockRecord.read(path / CLOCK)
+    if (path / SALE).exists():
+        return SaleRecord.read(path / SALE)
     try:
         record = GameRecord.read(path / PLAY)
     except FileNotFoundError:

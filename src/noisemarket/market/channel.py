@@ -1,0 +1,216 @@
+"""The curator's channel to the owners: all that a job knows of them.
+
+``Channel.ask`` takes a question to each owner and gives the replies that came. ``LocalChannel`` has
+the owners in this process and hands training to worker processes; ``flower_channel`` carries the
+same questions over Flower's grid. All above it is written once. ``tests/conformance`` has the suite
+that a channel has to pass.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+
+from noisemarket.errors import NoisemarketError
+from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
+from noisemarket.federated.protections import Upload
+from noisemarket.files import Closing
+from noisemarket.ledger.receipts import Receipt
+from noisemarket.market.market_folder import JOURNAL, MarketFolder
+from noisemarket.market.orders import Order
+from noisemarket.market.preparation import PreparedMarket
+from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
+from noisemarket.owner.invitations import JobInvitation
+from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
+from noisemarket.owner.simulated import SimulatedOwner, preferences
+from noisemarket.pricing.mechanism import Contracts
+from noisemarket.pricing.players import seeds
+from noisemarket.privacy.journal import read_journal
+
+EngineMaker = Callable[[Job], Engine]
+"""Makes what trains a job: for example a subclass of ``Engine``."""
+
+
+class Channel(Closing):
+    """The way to the owners of a job, by their index in the population."""
+
+    simulated = False
+    """Whether the owners are simulated in this process, from the scenario."""
+
+    patience = 0.0
+    """Seconds to wait for an owner that is away."""
+
+    journal: Path
+    """Where the market keeps its account of what the owners give up."""
+
+    @abstractmethod
+    def ask(
+        self, questions: Mapping[int, Question], timeout: float | None = None
+    ) -> dict[int, Reply]:
+        """Put questions of one kind to owners; gives the replies that came in time.
+
+        An owner that will not or cannot answer gives ``Refused``; one that is away or too late
+        is not in the answer. The same question again gets the same reply.
+        """
+
+    def present(self) -> Collection[int] | None:
+        """The owners that can be asked now; None for all."""
+        return None
+
+    def receipts(self, job: str) -> Sequence[Receipt]:
+        """Receipts of the job that can be read before anything is done, wherever that is so."""
+        return ()
+
+    def agree(self, invitation: JobInvitation, contracts: Contracts) -> None:
+        """Tell simulated owners what was agreed without asking them one by one."""
+        raise NoisemarketError("Owners that are not simulated here have to be asked.")
+
+    @abstractmethod
+    def prepare(self, order: Order, job: str) -> Order:
+        """The order with what the owners' side has to add: where noise comes from."""
+
+    @abstractmethod
+    def start_training(self, job: Job) -> None:
+        """Make ready for questions of the kind ``Train``, and for ``score``."""
+
+    @abstractmethod
+    def score(self, weights: Weights) -> Score:
+        """Test a model on the job's test records."""
+
+    def settled(self) -> None:
+        """All owners know that the job is settled."""
+
+    def close(self) -> None:
+        """End training."""
+
+
+class LocalChannel(Channel):
+    """Owners that this process acts for, each with a folder of its own."""
+
+    simulated = True
+
+    def __init__(self, market: PreparedMarket, folder: MarketFolder, engine: EngineMaker) -> None:
+        self._market, self._folder, self._make = market, folder, engine
+        self._order: Order | None = None
+        self._engine: Engine | None = None
+        self.journal = folder.owners / JOURNAL
+
+    @cached_property
+    def owners(self) -> list[SimulatedOwner]:
+        """The owners, in the order of the population."""
+        environment, root = self._market.environment, self._folder.owners
+        seed = seeds(self._market.scenario.play_seed())[0]
+        names = map(str, environment.population.names)
+        return [
+            SimulatedOwner(
+                OwnerFolder(name, owner_folder(root, name), one_job=True),
+                preferences(environment, index, seed),
+            )
+            for index, name in enumerate(names)
+        ]
+
+    def ask(
+        self, questions: Mapping[int, Question], timeout: float | None = None
+    ) -> dict[int, Reply]:
+        first = next(iter(questions.values()), None)
+        if isinstance(first, Train):
+            if self._engine is None:
+                raise NoisemarketError("Training has not started: call start_training.")
+            sent = self._engine.train(first.round_number, first.weights, list(questions))
+            return {index: Update(one) for index, one in sent.items() if one is not None}
+        if isinstance(first, JobSettled) and self._order is not None:
+            statements = self._order.statements(read_journal(self.journal))
+            for owner, statement in zip(self.owners, statements, strict=True):
+                owner.statement = statement
+        replies: dict[int, Reply] = {}
+        for index, question in questions.items():
+            try:
+                replies[index] = self.owners[index].handle(question)
+            except Declined as problem:
+                replies[index] = Refused(str(problem))
+        return replies
+
+    def receipts(self, job: str) -> Sequence[Receipt]:
+        folders = [path for path in self._folder.owners.iterdir() if path.is_dir()]
+        found = (OwnerFolder(path.name, path, one_job=True).receipts(job) for path in folders)
+        return [receipt for some in found for receipt in some if receipt.job == job]
+
+    def agree(self, invitation: JobInvitation, contracts: Contracts) -> None:
+        levels = zip(contracts.saving.tolist(), contracts.payment.tolist(), strict=True)
+        for owner, (saving, payment) in zip(self.owners, levels, strict=True):
+            owner.agree(invitation, saving, payment)
+
+    def prepare(self, order: Order, job: str) -> Order:
+        if order.job.noise == "secure":
+            order = replace(order, job=replace(order.job, noise_key=self._folder.noise_key()))
+        self._order = order
+        sizes = order.job.partition.sizes.tolist()
+        for owner, budget, records in zip(self.owners, order.budgets, sizes, strict=True):
+            owner.work = budget, int(records)
+        return order
+
+    def start_training(self, job: Job) -> None:
+        self._engine = self._make(job)
+
+    def score(self, weights: Weights) -> Score:
+        assert self._engine is not None
+        return self._engine.score(weights)
+
+    def settled(self) -> None:
+        self._folder.forget_noise_key()
+
+    def close(self) -> None:
+        if self._engine is not None:
+            self._engine.close()
+            self._engine = None
+
+
+class ChannelEngine(Engine):
+    """Trains the owners of a job by questions over a channel.
+
+    Owners that are away, too late, that decline or whose reply cannot be read give None, and the
+    job goes on without them.
+    """
+
+    def __init__(self, channel: Channel, job: Job, name: str) -> None:
+        self._channel, self._job, self._name = channel, job, name
+        self._first = job.first_weights()
+        channel.start_training(job)
+
+    @property
+    def dimension(self) -> int:
+        return int(self._first.size)
+
+    def first_weights(self) -> Weights:
+        return self._first.copy()
+
+    def train(
+        self, round_number: int, weights: Weights, owners: Sequence[int]
+    ) -> dict[int, Upload | None]:
+        sigma = self._job.sigma
+        replies = self._channel.ask(
+            {
+                owner: Train(self._name, round_number, float(sigma[owner]), weights)
+                for owner in owners
+            }
+        )
+        uploads: dict[int, Upload | None] = dict.fromkeys(owners)
+        for owner, reply in replies.items():
+            if isinstance(reply, Update):
+                uploads[owner] = reply.weights
+        return uploads
+
+    def score(self, weights: Weights) -> Score:
+        return self._channel.score(weights)
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def score_here(job: Job) -> Callable[[Weights], Score]:
+    """Tests models on a job's test records in this process."""
+    model = job.model(job.seed)
+    return lambda weights: score_of(model, weights, job.data)

@@ -1,0 +1,101 @@
+"""An owner that a simulation acts for: the same door, with what the simulation knows of it.
+
+Its preferences are the scenario's, its records are a part of the shared data, and its training is
+done by worker processes. So it needs no files but its key, contract, receipts and statement.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from noisemarket.game.environment import Environment
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.keys import SignedContract
+from noisemarket.ledger.receipts import Receipt
+from noisemarket.owner.agent import OwnerAgent
+from noisemarket.owner.folder import Declined, OwnerFolder
+from noisemarket.owner.invitations import JobInvitation, MenuInvitation
+from noisemarket.owner.record import SaleRecord, negotiated
+from noisemarket.owner.terms import Assignment
+from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
+
+
+def preferences(environment: Environment, index: int, seed: int) -> dict[str, Any]:
+    """What an owner of a scenario knows of itself, as ``private.json`` holds it."""
+    first, population = environment.phases[0], environment.population
+    own: dict[str, Any] = {
+        "privacy_cost": float(first.privacy_cost[index]),
+        "markup": float(first.markup[index]),
+        "floor": float(population.floor[index]),
+        "payment_value": environment.payment_value,
+        "privacy_weight": environment.privacy_weight,
+        "payoff": environment.payoff,
+        "seed": seed,
+    }
+    changes = [
+        {
+            "at": phase.start,
+            "privacy_cost": float(phase.privacy_cost[index]),
+            "markup": float(phase.markup[index]),
+        }
+        for phase in environment.phases[1:]
+    ]
+    if changes:
+        own["changes"] = changes
+    if not environment.behaviour.exact:
+        own |= {"behaviour": asdict(environment.behaviour), "key": int(population.key[index])}
+    return own
+
+
+class SimulatedOwner(OwnerAgent):
+    """An owner of an embedded market.
+
+    Args:
+        folder: what it keeps.
+        own: its preferences.
+    """
+
+    def __init__(self, folder: OwnerFolder, own: Mapping[str, Any]) -> None:
+        super().__init__(folder, {"allow-simulated": True})
+        self._own = own
+        self._agreed: SaleRecord | None = None
+        self.work: tuple[PrivacyBudget, int] | None = None
+        """What a round costs the owner, and how many records it has."""
+        self.statement: PrivacyStatement | None = None
+        """What the owner gave up, once the job is trained."""
+
+    def agree(self, invitation: JobInvitation, saving: int, payment: int) -> None:
+        """Remember what was agreed without messages, as the one item of a menu."""
+        item = 0 if saving or payment else -1
+        menu = MenuInvitation(**{**vars(invitation), "savings": (saving,), "payments": (payment,)})
+        self._agreed = SaleRecord(menu, item=item)
+
+    def invited(self, invitation: JobInvitation) -> str:
+        key = self.public_key
+        kept = {name: self._own[name] for name in ("privacy_cost", "markup", "floor")}
+        self.folder.keep_private(kept)
+        return key if self._agreed is not None else super().invited(invitation)
+
+    def accept(self, contract: Contract, assignment: Assignment) -> str:
+        record = self._agreed or negotiated(self.folder.job(contract.job))
+        return self.sign(contract, self._expected(contract, record, assignment))
+
+    def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
+        record = self._agreed or negotiated(self.folder.job(signed.contract.job))
+        return self.keep(signed, record.invitation.curator_key, receipt)
+
+    def train(self, question: Any) -> Any:
+        raise Declined("the worker processes train this owner")
+
+    def _private(self) -> dict[str, Any]:
+        return {**self._own, "allow_unbounded": True}
+
+    def _work(self, contract: Contract, assignment: Assignment) -> tuple[PrivacyBudget, int]:
+        if self.work is None:
+            raise Declined("the job is not known yet")
+        return self.work
+
+    def _given_up(self, job: str) -> PrivacyStatement | None:
+        return self.statement
