@@ -28,13 +28,7 @@ endef
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-<<<<<<< HEAD
 .PHONY: help venv demo quick test lint types docs dist bench torture constraints clean
-=======
-.PHONY: help browser venv demo quick test coverage coverage-quick lint format types docs dist hooks bench bench-dashboard \
-	bench-features bench-fl bench-flower bench-frontier bench-ledger bench-market campaign cheats reproduce results torture \
-	constraints clean
->>>>>>> main
 
 help: ## print this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-14s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -103,52 +97,8 @@ dist: $(VENV)/.installed ## build sdist and wheel into dist/, and try the wheel 
 	./venv/bin/noisemarket --version; \
 	./venv/bin/noisemarket run --set owners=5 --set rounds=2 --draws 1 --out run
 
-<<<<<<< HEAD
 bench: $(VENV)/.bench ## run a benchmark, as in: make bench ARGS="game --million"; without ARGS, list them
 	$(BIN)/python -m benchmarks $(ARGS)
-=======
-browser: $(VENV)/.installed ## find Chromium for the tests of the dashboard, or install Debian's (as root)
-	$(BIN)/python -m tests.show.dashboard.browser
-
-hooks: $(VENV)/.installed ## run the linter and the type checker at every commit
-	$(BIN)/pre-commit install
-
-bench: $(VENV)/.bench ## measure the game loop against OpenSpiel
-	$(BIN)/python benchmarks/game.py $(ARGS)
-
-bench-fl: $(PEERS)/.installed ## measure training against Flower, pfl-research and Opacus (15 minutes)
-	$(PEERS)/bin/python benchmarks/federated.py $(ARGS)
-
-bench-features: $(PEERS)/.installed ## measure accuracy and speed of training on fixed features (40 minutes)
-	$(PEERS)/bin/python benchmarks/features.py $(ARGS)
-
-bench-dashboard: $(VENV)/.installed ## measure what viewers of a live run cost it
-	$(BIN)/python benchmarks/dashboard.py $(ARGS)
-
-bench-frontier: $(VENV)/.installed ## measure what money buys on the CNN, and store the results (hours)
-	$(BIN)/python benchmarks/frontier.py $(ARGS)
-
-campaign: $(VENV)/.installed ## compare eight mechanisms, each at its best, and store the results (half an hour on two cores)
-	$(BIN)/python benchmarks/campaign.py $(ARGS)
-
-results: $(VENV)/.installed ## write results.md, dypp.md, the sentence of the README and all their figures from the stored results
-	$(BIN)/python benchmarks/report.py
-
-bench-flower: $(VENV)/.installed ## measure the market on Flower against the embedded engine (15 minutes)
-	$(BIN)/python benchmarks/flower.py $(ARGS)
-
-bench-ledger: $(VENV)/.installed ## measure signing, recording and verification
-	$(BIN)/python benchmarks/ledger.py $(ARGS)
-
-bench-market: $(VENV)/.installed ## measure what the market costs on top of bare training
-	$(BIN)/python benchmarks/market.py $(ARGS)
-
-cheats: $(VENV)/.core ## play every way to cheat against the market, and print what is found (15 minutes)
-	$(BIN)/python benchmarks/cheats.py $(ARGS)
-
-reproduce: $(VENV)/.installed ## draw the paper's figures anew into docs/explanation/reproduction
-	$(BIN)/noisemarket reproduce --out docs/explanation/reproduction --page docs/explanation/reproduction.md --overwrite $(ARGS)
->>>>>>> main
 
 torture: $(VENV)/.installed ## kill jobs at random moments, resume them, and look whether anything is lost (minutes)
 	$(BIN)/python -m tests.market.torture $(ARGS)

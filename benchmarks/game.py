@@ -26,7 +26,6 @@ import numpy as np
 from benchmarks.process_tree import negotiated
 from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
-from noisemarket.game.protocol import Outcomes
 from noisemarket.machine import machine_in_words
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.batch import Batch, PlayConfig, play_batch
@@ -140,9 +139,9 @@ def exact_answers() -> list[dict[str, object]]:
         environment = scenario.environment()
         games = environment.games()
         batch = play(environment, config_of(scenario, 2_000))
-        last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
+        last = batch.last
         policies = batch.owner_policies, batch.curator_policies
-        exploitability(*(p[:2] for p in policies), _first(games, 2), _some(last, 2), 0.8)
+        exploitability(*(p[:2] for p in policies), _first(games, 2), last[:2], 0.8)
         solve = partial(exploitability, *policies, games, last, 0.8)
         best = min(cpu_seconds(solve) for _ in range(3))
         rows.append({"preset": preset, "microseconds_per_pair": 1e6 * best / len(games)})
@@ -152,10 +151,6 @@ def exact_answers() -> list[dict[str, object]]:
 def _first(games: object, n: int) -> object:
     fields = {name: getattr(games, name) for name in games.__dataclass_fields__}
     return type(games)(**{k: v[:n] if isinstance(v, np.ndarray) else v for k, v in fields.items()})
-
-
-def _some(last: Outcomes, n: int) -> Outcomes:
-    return Outcomes(last.saving[:n], last.payment[:n], last.signed[:n])
 
 
 def start_up() -> dict[str, float]:

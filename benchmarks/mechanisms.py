@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import noisemarket as nm
+from noisemarket.game.value import JointValue
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.joint import JointValue
 from noisemarket.pricing.portfolio import best_portfolio
 
 RESULTS = Path(__file__).parent / "results"
@@ -70,32 +70,27 @@ def speed_table(rows: list[dict[str, Any]]) -> str:
 
 
 def scores(seeds: int) -> dict[str, Any]:
-    """The clock's value with one price and with scores, over the best portfolio's; and how far the
-    best that is found may be from the best that there is."""
-    clock, gaps = [], []
+    """The clock's value with one price and with scores, over the best portfolio's."""
+    clock = []
     for surface in ("features-mnist", "sharded-mnist"):
         for budget in (None, 100.0):
             parts: dict[str, list[float]] = {"one": [], "scored": []}
-            left = []
             for seed in range(1, seeds + 1):
                 given = {"seed": seed, "surface": surface}
                 if budget is not None:
                     given["budget"] = budget
-                alike = nm.Scenario.from_preset("market", **given)
-                found = best_portfolio(alike.environment(), run_options(alike).demand)
-                left.append(found.bound / found.value - 1.0)
                 for prices, own in parts.items():
                     scenario = nm.Scenario.from_preset("market", data_size=UNEQUAL, **given)
                     environment, options = scenario.environment(), run_options(scenario)
-                    best = best_portfolio(environment, options.demand).value
+                    joint = JointValue.of(environment)
+                    best = joint.gain(best_portfolio(environment, options.demand))
                     demand = replace(options.demand, scored=prices == "scored")
                     clock_options = replace(options, demand=demand)
                     agreed = nm.MECHANISMS["clock"].run(environment, clock_options).contracts
-                    own.append(JointValue.of(environment).gain(agreed) / best)
+                    own.append(joint.gain(agreed) / best)
             named = {"surface": surface, "budget": budget}
             clock.append(named | {prices: statistics.mean(own) for prices, own in parts.items()})
-            gaps.append(named | {"mean": statistics.mean(left), "most": max(left)})
-    return {"clock": clock, "gaps": gaps}
+    return {"clock": clock}
 
 
 def reach(seeds: int) -> list[dict[str, Any]]:
@@ -108,10 +103,10 @@ def reach(seeds: int) -> list[dict[str, Any]]:
                 scenario = nm.Scenario.from_preset(
                     "market", seed=seed, floor=floor, **({"budget": budget} if budget else {})
                 )
-                best = best_portfolio(scenario.environment(), run_options(scenario).demand).value
+                best = best_portfolio(scenario.environment(), run_options(scenario).demand)
                 agreed = nm.negotiate(scenario, mechanism="clock")
-                gain = JointValue.of(agreed.environment).gain(agreed.agreement.contracts)
-                shares.append(gain / best)
+                joint = JointValue.of(agreed.environment)
+                shares.append(joint.gain(agreed.agreement.contracts) / joint.gain(best))
             rows.append({"floor": floor, "budget": budget, "shares": shares})
     return rows
 
@@ -131,11 +126,6 @@ def reach_table(rows: list[dict[str, Any]]) -> str:
 def scores_table(found: dict[str, Any]) -> str:
     """The tables of docs/explanation/clock.md."""
     return percents(found["clock"], {"one": "one price", "scored": "scored"}, digits=0)
-
-
-def gaps_table(found: dict[str, Any]) -> str:
-    """How far the best portfolio that was found may be from the best, in per cent."""
-    return percents(found["gaps"], {"mean": "mean", "most": "most"}, digits=2)
 
 
 def percents(rows: list[dict[str, Any]], columns: dict[str, str], *, digits: int) -> str:
@@ -225,7 +215,7 @@ def main() -> None:
         effort, seeds = Effort(), max(options.seeds, 20)
         found = scores(seeds) | {"reach": reach(seeds), "levels": levels(options.seeds)}
         keep("clock-scores", " --scores", effort, {"seeds": seeds, **found})
-        print(scores_table(found), gaps_table(found), reach_table(found["reach"]),
+        print(scores_table(found), reach_table(found["reach"]),
               levels_line(found["levels"]), sep="\n\n")  # fmt: skip
     else:
         effort = Effort()

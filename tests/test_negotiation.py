@@ -12,12 +12,12 @@ from tests.conformance.mechanism_suite import negotiated
 import noisemarket
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
+from noisemarket.game.value import Worth, worth
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.pricing.pain_fl import Menu, MenuProblem
-from noisemarket.pricing.tally import Tally, tally
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -119,8 +119,8 @@ class TestTallies:
         row = np.arange(9_000)
         contracts = agreement.contracts
         gains = environment.curator_side().gains()[row, contracts.saving, contracts.payment]
-        figures = tally(environment, contracts)
-        assert isinstance(figures, Tally)
+        figures = worth(environment, contracts)
+        assert isinstance(figures, Worth)
         assert figures.curator_gain == pytest.approx(gains.mean())
         assert figures.signed_share == contracts.signed.mean()
 
@@ -128,7 +128,7 @@ class TestTallies:
         environment, agreement = self.run(10)
         done = np.arange(10) < 4
         payments = environment.levels.payments[agreement.contracts.payment]
-        figures = tally(environment, agreement.contracts, done)
+        figures = worth(environment, agreement.contracts, done)
         assert figures.mean_payment == pytest.approx(payments[:4].mean())
         assert figures.total_payment == pytest.approx(payments[:4].sum())
 

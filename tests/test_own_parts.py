@@ -20,14 +20,15 @@ import numpy as np
 from noisemarket import Rule
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.aggregation import Weighting
-from noisemarket.pricing.mechanism import Direct, same_for_all
+from noisemarket.game.protocol import Contracts
+from noisemarket.pricing.mechanism import Direct
 
 
 class Half(Direct):
     knows = "nothing"
 
     def contracts(self, environment, options):
-        return same_for_all(len(environment), environment.levels.saving_levels // 2, 0)
+        return Contracts.same(len(environment), environment.levels.saving_levels // 2, 0)
 
 
 class Lowest(Rule):

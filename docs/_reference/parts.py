@@ -10,7 +10,7 @@ from _reference.surfaces import surfaces
 from noisemarket.federated.aggregation import WEIGHTINGS
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.rules import RULES
+from noisemarket.pricing.rule import RULES
 
 INTRO = """\
 What can be chosen by name. [Extend noisemarket](../how-to/extend.md) says how to add a part of

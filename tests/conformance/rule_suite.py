@@ -29,13 +29,12 @@ from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import SURFACES
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.batch import PlayConfig, play_batch
-from noisemarket.pricing.compiled.arguments import Batch
 from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.learning import Batch
 from noisemarket.pricing.mechanism import Agreement, RunOptions
 from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
 from noisemarket.pricing.players import curator_player, game_rules, owner_player
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import find_rule
+from noisemarket.pricing.rule import Rule, Settings, find_rule
 from noisemarket.scenario import Scenario
 
 AnyRule = str | type[Rule]

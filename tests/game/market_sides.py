@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.protocol import Outcomes, Protocol
+from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import SURFACES
 
@@ -36,7 +36,7 @@ def curator_side(
     return CuratorSide(levels, PRINTED, *weights, np.asarray(betas, dtype=float))
 
 
-def rewards(outcomes: Outcomes, table: FloatArray) -> FloatArray:
+def rewards(outcomes: Contracts, table: FloatArray) -> FloatArray:
     """What a side gets out of each game by its table of rewards: of no trade where unsigned."""
     rows = np.arange(len(table))
     return np.where(outcomes.signed, table[rows, outcomes.saving, outcomes.payment], table[:, 0, 0])

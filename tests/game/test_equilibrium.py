@@ -18,7 +18,7 @@ from noisemarket.game.equilibrium import (
     stage_equilibrium,
 )
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.protocol import Games, Outcomes, Protocol, games
+from noisemarket.game.protocol import Contracts, Games, Protocol, games
 from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
 from noisemarket.game.surface import SURFACES
 
@@ -45,7 +45,7 @@ def one_shot(owner: FloatArray, curator: FloatArray) -> Games:
     return Games(owner, curator, owner, curator, everywhere, sees_proposal=False)
 
 
-def contracts(outcomes: Outcomes) -> list[tuple[float, float]]:
+def contracts(outcomes: Contracts) -> list[tuple[float, float]]:
     savings, payments = LEVELS.savings[outcomes.saving], LEVELS.payments[outcomes.payment]
     return [(round(s, 10), round(p, 10)) for s, p in zip(savings, payments, strict=True)]
 
@@ -279,7 +279,7 @@ class TestOutcomes:
 
     def test_rewards_of_signed_and_unsigned(self) -> None:
         game = market([0.5, 0.5, 4.0], "signed")
-        played = Outcomes.of(game, np.array([12, 0, 12]), np.array([23, 0, 1]))
+        played = Contracts.of(game, np.array([12, 0, 12]), np.array([23, 0, 1]))
         assert played.signed.tolist() == [True, False, False]
         np.testing.assert_allclose(rewards(played, game.owner_rewards), [0.08 * 11.5 - 0.75, 0, 0])
         assert rewards(played, game.curator_rewards)[0] == game.curator_rewards[0, 12, 23]

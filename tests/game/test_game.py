@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.game.market_sides import LEVELS, PAYOFFS, PRINTED, curator_side, owner_side, rewards
 
 from noisemarket.game.levels import Levels
-from noisemarket.game.protocol import Outcomes, games
+from noisemarket.game.protocol import Contracts, games
 from noisemarket.game.sides import Payoff
 from noisemarket.game.surface import SURFACES, LossSurface
 
@@ -216,7 +216,7 @@ class TestProtocols:
     def test_outcomes_are_worth_nothing_unless_signed(self) -> None:
         played = games(owner_side([1.0] * 4), curator_side([1.0] * 4), "signed")
         # A deal; a quote below the owner's limit; a payment for nothing; nothing.
-        outcomes = Outcomes.of(played, np.array([4, 4, 0, 0]), np.array([15, 14, 1, 0]))
+        outcomes = Contracts.of(played, np.array([4, 4, 0, 0]), np.array([15, 14, 1, 0]))
         assert outcomes.signed.tolist() == [True, False, False, False]
         owner = rewards(outcomes, played.owner_rewards)
         curator = rewards(outcomes, played.curator_rewards)
@@ -227,6 +227,6 @@ class TestProtocols:
 
     def test_no_trade_in_the_simultaneous_game_still_pays_its_base(self) -> None:
         played = games(owner_side([1.0], payoff="printed"), curator_side([1.0]), "simultaneous")
-        outcomes = Outcomes.of(played, np.array([0]), np.array([0]))
+        outcomes = Contracts.of(played, np.array([0]), np.array([0]))
         assert not outcomes.signed[0]
         assert rewards(outcomes, played.owner_rewards)[0] == pytest.approx(-1.5)

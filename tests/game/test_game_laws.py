@@ -17,7 +17,7 @@ from noisemarket.game.equilibrium import (
 )
 from noisemarket.game.levels import FloatArray, Levels
 from noisemarket.game.population import DataOwner, Population
-from noisemarket.game.protocol import Games, Outcomes, Protocol, games
+from noisemarket.game.protocol import Contracts, Games, Protocol, games
 from noisemarket.game.sides import SLACK, CuratorSide, OwnerSide
 from noisemarket.scenario import Scenario
 
@@ -130,7 +130,7 @@ class TestLaws:
             np.array(data.draw(st.lists(st.integers(0, top - 1), min_size=n, max_size=n)))
             for top, n in ((savings, len(played)), (payments, len(played)))
         )
-        outcomes = Outcomes.of(played, j, k)
+        outcomes = Contracts.of(played, j, k)
         assert rewards(outcomes, played.owner_rewards).min() >= -rounding(owners.gains())
         assert rewards(outcomes, played.curator_rewards).min() >= -rounding(curator.gains())
 

@@ -15,6 +15,7 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import negotiate
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
+from noisemarket.study.lying import gained_by_lying
 
 DIRECT = [
     "clock", "pac_auction", "csra_auction", "posted_price", "best_portfolio", "equilibrium",
@@ -78,7 +79,7 @@ class TestEpsilonLoss:
         assert contracts.signed.any()
         rows = np.arange(40)
         assert side.signs()[rows, contracts.saving, contracts.payment].all()
-        gained = result.gained_by_lying
+        gained = gained_by_lying(result)
         if name not in ("best_portfolio", "equilibrium", "first_best"):
             assert gained is not None
             assert gained.max() <= 1e-9
@@ -181,7 +182,7 @@ class TestErrors:
 
     def test_what_a_lie_brings_is_not_said_of_owners_who_err(self) -> None:
         scenario = Scenario.from_preset("market", owners=5, temperature=0.1)
-        assert negotiate(scenario, mechanism="clock").gained_by_lying is None
+        assert gained_by_lying(negotiate(scenario, mechanism="clock")) is None
 
     @pytest.mark.parametrize("name", ["clock", "pac_auction", "csra_auction", "posted_price"])
     def test_the_budget_holds_with_errors_too(self, name: str) -> None:

@@ -7,9 +7,10 @@ import json
 import numpy as np
 import pytest
 
+from noisemarket.game.protocol import Contracts
 from noisemarket.market import progress_lines
 from noisemarket.market.progress_lines import MOST_POINTS, points, writing
-from noisemarket.pricing.mechanism import Progress, Trace, same_for_all
+from noisemarket.pricing.mechanism import Progress, Trace
 
 
 def trace(length: int, of: float = 1.0) -> Trace:
@@ -32,7 +33,7 @@ def test_traces_are_written_rarely_and_at_the_end(monkeypatch: pytest.MonkeyPatc
     total = 20_000
     for done in range(1, total + 1):
         now += 0.1
-        nobody = same_for_all(0, 0, 0)
+        nobody = Contracts.same(0, 0, 0)
         watch(Progress(slice(0, 0), nobody, done, total, lambda: trace(3)))
     assert seen == list(range(1, total + 1))
     told = [json.loads(line) for line in lines]

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from noisemarket.game.levels import BoolArray, IntArray
+from noisemarket.game.protocol import Contracts
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
-from noisemarket.pricing.mechanism import Contracts
 from noisemarket.scenario import Scenario
 
 SCENARIO = Scenario.from_preset(

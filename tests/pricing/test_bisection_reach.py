@@ -14,6 +14,7 @@ import pytest
 from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.pricing.bisection import Bisection, curator_beliefs, hear_answer, quote
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.study.lying import gained_by_lying
 
 pytestmark = pytest.mark.compiled
 
@@ -139,7 +140,7 @@ def test_an_owner_that_refuses_all_but_the_curators_limit_gains_the_most() -> No
     result = negotiate(market(surface="sharded-mnist", owners=12), mechanism="bisection")
     environment, contracts = result.environment, result.agreement.contracts
     gained, side, curator = (
-        result.gained_by_lying, environment.owner_side(), environment.curator_side()
+        gained_by_lying(result), environment.owner_side(), environment.curator_side()
     )  # fmt: skip
     assert gained is not None
     assert gained.max() > 0.01

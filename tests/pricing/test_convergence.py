@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from noisemarket.game.levels import Levels
+from noisemarket.game.value import Worth
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
 from noisemarket.pricing.mechanism import Trace
-from noisemarket.pricing.tally import Tally
 
 
 def trace_of(
@@ -76,7 +76,7 @@ def taken(
 ) -> list[Recovery]:
     """Recoveries with given equilibrium gains; without them, to recover is to settle."""
     gains = possible or [0.0] * len(starts)
-    exact = [Tally(0, 0, 0, 0, gain, 0, 0, 0, 0, 0) for gain in gains]
+    exact = [Worth(0, 0, 0, 0, gain, 0, 0, 0, 0, 0, 0) for gain in gains]
     return recoveries(trace, LEVELS, starts, exact, np.array(no_trade or [0.0] * len(starts)))
 
 

@@ -1,8 +1,7 @@
-"""Sums in a fixed order, drawing from a policy, and the streams of random numbers."""
+"""Drawing from a policy, and the streams of random numbers."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -15,49 +14,11 @@ from tests.pricing.policies import (
 )
 
 from noisemarket.game.levels import FloatArray
+from noisemarket.pricing import learning
 from noisemarket.pricing.draws import GOLDEN, Stream, mix
-from noisemarket.pricing.lanes import LANES, draw, lane_cumulative, lane_sum
+from noisemarket.pricing.rule import draw
 
 pytestmark = pytest.mark.slow
-
-numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=50).map(np.array)
-
-
-class TestLanes:
-    @given(numbers)
-    def test_a_sum_is_the_sum(self, row: FloatArray) -> None:
-        scale = float(np.abs(row).sum())
-        assert lane_sum(row) == pytest.approx(math.fsum(row), rel=0, abs=1e-14 * scale)
-
-    @given(numbers)
-    def test_running_sums_are_running_sums(self, row: FloatArray) -> None:
-        scale = float(np.abs(row).sum())
-        assert lane_cumulative(row).shape == row.shape
-        np.testing.assert_allclose(lane_cumulative(row), np.cumsum(row), rtol=0, atol=1e-14 * scale)
-
-    @given(st.lists(st.integers(-1000, 1000), min_size=1, max_size=50).map(np.array))
-    def test_both_are_exact_where_sums_are(self, row: np.ndarray) -> None:
-        assert lane_sum(row.astype(float)) == row.sum()
-        np.testing.assert_array_equal(lane_cumulative(row.astype(float)), np.cumsum(row))
-
-    @given(rows())
-    def test_running_sums_of_a_distribution_never_fall(self, row: FloatArray) -> None:
-        sums = lane_cumulative(row)
-        assert (np.diff(sums) >= 0.0).all()
-        assert sums[-1] == pytest.approx(1.0, rel=0, abs=1e-14)
-
-    @pytest.mark.parametrize("size", [1, 7, 8, 9, 16, 17, 33])
-    def test_the_order_of_the_sum_is_fixed(self, size: int) -> None:
-        """Lane by lane, then in halves: what a register of eight does. 1 is lost beside 1e16."""
-        row = np.ones(size)
-        row[0] = 1e16
-        lanes = [math.fsum([]) for _ in range(LANES)]
-        for i, value in enumerate(row):
-            lanes[i % LANES] = lanes[i % LANES] + float(value)
-        while len(lanes) > 1:
-            half = len(lanes) // 2
-            lanes = [lanes[i] + lanes[i + half] for i in range(half)]
-        assert lane_sum(row) == lanes[0]
 
 
 class TestDrawing:
@@ -85,7 +46,7 @@ class TestDrawing:
 
     def test_with_a_real_stream(self) -> None:
         row, stream = np.array([0.5, 0.0, 0.2, 0.3]), Stream(5, 9)
-        drawn = [[draw(row, uniform) for uniform in stream.next()] for _ in range(20_000)]
+        drawn = [[draw(row, uniform) for uniform in both(stream)] for _ in range(20_000)]
         for side in np.transpose(drawn):
             shares = np.bincount(side, minlength=4) / 20_000
             np.testing.assert_allclose(shares, row, rtol=0, atol=0.015)  # 4 standard deviations
@@ -124,8 +85,15 @@ def xoshiro256plusplus(state: list[int]) -> Iterator[int]:
 
 def words(stream: Stream, count: int) -> list[int]:
     """The 64-bit words behind a stream's pairs of numbers."""
-    pairs = [stream.next() for _ in range(count)]
-    return [(int(upper * 2**32) << 32) | int(lower * 2**32) for upper, lower in pairs]
+    return [int(learning.next_word(stream.state, 0)) for _ in range(count)]
+
+
+def both(stream: Stream) -> tuple[float, float]:
+    """The owner's number and the curator's of one word."""
+    state = stream.state.copy()
+    upper = stream.for_owner()
+    stream.state = state
+    return upper, stream.for_curator()
 
 
 keys = st.integers(0, 2**64 - 1)
@@ -144,7 +112,7 @@ class TestStreams:
                      9228616714210784205, 9973669472204895162, 14011001112246962877,
                      12406186145184390807, 15849039046786891736, 10450023813501588000]  # fmt: skip
         stream = Stream(0, 0)
-        stream.state = [1, 2, 3, 4]
+        stream.state = np.array([[1, 2, 3, 4]], np.uint64)
         independent = xoshiro256plusplus([1, 2, 3, 4])
         assert words(stream, 10) == published == [next(independent) for _ in range(10)]
 
@@ -157,10 +125,17 @@ class TestStreams:
         independent = xoshiro256plusplus([next(seeded) for _ in range(4)])
         assert words(Stream(seed, key), 20) == [next(independent) for _ in range(20)]
 
+    def test_the_owner_gets_the_upper_half_and_the_curator_the_lower(self) -> None:
+        stream = Stream(3, 4)
+        state = stream.state.copy()
+        upper, lower = both(stream)
+        stream.state = state
+        assert words(stream, 1) == [(int(upper * 2**32) << 32) | int(lower * 2**32)]
+
     @given(keys, keys)
     def test_numbers_lie_in_the_unit_interval(self, seed: int, key: int) -> None:
         stream = Stream(seed, key)
-        drawn = np.array([stream.next() for _ in range(50)])
+        drawn = np.array([both(stream) for _ in range(50)])
         assert drawn.min() >= 0.0
         assert drawn.max() <= LAST_UNIFORM < 1.0
 
@@ -168,11 +143,11 @@ class TestStreams:
         near_zero, near_strings = range(5_000), range(2**63, 2**63 + 2_000)
         streams = [Stream(1, key) for key in (*near_zero, *near_strings)]
         streams += [Stream(seed, 0) for seed in range(2, 3_002)]
-        states = [word for stream in streams for word in stream.state]
+        states = [word for stream in streams for word in stream.state.ravel().tolist()]
         assert len(set(states)) == len(states)  # so no stream is another's, some words further on
 
     def test_neighbouring_streams_are_unrelated(self) -> None:
-        sides = np.array([[Stream(3, key).next() for key in range(4_000)]])[0].T
+        sides = np.array([[both(Stream(3, key)) for key in range(4_000)]])[0].T
         for series in (sides[0], sides[1]):
             assert series.mean() == pytest.approx(0.5, abs=0.02)
             shares = np.histogram(series, bins=10, range=(0, 1))[0] / 4_000
@@ -182,7 +157,7 @@ class TestStreams:
 
     def test_one_stream_is_uniform_and_its_two_numbers_unrelated(self) -> None:
         stream = Stream(3, 4)
-        owner, curator = np.array([stream.next() for _ in range(20_000)]).T
+        owner, curator = np.array([both(stream) for _ in range(20_000)]).T
         for series in (owner, curator):
             shares = np.histogram(series, bins=20, range=(0, 1))[0] / 20_000
             np.testing.assert_allclose(shares, 0.05, atol=0.007)

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Contracts
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
 from noisemarket.scenario import Scenario
 
 KINDS = {

@@ -15,10 +15,7 @@ import pytest
 
 from noisemarket.game.levels import FloatArray
 from noisemarket.pricing.draws import Stream
-from noisemarket.pricing.play import play_pair
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import RULES
-from noisemarket.pricing.wolf_phc import WolfPHC
+from noisemarket.pricing.rule import RULES, Rule, Settings
 
 pytestmark = pytest.mark.compiled
 
@@ -35,7 +32,7 @@ class Stateless(Rule):
     ) -> None:
         super().__init__(np.full((1, len(start)), first_value), settings)
         self.inner = RULES[rule](self.values, settings)
-        if isinstance(self.inner, WolfPHC):
+        if rule in ("wolf_phc", "phc"):
             self.inner.policy()[0] = start
         self.seen: list[FloatArray] = [self.inner.policy()[0].copy()]
 
@@ -78,10 +75,12 @@ def play(
     players: list[Stateless], rows: FloatArray, columns: FloatArray, seed: int, iterations: int
 ) -> list[FloatArray]:
     """Both players' policies over time."""
-    play_pair(
-        *players, rows[None], columns[None], np.array([0, iterations]),
-        sees_proposal=False, stream=Stream(seed, key=0), cancelled=np.zeros(1, bool),
-    )  # fmt: skip
+    first, second = players
+    uniforms, more = Stream(seed, key=0), Stream(seed, key=0)
+    for t in range(iterations):
+        row, column = first.act(0, uniforms.for_owner()), second.act(0, more.for_curator())
+        first.learn(0, row, float(rows[row, column]), 0, t)
+        second.learn(0, column, float(columns[row, column]), 0, t)
     return [np.array(player.seen) for player in players]
 
 

@@ -20,11 +20,14 @@ from tests.pricing.policies import (
 )
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.pricing.q_learning import QLearning
-from noisemarket.pricing.rule import Settings
-from noisemarket.pricing.wolf_phc import PHC, WolfPHC, climb
+from noisemarket.pricing import learning
+from noisemarket.pricing.rule import PHC, QLearning, Settings, WolfPHC
 
 pytestmark = pytest.mark.compiled
+
+
+def climb(row: FloatArray, best: int, step: float) -> None:
+    learning.climb(row[None], 0, len(row), best, step)
 
 
 class TestClimbing:
@@ -99,8 +102,8 @@ def players(draw_from: st.DrawFn) -> WolfPHC:
     player = kind(np.reshape(values, (states, actions)), settings)
     for state in range(states):
         player.policy()[state] = draw_from(distributions(actions))
-        player.count[state] = draw_from(st.integers(0, 10**6))
-        player.total[state] = player.count[state] * draw_from(distributions(actions))
+        player.visits[state] = draw_from(st.integers(0, 10**6))
+        player.total[state] = player.visits[state] * draw_from(distributions(actions))
     return player
 
 
@@ -125,15 +128,15 @@ class TestLearning:
     def test_the_average_policy_is_the_mean_of_the_policies_visited(
         self, player: WolfPHC, data: st.DataObject
     ) -> None:
-        player.count[:] = 0
+        player.visits[:] = 0
         player.total[:] = 0.0
         actions, seen = player.values.shape[1], []
         for t in range(data.draw(st.integers(1, 12))):
             seen.append(player.policy()[0].copy())
             player.learn(0, data.draw(st.integers(0, actions - 1)), 1.0, 0, t)
-            average = player.total[0] / player.count[0]
+            average = player.total[0] / player.visits[0]
             np.testing.assert_allclose(average, np.mean(seen, axis=0), rtol=0, atol=1e-12)
-        assert player.count[0] == len(seen)
+        assert player.visits[0] == len(seen)
 
     @given(players(), st.data())
     def test_the_value_moves_to_its_target_by_the_learning_rate(
@@ -156,7 +159,7 @@ class TestLearning:
         """The textbook: winning is earning more than the average policy would, by one's values."""
         actions = player.values.shape[1]
         policy = player.policy()[0].copy()
-        average = (player.total[0] + policy) / (player.count[0] + 1)
+        average = (player.total[0] + policy) / (player.visits[0] + 1)
         action = data.draw(st.integers(0, actions - 1))
         player.learn(0, action, 0.0, 0, 7)
         q = player.values[0]
@@ -175,13 +178,11 @@ class TestLearning:
         np.testing.assert_allclose(player.policy()[0], [0.28, 0.24, 0.24, 0.24])
 
     def test_the_papers_steps(self) -> None:
-        player = WolfPHC(np.zeros((1, 2)), Settings())
-        for t, expected in ((0, 1 / 50), (5_000, 1 / 150)):
-            assert player.step(t, winning=True) == pytest.approx(expected)
-            assert player.step(t, winning=False) == pytest.approx(2 * expected)
-            assert PHC(np.zeros((1, 2)), Settings()).step(t, winning=False) == pytest.approx(
-                expected
-            )
+        for kind, ratio in ((WolfPHC, 2.0), (PHC, 1.0)):
+            for t, step in ((0, 1 / 50), (5_000, 1 / 150)):
+                player = kind(np.zeros((1, 2)), Settings())
+                player.learn(0, 1, 0.0, 0, t)  # equal values: losing
+                assert player.policy()[0, 0] == pytest.approx(0.5 + ratio * step)
 
 
 class TestExploring:

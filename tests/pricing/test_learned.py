@@ -14,14 +14,13 @@ from tests.conformance.mechanism_suite import negotiated
 from noisemarket.errors import BadInput
 from noisemarket.game.exploitability import exploitability
 from noisemarket.game.levels import Levels
-from noisemarket.game.protocol import Outcomes
 from noisemarket.game.sides import SLACK
+from noisemarket.game.value import worth
 from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.batch import play_batch
 from noisemarket.pricing.learned import Learned
-from noisemarket.pricing.tally import tally
-from noisemarket.pricing.threads import work_through
+from noisemarket.pricing.totals import work_through
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -79,7 +78,7 @@ class TestEveryLearner:
         batch = play_batch(rule, config, [games], [0], result.environment.population.key)
         np.testing.assert_array_equal(agreement.owner_policies, batch.owner_policies)
         np.testing.assert_array_equal(agreement.curator_policies, batch.curator_policies)
-        last = Outcomes.of(games, batch.last[:, 0], batch.last[:, 1])
+        last = batch.last
         discount = result.scenario.learning.discount
         gaps = exploitability(batch.owner_policies, batch.curator_policies, games, last, discount)
         np.testing.assert_allclose(agreement.owner_exploitability, gaps.owner, atol=1e-12)
@@ -113,7 +112,7 @@ class TestEveryLearner:
             kept, full = (getattr(run.agreement.contracts, name_) for run in (part, whole))
             np.testing.assert_array_equal(kept[done], full[done])
             assert not kept[~done].any()
-        expected = tally(whole.environment, whole.agreement.contracts, done)
+        expected = worth(whole.environment, whole.agreement.contracts, done)
         assert part.learned == expected
         assert part.agreement.trace is not None
 

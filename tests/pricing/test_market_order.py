@@ -11,9 +11,8 @@ from tests.conformance.mechanism_suite import negotiated
 from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.pricing.greedy import Greedy
 from noisemarket.pricing.learned import Learned
-from noisemarket.pricing.rules import RULES
+from noisemarket.pricing.rule import RULES, Greedy
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled

@@ -15,17 +15,12 @@ from tests.conformance.mechanism_suite import (
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import SLACK
+from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import (
-    Contracts,
-    Direct,
-    Mechanism,
-    RunOptions,
-    same_for_all,
-)
+from noisemarket.pricing.mechanism import Direct, Mechanism, RunOptions
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -41,7 +36,7 @@ class Half(Direct):
     """Half the noise of everybody, imposed."""
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
-        return same_for_all(len(environment), environment.levels.saving_levels // 2, 0)
+        return Contracts.same(len(environment), environment.levels.saving_levels // 2, 0)
 
 
 @pytest.mark.parametrize("mechanism", VOLUNTARY)

@@ -6,7 +6,7 @@ from tests.conformance.rule_suite import MessageConformance, players
 
 from noisemarket.errors import BadInput
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals
-from noisemarket.pricing.rules import RULES
+from noisemarket.pricing.rule import RULES
 
 
 @pytest.mark.parametrize("rule", RULES)

@@ -21,23 +21,16 @@ from tests.conformance.rule_suite import (
     pick,
     play,
     reversal,
-    table_of,
 )
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.negotiation import negotiate
-from noisemarket.pricing.batch import COMPILED, PlayConfig, first_values, play_batch
-from noisemarket.pricing.compiled import loop
-from noisemarket.pricing.compiled.arguments import CLIMBING, Scratch
-from noisemarket.pricing.compiled.simd import GROUP, LANES, POLICY, TOTAL
-from noisemarket.pricing.compiled.steps import MOVING
-from noisemarket.pricing.lanes import draw
+from noisemarket.pricing.asker import ArrayAsker
+from noisemarket.pricing.batch import PlayConfig, first_values, play_batch
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import RunOptions
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import RULES, find_rule
-from noisemarket.pricing.wolf_phc import WolfPHC
+from noisemarket.pricing.rule import RULES, Rule, Settings, draw, find_rule
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -48,94 +41,43 @@ class TestEveryRule(RuleConformance):
     """Whatever is in ``RULES`` is tested, with nothing to write."""
 
 
-class Watched(WolfPHC):
-    """The plain rule, which counts how often a pure row becomes mixed again."""
-
-    players: list[Watched]
-
-    def __init__(self, first_values: FloatArray, settings: Settings) -> None:
-        super().__init__(first_values, settings)
-        self.awakened = 0
-        self.players.append(self)
-
-    def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        pure = self._policy[state].max() == 1.0
-        super().learn(state, action, reward, next_state, t)
-        self.awakened += bool(pure and self._policy[state].max() < 1.0)
-
-
-@pytest.fixture
-def players(monkeypatch: pytest.MonkeyPatch) -> list[Watched]:
-    """The plain WoLF-PHC players made during the test, in order: owner, curator, owner, ..."""
-    made: list[Watched] = []
-    monkeypatch.setattr(Watched, "players", made, raising=False)
-    monkeypatch.setitem(COMPILED, Watched, CLIMBING)
-    return made
-
-
-class TestTheAveragePolicyThatTheCompiledLoopPutsOff:
-    """While a row is pure the compiled loop leaves the sum of its policies for later."""
+class TestLongRuns:
+    """Rows settle, are no longer climbed, and move again."""
 
     @pytest.mark.slow
     @pytest.mark.parametrize("protocol", PROTOCOLS)
-    def test_long_runs_stay_the_same_to_the_bit(
-        self, protocol: Any, players: list[Watched]
-    ) -> None:
-        # At 4,000 of 8,000 iterations what paid begins to cost, so settled rows must move.
+    def test_settled_rows_move_when_what_paid_begins_to_cost(self, protocol: Any) -> None:
         table = reversal(protocol, 2, (7, 8), at=4_000)
-        lengths = {"iterations": 8_000, "trace_every": 100}
-        compiled = play(Watched, table, **lengths)
-        plain = play(Watched, table, compiled=False, **lengths)
-        assert_same_play(compiled, plain)
-        awakened = [player.awakened for player in players]
-        assert len(players) == 4
-        assert min(awakened) >= 1, "rows must settle and move again for this to test anything"
+        long = {"iterations": 8_000, "trace_every": 100}
+        compiled = play("wolf_phc", table, **long)
+        assert_same_play(compiled, play("wolf_phc", table, compiled=False, **long))
+        before = play("wolf_phc", table, 4_000)
+        assert (before.owner_policies.max(axis=2) == 1.0).any()
+        moved = before.owner_policies.argmax(axis=2) != compiled.owner_policies.argmax(axis=2)
+        assert (moved & (before.owner_policies.max(axis=2) == 1.0)).any()
 
-    @pytest.mark.slow
-    def test_the_full_game_with_the_papers_steps(self, players: list[Watched]) -> None:
-        environment = market("signed", owners=2, change_at=2_500, seed=5)
-        table = table_of(environment, Settings())
-        compiled = play(Watched, table, 6_000, trace_every=100)
-        assert_same_play(compiled, play(Watched, table, 6_000, trace_every=100, compiled=False))
 
-    @pytest.mark.parametrize("protocol", PROTOCOLS)
-    @pytest.mark.parametrize("kind", ["9x8", "reversal", "ties"])
-    def test_brought_up_to_date_it_is_the_iterated_one(
-        self, protocol: Any, kind: str, players: list[Watched], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        tables: list[tuple[FloatArray, np.ndarray]] = []
+class TestByMessages:
+    """The loop plays a game by messages as the players on two machines do."""
 
-        play_all = loop.play_all
-
-        def spied(*arguments: Any) -> Any:
-            result = play_all(*arguments)
-            scratch: Scratch = arguments[-1]
-            tables.append((scratch.tables, scratch.rows))
-            return result
-
-        monkeypatch.setattr(loop, "play_all", spied)
-        table = make_table(kind, protocol).some([1])
-        assert_same_play(play(Watched, table, 2_000), play(Watched, table, 2_000, compiled=False))
-        (memory, rows), (owner, curator) = tables[0], players
-        assert (rows[2] != MOVING).any(), "some rows must have settled"
-        at, row = 0, 0
-        for player in (owner, curator):
-            states, actions = player.values.shape
-            np.testing.assert_array_equal(rows[1, row : row + states], player.count)
-            for state in range(states):
-                width = -(-actions // LANES) * GROUP
-                groups = memory[at : at + width].reshape(-1, GROUP)
-                policy, total = (
-                    groups[:, part : part + LANES].ravel()[:actions] for part in (POLICY, TOTAL)
-                )
-                _, visits, settled = rows[:, row]
-                if settled != MOVING:
-                    total = total + policy * (visits - settled)
-                np.testing.assert_allclose(total, player.total[state], rtol=0, atol=1e-9)
-                if visits:
-                    average = player.total[state] / player.count[state]
-                    np.testing.assert_allclose(total / visits, average, rtol=0, atol=1e-12)
-                at, row = at + width, row + 1
+    @pytest.mark.parametrize("rule", [*RULES, "own"])
+    @pytest.mark.parametrize("preset", ["market", "paper", "changing"])
+    def test_the_same_contracts_as_by_quotes_and_proposals(self, rule: str, preset: str) -> None:
+        environment = market(
+            "simultaneous" if preset == "paper" else "signed", owners=6, savings=5, payments=9,
+            change_at=250 if preset == "changing" else None,
+        )  # fmt: skip
+        config = PlayConfig(FAST, 400, seed=5, window=100, interactions_per_message=30)
+        mechanism = Learned(Exp3 if rule == "own" else rule)
+        by_loop = mechanism.run(environment, RunOptions(config))
+        asker = ArrayAsker(environment, config.seed)
+        by_quotes = mechanism.run(environment, RunOptions(config, asker=asker))
+        assert by_loop.messages == by_quotes.messages == 14
+        for part in ("saving", "payment", "signed"):
+            np.testing.assert_array_equal(
+                getattr(by_loop.contracts, part), getattr(by_quotes.contracts, part)
+            )
+        assert rule != "wolf_phc" or preset == "paper" or by_loop.contracts.signed.any()
 
 
 class TestFirstValues:
@@ -301,19 +243,6 @@ class TestARuleOfOnesOwn:
             by_messages.test_both_sides_agree_on_what_was_dealt(rule, "market")
             by_messages.test_the_same_moves_when_the_owner_is_restored_between_messages(rule)
 
-    def test_the_suite_objects_to_a_rule_that_is_not_what_it_says(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        class Sloppy(WolfPHC):
-            def step(self, t: int, *, winning: bool) -> float:
-                return super().step(t, winning=winning) * (1.0 + 1e-12)
-
-        monkeypatch.setitem(COMPILED, Sloppy, CLIMBING)
-        with pytest.raises(AssertionError):
-            RuleConformance().test_compiled_and_plain_play_the_same_trajectory(
-                Sloppy, "signed", "9x8"
-            )
-
 
 def test_an_unknown_rule_is_refused() -> None:
     with pytest.raises(BadInput, match="rule is sarsa: choose one of: wolf_phc"):
@@ -321,10 +250,6 @@ def test_an_unknown_rule_is_refused() -> None:
     table = make_table("2x2", "signed")
     with pytest.raises(BadInput, match="sarsa"):
         play_batch("sarsa", PlayConfig(FAST, 10, seed=1), table.phases, table.starts, table.keys)
-
-
-def test_only_known_rules_are_compiled() -> None:
-    assert set(COMPILED) <= set(RULES.values())
 
 
 def test_picking_pairs_keeps_their_games() -> None:

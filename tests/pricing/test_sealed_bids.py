@@ -12,13 +12,14 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, IntArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
 from noisemarket.market.deals import strike
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.auctions import Award
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Contracts, Demand
+from noisemarket.pricing.mechanism import Demand
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.slow

@@ -42,8 +42,8 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.simulated import preferences
+from noisemarket.pricing.batch import seeds
 from noisemarket.pricing.mechanism import Stop, Watch
-from noisemarket.pricing.players import seeds
 
 Value = str | int | float | bool
 NodeConfig = Mapping[str, Value]

@@ -14,7 +14,7 @@ import numpy as np
 
 from noisemarket.errors import MissingExtra, NoisemarketError
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Games, Outcomes
+from noisemarket.game.protocol import Contracts, Games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 
 TOLERANCE = 1e-9
@@ -25,7 +25,7 @@ _CHUNK = 512
 """Owners solved at once: their tables stay in the cache and memory does not grow with owners."""
 
 
-def equilibrium(games: Games) -> Outcomes:
+def equilibrium(games: Games) -> Contracts:
     """The equilibrium of the protocol that these games are played under."""
     return signed_equilibrium(games) if games.sees_proposal else stage_equilibrium(games)
 
@@ -60,7 +60,7 @@ def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArra
     )
 
 
-def stage_equilibrium(games: Games) -> Outcomes:
+def stage_equilibrium(games: Games) -> Contracts:
     """The Nash equilibrium of every one-shot game, both sides moving at once.
 
     Of several pure equilibria the one with the largest sum of both payoffs is taken (ties: the
@@ -76,10 +76,10 @@ def stage_equilibrium(games: Games) -> Outcomes:
             savings, payments = mixed_equilibrium(owner[row], curator[row])
             saving[part.start + row] = _first_highest(savings)
             payment[part.start + row] = _first_highest(payments)
-    return Outcomes.of(games, saving, payment)
+    return Contracts.of(games, saving, payment)
 
 
-def signed_equilibrium(games: Games) -> Outcomes:
+def signed_equilibrium(games: Games) -> Contracts:
     """The equilibrium of every signed game, by backward induction.
 
     To each proposal the curator answers with the cheapest quote that both sides sign; where there
@@ -126,22 +126,23 @@ class CheapestDeals:
             np.where(signed, gains, 0.0),
         )
 
-    def best_for_owner(self) -> Outcomes:
+    def best_for_owner(self) -> Contracts:
         """The proposal that each owner makes: the equilibrium."""
         return self._at(_first_highest(self.owner))
 
-    def best_for_curator(self) -> Outcomes:
+    def best_for_curator(self) -> Contracts:
         """What a curator who knew everything would choose."""
         return self._at(_first_highest(self.curator))
 
-    def _at(self, saving: IntArray) -> Outcomes:
+    def _at(self, saving: IntArray) -> Contracts:
         rows = np.arange(len(saving))
         signed, payment = self.signed[rows, saving], self.payment[rows, saving]
         saving = np.where(signed, saving, 0)
-        return Outcomes(saving, payment, signed & (saving + payment > 0))
+        traded = signed & (saving + payment > 0)
+        return Contracts(saving, np.where(traded, payment, 0), traded)
 
 
-def first_best(games: Games) -> Outcomes:
+def first_best(games: Games) -> Contracts:
     """The contract best for the curator if it knew everything: its upper bound, owner by owner.
 
     It may choose any outcome that the owner accepts: one that both sign or, in the simultaneous
@@ -156,7 +157,7 @@ def first_best(games: Games) -> Outcomes:
             accepted = games.agreed[part].copy()
             accepted[:, 0, 0] = True  # no trade needs no signature
         saving[part], payment[part] = _best_cell(games.curator_rewards[part], accepted)
-    return Outcomes.of(games, saving, payment)
+    return Contracts.of(games, saving, payment)
 
 
 def _chunks(owners: int) -> Iterator[slice]:

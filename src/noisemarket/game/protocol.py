@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -60,13 +61,12 @@ def games(owners: OwnerSide, curator: CuratorSide, protocol: Protocol) -> Games:
 
 
 @dataclass(frozen=True)
-class Outcomes:
-    """One saving level and one payment level for every owner, and whether they bind.
+class Contracts:
+    """The array shape of a deal: one saving level and one payment level for every owner.
 
-    ``saving`` and ``payment`` are indices into the levels. ``signed`` says that something is
-    really exchanged: it is False where the sides did not agree, and where saving and payment are
-    both level 0. Without it the two levels are only a proposal and a quote, nothing is traded, and
-    both sides have what no trade, level (0, 0), gives them.
+    ``signed`` says that the owner agreed and something is exchanged: it is False where the sides
+    did not agree, and where saving and payment are both level 0. Contracts in force have levels 0
+    and 0 without a signature, but for savings that are imposed (``no_dp``).
     """
 
     saving: IntArray
@@ -74,8 +74,27 @@ class Outcomes:
     signed: BoolArray
 
     @classmethod
-    def of(cls, games: Games, saving: IntArray, payment: IntArray) -> Outcomes:
-        """The outcomes of these levels: signed where the sides agree and something is traded."""
+    def of(cls, games: Games, saving: IntArray, payment: IntArray) -> Contracts:
+        """The contracts of games in which these levels were proposed and quoted: signed where the
+        sides agree and something is traded, else 0 and 0."""
         owners = np.arange(len(games))
         signed = games.agreed[owners, saving, payment] & ((saving > 0) | (payment > 0))
-        return cls(saving, payment, signed)
+        return cls(np.where(signed, saving, 0), np.where(signed, payment, 0), signed)
+
+    @classmethod
+    def same(cls, owners: int, saving: int, payment: int) -> Contracts:
+        """The same levels for all owners, signed by none."""
+        return cls(
+            saving=np.full(owners, saving, np.int64),
+            payment=np.full(owners, payment, np.int64),
+            signed=np.zeros(owners, dtype=bool),
+        )
+
+    @classmethod
+    def joined(cls, parts: Sequence[Contracts]) -> Contracts:
+        """The contracts of several groups of owners, one group after the other."""
+        names = ("saving", "payment", "signed")
+        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
+
+    def __len__(self) -> int:
+        return len(self.saving)

@@ -13,6 +13,8 @@ import numpy as np
 from noisemarket.federated.aggregation import effective_noise
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, with_noise
 from noisemarket.market.deals import budget_of, within_budget
@@ -20,8 +22,6 @@ from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.mechanism import Contracts, same_for_all
-from noisemarket.pricing.tally import tally
 from noisemarket.privacy.zcdp import gaussian_epsilon
 
 PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
@@ -75,7 +75,7 @@ def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alt
     budget = budget_of(scenario)
     bought = within_budget(environment, agreed, budget)
     contracts: dict[str, tuple[str | None, Contracts]] = {
-        UNIFORM: ("uniform", same_for_all(len(environment), 0, 0)),
+        UNIFORM: ("uniform", Contracts.same(len(environment), 0, 0)),
         MARKET: (scenario.mechanism, bought),
     }
     options = run_options(scenario, threads)
@@ -88,7 +88,7 @@ def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alt
         if name != scenario.mechanism and (by_noise or not mechanism.joint):
             run = mechanism.run(environment, options)
             contracts[name] = name, within_budget(environment, run.contracts, budget)
-    contracts[NO_DP] = None, same_for_all(len(environment), environment.levels.saving_levels, 0)
+    contracts[NO_DP] = None, Contracts.same(len(environment), environment.levels.saving_levels, 0)
     shown = [UNIFORM, names[0], MARKET, names[1], NO_DP]
     valued = {
         name: _valued(name, *contracts[name], environment, outcome)
@@ -105,26 +105,23 @@ def _valued(
     environment: Environment,
     outcome: MarketOutcome,
 ) -> Alternative:
-    worth, nothing = (
-        tally(environment, one) for one in (contracts, same_for_all(len(contracts), 0, 0))
-    )
+    figures = worth(environment, contracts)
     levels = environment.levels
     sigma = np.array([levels.sigma_left(int(level)) for level in contracts.saving])
     if name == MARKET:  # on Flower, some owners may not have signed
         sigma = outcome.order.job.sigma
     made = with_noise(outcome.order, outcome.negotiation.scenario, sigma)
-    surplus = (worth.mean_owner_payoff - nothing.mean_owner_payoff) * len(contracts)
     agreed = mechanism is not None
     return Alternative(
         name=name,
         mechanism=mechanism,
         sigma=sigma,
-        paid=sum(outcome.payments.values()) / MICRO if name == MARKET else worth.total_payment,
+        paid=sum(outcome.payments.values()) / MICRO if name == MARKET else figures.total_payment,
         sellers=int((contracts.saving > 0).sum()) if agreed else 0,
         effective_noise=effective_noise(sigma, made.plan.shares),
         epsilon=epsilons(made),
-        curator_value=worth.joint_gain if agreed else None,
-        owners_surplus=surplus if agreed else None,
+        curator_value=figures.joint_gain if agreed else None,
+        owners_surplus=figures.owners_surplus if agreed else None,
     )
 
 

@@ -18,6 +18,7 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
+from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.market_folder import JOURNAL, MarketFolder
 from noisemarket.market.orders import Order
@@ -26,8 +27,7 @@ from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
-from noisemarket.pricing.mechanism import Contracts
-from noisemarket.pricing.players import seeds
+from noisemarket.pricing.batch import seeds
 from noisemarket.privacy.journal import read_journal
 
 EngineMaker = Callable[[Job], Engine]

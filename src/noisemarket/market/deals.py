@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.money import to_micro
 from noisemarket.owner.terms import Deal
-from noisemarket.pricing.mechanism import Contracts
 from noisemarket.scenario import Scenario
 
 

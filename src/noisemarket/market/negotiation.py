@@ -10,23 +10,15 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import Worth, worth
 from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.batch import PlayConfig, trace_spacing
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
-from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
-from noisemarket.pricing.mechanism import (
-    Agreement,
-    Contracts,
-    Demand,
-    Mechanism,
-    RunOptions,
-    Stop,
-    Watch,
-)
+from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions, Stop, Watch
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
-from noisemarket.pricing.tally import Tally, tally
 from noisemarket.scenario import Scenario
 
 
@@ -52,7 +44,7 @@ class Negotiation:
     scenario: Scenario
     environment: Environment
     agreement: Agreement
-    _exact: dict[tuple[str, int], Tally] = field(
+    _exact: dict[tuple[str, int], Worth] = field(
         default_factory=dict, init=False, repr=False, compare=False
     )
 
@@ -69,27 +61,27 @@ class Negotiation:
         return self.environment, self.agreement.contracts, np.flatnonzero(self.agreement.done)
 
     @cached_property
-    def learned(self) -> Tally:
+    def learned(self) -> Worth:
         """What the contracts are worth."""
-        return tally(self.environment, self.agreement.contracts, self.agreement.done)
+        return worth(self.environment, self.agreement.contracts, self.agreement.done)
 
     @property
-    def equilibrium(self) -> Tally:
+    def equilibrium(self) -> Worth:
         """The same for the exact equilibrium of the game."""
         return self.exactly("equilibrium")
 
     @property
-    def first_best(self) -> Tally:
+    def first_best(self) -> Worth:
         """The same for what a curator who knew everything would sign."""
         return self.exactly("first_best")
 
-    def exactly(self, name: str, phase: int = -1) -> Tally:
+    def exactly(self, name: str, phase: int = -1) -> Worth:
         """What a mechanism that does not play would reach under the preferences of a phase."""
         key = (name, phase % len(self.environment.phases))
         if key not in self._exact:
             environment = self.environment.only(phase)
             exact = find_mechanism(name).run(environment, run_options(self.scenario))
-            self._exact[key] = tally(environment, exact.contracts, self.agreement.done)
+            self._exact[key] = worth(environment, exact.contracts, self.agreement.done)
         return self._exact[key]
 
     @cached_property
@@ -111,16 +103,10 @@ class Negotiation:
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
 
-    @cached_property
-    def gained_by_lying(self) -> FloatArray | None:
-        """The most that each owner could gain by lying to the mechanism (``mechanisms.lying``)."""
-        mechanism, options = find_mechanism(self.scenario.mechanism), run_options(self.scenario)
-        return most_gained_by_lying(self.environment, mechanism, options, self.agreement)
-
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
-        owner = mean_and_most(self.agreement.owner_exploitability)[0]
-        curator = mean_and_most(self.agreement.curator_exploitability)[0]
+        owner = _mean(self.agreement.owner_exploitability)
+        curator = _mean(self.agreement.curator_exploitability)
         return {
             "preset": self.scenario.preset,
             "mechanism": self.scenario.mechanism,
@@ -143,6 +129,13 @@ class Negotiation:
             "first_best": self.first_best.as_dict(),
             "recoveries": [vars(recovery) for recovery in self.recoveries],
         }
+
+
+def _mean(values: FloatArray | None) -> float | None:
+    """The mean over the owners that were finished; None where it is not known."""
+    if values is None or np.isnan(values).all():
+        return None
+    return float(np.nanmean(values))
 
 
 def negotiate(

@@ -9,12 +9,11 @@ from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
 from noisemarket.pricing.learned import Learned
 from noisemarket.pricing.mechanism import Mechanism
-from noisemarket.pricing.oracles import Equilibrium, FirstBest
+from noisemarket.pricing.oracles import Equilibrium, FirstBest, NoDP, UniformDP
 from noisemarket.pricing.pain_fl import PainFL
 from noisemarket.pricing.portfolio import BestPortfolio
 from noisemarket.pricing.posted_price import PostedPrice
 from noisemarket.pricing.rule import Rule
-from noisemarket.pricing.unasked import NoDP, UniformDP
 
 MECHANISMS = Parts[Mechanism](
     "mechanism",

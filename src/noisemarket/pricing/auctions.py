@@ -27,12 +27,12 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray, KeyArray
-from noisemarket.pricing.asker import ArrayAsker, asker_of
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
+from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.budget import MICRO, micro_down, micro_up
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.lying import gained_by_bids
-from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
+from noisemarket.pricing.mechanism import Direct, RunOptions
 
 _ROUNDING = 1e-12  # relative: what shares of unequal scores may add up to above the money
 _NO_LIMIT = 1e40  # micro-units, where money counts for nothing
@@ -61,14 +61,6 @@ class SealedBids(Direct):
         saving = floor_level(environment.levels, options.demand.floor)
         bids = asker_of(environment, options).bid(saving)
         return self.award(environment, options, saving)(bids)
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        saving = floor_level(environment.levels, options.demand.floor)
-        award = self.award(environment, options, saving)
-        bids = ArrayAsker(environment).bid(saving)
-        return gained_by_bids(environment.owner_side(), bids, award)
 
 
 def won_by(winners: IntArray, payments: IntArray, owners: int, saving: int) -> Contracts:

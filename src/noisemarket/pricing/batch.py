@@ -1,44 +1,21 @@
-"""Plays a batch of pairs under one rule: compiled where the rule has a compiled form."""
+"""Plays a batch of pairs under one rule: by the compiled loop, or, for a rule of one's own, by the
+same loop in plain Python."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from noisemarket.errors import BadInput
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.protocol import Games
-from noisemarket.pricing.compiled.arguments import (
-    CLIMBING,
-    EXPLORING,
-    FIXED,
-    Batch,
-    GameArrays,
-    LoopSettings,
-    Scratch,
-)
-from noisemarket.pricing.draws import Stream
-from noisemarket.pricing.greedy import Greedy
-from noisemarket.pricing.lanes import LANES
-from noisemarket.pricing.play import PlayHistory, play_pair
-from noisemarket.pricing.q_learning import QLearning
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import find_rule
-from noisemarket.pricing.wolf_phc import PHC, WolfPHC
+from noisemarket.pricing.draws import GOLDEN, Stream, mix
+from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, find_rule
 
-LARGEST_REWARD = 1e100
-"""Beyond it, sums of rewards might reach the sentinel that fills unused lanes."""
-
-COMPILED: dict[type[Rule], int] = {
-    WolfPHC: CLIMBING,
-    PHC: CLIMBING,
-    QLearning: EXPLORING,
-    Greedy: FIXED,
-}
-"""Rules that the compiled loop knows; any other is played by its plain file, only slower."""
-
+if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
+    from noisemarket.pricing.learning import Batch, GameArrays, LoopSettings
 
 MOST_POINTS = 20_000
 """Points that the trace of a run has at most."""
@@ -91,6 +68,16 @@ def first_values(
     )
 
 
+def seeds(play_seed: int) -> tuple[int, int]:
+    """The owners' and the curator's seed of a game by messages, where one seed stands for all."""
+    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
+
+
+def is_compiled(rule: str | type[Rule]) -> bool:
+    """Whether the compiled loop plays a rule, rather than plain Python."""
+    return find_rule(rule) in RULES.values()
+
+
 def play_batch(
     rule: str | type[Rule],
     config: PlayConfig,
@@ -103,34 +90,35 @@ def play_batch(
 
     Another thread may set ``cancelled[0]`` to end the play soon; the batch is then worth nothing.
     """
+    from noisemarket.pricing.learning import Batch, GameArrays, LoopSettings, play_all
+
     kind = find_rule(rule)
-    for games in phases:
-        _check_tables(games)
     firsts = first_values(kind, phases[0], config)
     live = [i for i, start in enumerate(starts) if start < config.iterations]
-    phases = [phases[i] for i in live]
     bounds = np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64)
     ended = np.zeros(1, np.bool_) if cancelled is None else cancelled
-    if config.compiled and kind in COMPILED:
-        from numba.core import config as numba_config  # slow to import, and few commands learn
-
-        if not numba_config.DISABLE_JIT:
-            return _play_compiled(kind, config, phases, bounds, keys, firsts, ended)
-    return _play_plainly(kind, config, phases, bounds, keys, firsts, ended)
-
-
-def _check_tables(games: Games) -> None:
-    """Refuse rewards that the compiled tables could not tell from their padding."""
-    tables = (games.owner_rewards, games.curator_rewards, games.owner_hopes, games.curator_hopes)
-    for table in tables:
-        largest = float(np.abs(table).max(initial=0.0))
-        if not largest <= LARGEST_REWARD:
-            raise BadInput("payoffs", largest, f"payoffs must not exceed {LARGEST_REWARD:g}.")
-
-
-def _empty(config: PlayConfig, games: Games) -> Batch:
-    pairs, savings, payments = games.owner_rewards.shape
-    return Batch(
+    games = GameArrays(
+        keys=np.ascontiguousarray(keys),
+        starts=bounds,
+        owner_rewards=np.stack([phases[i].owner_rewards for i in live], axis=1),
+        curator_rewards=np.stack([phases[i].curator_rewards for i in live], axis=1),
+        agreed=np.stack([phases[i].agreed for i in live], axis=1),
+        owner_first=firsts[0],
+        curator_first=firsts[1],
+    )
+    per_message = config.interactions_per_message
+    by_messages = per_message > 1
+    owner_seed, curator_seed = seeds(config.seed) if by_messages else (config.seed,) * 2
+    settings = LoopSettings(
+        sees_proposal=phases[0].sees_proposal,
+        owner_seed=np.uint64(owner_seed),
+        curator_seed=np.uint64(curator_seed),
+        trace_every=config.trace_every,
+        window=int(min(config.window, bounds[-1] - bounds[-2])),
+        per_message=per_message if by_messages else 0,
+    )
+    pairs, _, savings, payments = games.owner_rewards.shape
+    output = Batch(
         counts=np.zeros((config.blocks, 5), np.int64),
         payoffs=np.zeros((config.blocks, 2)),
         deals=np.zeros((pairs, 2), np.int64),
@@ -138,122 +126,91 @@ def _empty(config: PlayConfig, games: Games) -> Batch:
         owner_policies=np.empty((pairs, payments, savings)),
         curator_policies=np.empty((pairs, savings, payments)),
     )
-
-
-def _play_compiled(
-    kind: type[Rule],
-    config: PlayConfig,
-    phases: Sequence[Games],
-    bounds: IntArray,
-    keys: KeyArray,
-    firsts: tuple[FloatArray, FloatArray],
-    cancelled: BoolArray,
-) -> Batch:
-    from noisemarket.pricing.compiled.loop import play_all
-    from noisemarket.pricing.compiled.simd import GROUP
-
-    output = _empty(config, phases[0])
-    _, savings, payments = phases[0].owner_rewards.shape
-    settings = config.settings if kind is not PHC else replace(config.settings, lose_ratio=1.0)
-    rows = savings + payments
-    width = (-(-savings // LANES) * payments + -(-payments // LANES) * savings) * GROUP
-    play_all(
-        GameArrays(
-            keys=np.ascontiguousarray(keys),
-            starts=bounds,
-            owner_rewards=np.stack([games.owner_rewards for games in phases], axis=1),
-            curator_rewards=np.stack([games.curator_rewards for games in phases], axis=1),
-            agreed=np.stack([games.agreed for games in phases], axis=1),
-            owner_first=firsts[0],
-            curator_first=firsts[1],
-        ),
-        LoopSettings(
-            family=COMPILED[kind],
-            sees_proposal=phases[0].sees_proposal,
-            seed=np.uint64(config.seed),
-            **vars(settings),
-            trace_every=config.trace_every,
-            window=_window(config, bounds),
-        ),
-        output,
-        Scratch(
-            tables=_aligned(width),
-            rows=np.empty((3, rows), np.int64),
-            best_values=np.empty(rows),
-            seen=np.empty((savings, payments), np.int64),
-            cancelled=cancelled,
-        ),
-    )
+    if config.compiled and is_compiled(kind) and issubclass(kind, CompiledRule):
+        play_all(kind.numbers(config.settings), games, settings, output, ended)
+        return output
+    for n in range(pairs):
+        _play_pair(kind, config.settings, games, settings, n, output, ended)
+        if ended[0]:
+            break
     return output
 
 
-def _window(config: PlayConfig, bounds: IntArray) -> int:
-    """Iterations that a contract is read from: none from before the last change."""
-    return int(min(config.window, bounds[-1] - bounds[-2]))
-
-
-def _aligned(length: int) -> FloatArray:
-    """Memory that starts on a cache line, so that no vector of the tables straddles two."""
-    memory = np.empty(length + LANES)
-    offset = (-memory.ctypes.data % 64) // memory.itemsize
-    return memory[offset : offset + length]
-
-
-def _play_plainly(
+def _play_pair(
     kind: type[Rule],
-    config: PlayConfig,
-    phases: Sequence[Games],
-    bounds: IntArray,
-    keys: KeyArray,
-    firsts: tuple[FloatArray, FloatArray],
+    numbers: Settings,
+    games: GameArrays,
+    settings: LoopSettings,
+    n: int,
+    output: Batch,
     cancelled: BoolArray,
-) -> Batch:
-    output = _empty(config, phases[0])
-    for n, key in enumerate(keys):
-        owner = kind(firsts[0][n], config.settings)
-        curator = kind(firsts[1][n], config.settings)
-        history = play_pair(
-            owner,
-            curator,
-            np.stack([games.owner_rewards[n] for games in phases]),
-            np.stack([games.curator_rewards[n] for games in phases]),
-            bounds,
-            sees_proposal=phases[0].sees_proposal,
-            stream=Stream(config.seed, int(key)),
-            cancelled=cancelled,
-        )
-        if cancelled[0]:
-            return output
-        agreed = np.stack([games.agreed[n] for games in phases])
-        _record(output, n, history, agreed, bounds, config)
-        output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
-    return output
+) -> None:
+    """``learning.play_all`` for one pair of players in plain Python."""
+    owner = kind(games.owner_first[n], numbers)
+    curator = kind(games.curator_first[n], numbers)
+    for_owner = Stream(int(settings.owner_seed), int(games.keys[n]))
+    for_curator = Stream(int(settings.curator_seed), int(games.keys[n]))
+    starts, per_message = games.starts, settings.per_message
+    iterations = int(starts[-1])
+    moves = np.zeros((iterations, 2), np.int64)
+    rewards = np.zeros((iterations, 2))
+    phase = np.searchsorted(starts, np.arange(iterations), side="right") - 1
+    states: list[int] = []  # the curator's
+    proposal, quote, heard = 0, 0, 0
+
+    def hear(state: int) -> None:
+        """The curator learns from the interaction before this state."""
+        nonlocal heard
+        if heard > 0:
+            got = float(rewards[heard - 1, 1])
+            curator.learn(states[heard - 1], int(moves[heard - 1, 1]), got, state, heard - 1)
+        heard += 1
+
+    for t in range(iterations + 1):
+        last, proposal = proposal, owner.act(quote, for_owner.for_owner())
+        states.append(proposal if settings.sees_proposal else last)
+        if per_message == 0:
+            hear(states[t])
+        if t == iterations or cancelled[0]:
+            break
+        before, quote = quote, curator.act(states[t], for_curator.for_curator())
+        outcome = n, phase[t], proposal, quote
+        moves[t] = proposal, quote
+        rewards[t] = games.owner_rewards[outcome], games.curator_rewards[outcome]
+        owner.learn(before, proposal, float(rewards[t, 0]), quote, t)
+        if per_message > 0 and ((t + 1) % per_message == 0 or t + 1 == iterations):
+            for state in states[heard:]:
+                hear(state)
+    _record(output, n, moves, rewards, games.agreed[n][phase, *moves.T], settings)
+    output.owner_policies[n], output.curator_policies[n] = owner.policy(), curator.policy()
 
 
 def _record(
     output: Batch,
     n: int,
-    history: PlayHistory,
+    moves: IntArray,
+    rewards: FloatArray,
     agreed: BoolArray,
-    bounds: IntArray,
-    config: PlayConfig,
+    settings: LoopSettings,
 ) -> None:
     """Enter one pair's history into a batch, as the compiled loop does while it plays."""
-    j, k = history.proposals, history.quotes
-    phase = np.searchsorted(bounds, np.arange(len(j)), side="right") - 1
-    deal = agreed[phase, j, k]
-    block = np.arange(len(j)) // config.trace_every
-    signed = deal & (j + k > 0)
-    for column, series in enumerate((j, k, j * deal, k * deal, signed)):
+    from noisemarket.pricing.learning import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
+
+    saving, payment = moves.T
+    block = np.arange(len(moves)) // settings.trace_every
+    signed = agreed & (saving + payment > 0)
+    for column, series in (
+        (PROPOSALS, saving),
+        (QUOTES, payment),
+        (SAVINGS, saving * agreed),
+        (PAYMENTS, payment * agreed),
+        (DEALS, signed),
+    ):
         np.add.at(output.counts[:, column], block, series)
-    np.add.at(output.payoffs[:, 0], block, history.owner_rewards)
-    np.add.at(output.payoffs[:, 1], block, history.curator_rewards)
-    window = _window(config, bounds)
-    late = slice(len(j) - window, None)
-    output.last[n] = j[-1], k[-1]
-    seen = np.zeros(agreed.shape[1:], np.int64)
-    np.add.at(seen, (j[late], k[late]), 1)
-    seen[~agreed[-1]] = 0
-    seen[0, 0] = 0
+    np.add.at(output.payoffs, block, rewards)
+    output.last[n] = moves[-1]
+    window = settings.window
+    seen = np.zeros(output.curator_policies.shape[1:], np.int64)
+    np.add.at(seen, (saving[-window:], payment[-window:]), signed[-window:].astype(np.int64))
     if 2 * seen.sum() >= window:
         output.deals[n] = np.unravel_index(seen.argmax(), seen.shape)

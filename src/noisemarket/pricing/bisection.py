@@ -39,13 +39,12 @@ from numpy.typing import NDArray
 from noisemarket.game.environment import Environment
 from noisemarket.game.equilibrium import TOLERANCE
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.batch import PlayConfig
-from noisemarket.pricing.lying import gained_by_items
-from noisemarket.pricing.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.pricing.mechanism import Agreement, Mechanism, RunOptions
 from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer, State
-from noisemarket.pricing.threads import batches, work_through
-from noisemarket.pricing.totals import PlayTotals
+from noisemarket.pricing.totals import PlayTotals, batches, work_through
 
 if TYPE_CHECKING:
     from noisemarket.pricing.bisection_loop import Bargains
@@ -311,17 +310,6 @@ class Bisection(Mechanism):
             totals.enter(number, agreed, played.counts, played.payoffs)
         count = max(int(totals.done.sum()), 1)
         return Agreement(totals.contracts, totals.done, totals.trace(), messages=asked / count)
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray:
-        """An owner that refuses all but the curator's limit ends there: nothing more is paid."""
-        limits = environment.curator_side().limits()
-        items = (
-            (np.where(limit >= 0, saving, 0), np.maximum(limit, 0))
-            for saving, limit in enumerate(limits.T)
-        )
-        return gained_by_items(environment.owner_side(), agreement.contracts, items)
 
 
 def _messages(played: Bargains, config: PlayConfig) -> IntArray:

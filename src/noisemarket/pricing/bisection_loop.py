@@ -35,7 +35,7 @@ from noisemarket.pricing.bisection import (
     stands,
     wants_of,
 )
-from noisemarket.pricing.compiled.arguments import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
+from noisemarket.pricing.learning import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
 for _function in (
     begin_curator, hear_answer, quote, begin_owner, hear_quote, make_proposal, best_proposal,

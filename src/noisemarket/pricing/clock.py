@@ -35,19 +35,11 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray, Levels
-from noisemarket.pricing.asker import ArrayAsker, asker_of
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
+from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.budget import affordable, micro_down, micro_up
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.lying import gained_over
-from noisemarket.pricing.mechanism import (
-    Agreement,
-    Contracts,
-    Demand,
-    Mechanism,
-    Progress,
-    RunOptions,
-    same_for_all,
-)
+from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, Progress, RunOptions
 
 LOTS, TARGET_LOTS = 8, 100
 """Lots in a step at most, where no target is to be kept and where one is."""
@@ -76,48 +68,16 @@ class Clock(Mechanism):
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         count = len(environment)
         auction = ClockAuction.of(environment, options.demand)
-        asker, nobody = asker_of(environment, options), same_for_all(0, 0, 0)
+        asker, nobody = asker_of(environment, options), Contracts.same(0, 0, 0)
         while not auction.over:
             if options.stop():
-                return Agreement(same_for_all(count, 0, 0), np.zeros(count, dtype=bool))
+                return Agreement(Contracts.same(count, 0, 0), np.zeros(count, dtype=bool))
             auction.hear(asker.stay(auction.saving, auction.asked, auction.prices))
             fallen = 1.0 - auction.price / environment.levels.payment_levels
             options.watch(Progress(slice(0, 0), nobody, int(fallen * count), count))
         contracts = auction.contracts()
         options.watch(Progress(slice(0, count), contracts, count, count))
         return Agreement(contracts, np.ones(count, dtype=bool), messages=auction.answers / count)
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        """Exact: all that an owner can do is to leave at a price of its own choice.
-
-        Leaving brings 0. Until an owner leaves, everything goes as if it never left. So another
-        answer than its own could pay only after the price that it refused, where no price is
-        higher: only if that one would pay is the clock run with an owner that never leaves.
-        """
-        side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
-        auction = ClockAuction.of(environment, options.demand)
-        asker = ArrayAsker(environment)
-        while not auction.over:
-            stay = asker.stay(auction.saving, auction.asked, auction.prices)
-            refused[auction.asked[~stay]] = auction.prices[~stay]
-            auction.hear(stay)
-        sold = np.full(len(environment), auction.saving)
-        hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
-        best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
-        for owner in np.flatnonzero(hope > 0.0):
-            auction = ClockAuction.of(environment, options.demand)
-            try:
-                while not auction.over:
-                    stay = asker.stay(auction.saving, auction.asked, auction.prices)
-                    auction.hear(stay | (auction.asked == owner))
-            except BadInput:  # it misses a target: no trade
-                best[owner] = 0.0
-                continue
-            stayed = auction.contracts()
-            best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
-        return gained_over(side, agreement.contracts, best)
 
 
 class ClockAuction:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from noisemarket.game.levels import FloatArray, IntArray, Levels
+from noisemarket.game.value import Worth
 from noisemarket.pricing.mechanism import Trace
-from noisemarket.pricing.tally import Tally
 
 BAND = 0.02
 """Width of "settled", as a part of the whole range of savings or payments."""
@@ -78,7 +78,7 @@ def recoveries(
     trace: Trace,
     levels: Levels,
     starts: Sequence[int],
-    exact: Sequence[Tally],
+    exact: Sequence[Worth],
     no_trade: FloatArray,
 ) -> list[Recovery]:
     """One entry for every change of preferences.

@@ -1,7 +1,7 @@
-"""One private stream of random numbers per pair, the same whoever plays it and wherever.
+"""One private stream of random numbers per pair, the same on every machine and in any order.
 
 SplitMix64 turns (seed, key of the owner) into the state of a xoshiro256++ generator. One 64-bit
-word per interaction gives the owner's uniform number (upper half) and the curator's (lower half).
+word per interaction gives the owner's uniform number (upper half) or the curator's (lower half).
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ import numpy as np
 
 from noisemarket.game.behaviour import scrambled
 
-_MASK = (1 << 64) - 1
 GOLDEN = 0x9E3779B97F4A7C15
-TO_UNIT = 1.0 / (1 << 32)
 
 
 def mix(word: int) -> int:
@@ -20,26 +18,19 @@ def mix(word: int) -> int:
     return int(scrambled(np.array([word], np.uint64))[0])
 
 
-def _rotate(word: int, by: int) -> int:
-    return ((word << by) | (word >> (64 - by))) & _MASK
-
-
 class Stream:
-    """The stream of one pair: ``next()`` gives both players' uniform numbers in [0, 1)."""
+    """The stream of one pair. ``state`` holds its four words."""
 
     def __init__(self, seed: int, key: int) -> None:
-        start = mix((seed + GOLDEN) & _MASK) ^ mix((key + 2 * GOLDEN) & _MASK)
-        self.state = [mix((start + i * GOLDEN) & _MASK) for i in range(1, 5)]
+        from noisemarket.pricing import learning  # Numba is slow to import
 
-    def next(self) -> tuple[float, float]:
-        """Advance by one interaction."""
-        s = self.state
-        word = (_rotate((s[0] + s[3]) & _MASK, 23) + s[0]) & _MASK
-        shifted = (s[1] << 17) & _MASK
-        s[2] ^= s[0]
-        s[3] ^= s[1]
-        s[1] ^= s[2]
-        s[0] ^= s[3]
-        s[2] ^= shifted
-        s[3] = _rotate(s[3], 45)
-        return (word >> 32) * TO_UNIT, (word & 0xFFFFFFFF) * TO_UNIT
+        self._learning, self.state = learning, np.empty((1, 4), np.uint64)
+        learning.seed_stream(self.state, 0, np.uint64(seed), np.uint64(key))
+
+    def for_owner(self) -> float:
+        """The owner's next number in [0, 1)."""
+        return float(self._learning.upper_uniform(self.state, 0))
+
+    def for_curator(self) -> float:
+        """The curator's next number in [0, 1)."""
+        return float(self._learning.lower_uniform(self.state, 0))

@@ -15,19 +15,16 @@ import numpy as np
 from noisemarket.errors import Interrupted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray
-from noisemarket.game.protocol import Outcomes
-from noisemarket.pricing.asker import asker_of
-from noisemarket.pricing.batch import COMPILED, PlayConfig, play_batch
-from noisemarket.pricing.compiled.arguments import Batch
-from noisemarket.pricing.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.game.protocol import Contracts
+from noisemarket.pricing.batch import PlayConfig, is_compiled, play_batch
+from noisemarket.pricing.mechanism import Agreement, Mechanism, RunOptions
 from noisemarket.pricing.players import game_rules, play_by_quotes
 from noisemarket.pricing.rule import Rule
-from noisemarket.pricing.rules import find_rule
-from noisemarket.pricing.threads import batches, work_through
-from noisemarket.pricing.totals import PlayTotals
+from noisemarket.pricing.totals import PlayTotals, batches, work_through
 
 if TYPE_CHECKING:
     from noisemarket.game.exploitability import Exploitability
+    from noisemarket.pricing.learning import Batch
 
 POLICIES_KEPT_UP_TO = 20_000_000
 """Table cells of all owners up to which final policies are kept, 16 bytes each."""
@@ -48,18 +45,18 @@ class Learned(Mechanism):
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         config, owners = options.play, len(environment)
-        if options.asker is not None or config.interactions_per_message > 1:
+        if options.asker is not None:
             rules = game_rules(environment, self.rule, config, messages_of(config))
-            return play_by_quotes(environment, rules, asker_of(environment, options), options)
+            return play_by_quotes(environment, rules, options.asker, options)
         # Numba is slow to import, and most markets do not learn; here, before threads want it.
         import_module("noisemarket.game.exploitability")
-        import_module("noisemarket.pricing.compiled.loop")
+        import_module("noisemarket.pricing.learning")
         savings, payments = environment.levels.shape
         cells = savings * payments
         keep = owners * cells <= POLICIES_KEPT_UP_TO
         gaps = np.full((2, owners), np.nan)
         kept: dict[int, Batch] = {}
-        compiled = find_rule(self.rule) in COMPILED
+        compiled = is_compiled(self.rule)
         slices = batches(owners, config.iterations, cells, compiled=compiled)
         totals = PlayTotals(environment, options, slices)
         cancelled = np.zeros(1, np.bool_)
@@ -85,7 +82,7 @@ class Learned(Mechanism):
             curator_exploitability=gaps[1],
             owner_policies=_stack([b.owner_policies for b in ordered]),
             curator_policies=_stack([b.curator_policies for b in ordered]),
-            messages=float(config.iterations),
+            messages=float(-(-config.iterations // config.interactions_per_message)),
         )
 
     def _play(
@@ -105,15 +102,14 @@ class Learned(Mechanism):
         if cancelled[0]:
             raise Interrupted("cancelled.")
         now = sum(start < config.iterations for start in starts) - 1
-        outcomes = Outcomes.of(phases[now], batch.deals[:, 0], batch.deals[:, 1])
         gap = exploitability(
             batch.owner_policies,
             batch.curator_policies,
             phases[now],
-            Outcomes.of(phases[now], batch.last[:, 0], batch.last[:, 1]),
+            batch.last,
             config.settings.discount,
         )
-        return batch, Contracts.of(outcomes), gap
+        return batch, Contracts.of(phases[now], *batch.deals.T), gap
 
 
 def messages_of(config: PlayConfig) -> int:

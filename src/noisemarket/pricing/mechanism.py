@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -12,41 +12,11 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.game.protocol import Outcomes
+from noisemarket.game.protocol import Contracts
 from noisemarket.pricing.batch import PlayConfig
 
 if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
-
-
-@dataclass(frozen=True)
-class Contracts:
-    """What is in force for each owner: level numbers of its saving and its payment.
-
-    Where nothing was agreed both are 0. ``signed`` says that the owner agreed to a trade; savings
-    without it were imposed (``no_dp``).
-    """
-
-    saving: IntArray
-    payment: IntArray
-    signed: BoolArray
-
-    @classmethod
-    def of(cls, outcomes: Outcomes) -> Contracts:
-        """The contracts that a game's outcomes amount to."""
-        signed = outcomes.signed
-        return cls(
-            np.where(signed, outcomes.saving, 0), np.where(signed, outcomes.payment, 0), signed
-        )
-
-    @classmethod
-    def joined(cls, parts: Sequence[Contracts]) -> Contracts:
-        """The contracts of several groups of owners, one group after the other."""
-        names = ("saving", "payment", "signed")
-        return cls(*(np.concatenate([getattr(part, name) for part in parts]) for name in names))
-
-    def __len__(self) -> int:
-        return len(self.saving)
 
 
 @dataclass(frozen=True)
@@ -95,10 +65,10 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Progress:
-    """Owners just finished and their contracts, for who watches a run.
+    """Owners just finished, and their contracts.
 
-    ``trace`` computes how the play of all owners finished so far went, where one is kept. It is for
-    who is told of this progress, and at that time: later it may count more owners.
+    ``trace`` computes how the play of all owners finished so far went, where a trace is recorded.
+    Call it at once: later it may count more owners.
     """
 
     owners: slice
@@ -109,7 +79,7 @@ class Progress:
 
 
 Watch = Callable[[Progress], None]
-"""Is told of owners that were just finished."""
+"""A callback for owners that were just finished."""
 
 Stop = Callable[[], bool]
 """Is asked now and then; from when it returns True on, a run ends with what it has finished."""
@@ -162,7 +132,7 @@ class Mechanism(ABC):
         >>> class Half(Direct):
         ...     def contracts(self, environment, options):
         ...         half = environment.levels.saving_levels // 2
-        ...         return same_for_all(len(environment), half, 0)
+        ...         return Contracts.same(len(environment), half, 0)
         >>> round(nm.negotiate(mechanism=Half()).learned.mean_saving, 3)
         0.3
     """
@@ -177,15 +147,7 @@ class Mechanism(ABC):
         return type(self).__name__
 
     def check(self, environment: Environment, options: RunOptions) -> None:
-        """Refuse, before anything is written, an environment that the mechanism cannot serve.
-
-        Args:
-            environment: the game.
-            options: how it would be run.
-
-        Raises:
-            BadInput: says what to change.
-        """
+        """Refuse, before anything is written, an environment that the mechanism cannot serve."""
         if len(environment) == 0:
             raise BadInput("owners", 0, "give at least one owner.")
 
@@ -193,34 +155,9 @@ class Mechanism(ABC):
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
         """Make a contract (perhaps none) for every owner.
 
-        Args:
-            environment: the game.
-            options: how to run. Call ``options.watch`` when owners are finished; once
-                ``options.stop`` returns True, return with the owners finished so far.
-
-        Returns:
-            The contracts, and which owners are finished.
+        Call ``options.watch`` when owners are finished; once ``options.stop`` returns True, return
+        with the owners finished so far. Ask owners through ``options.asker``.
         """
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        """The most that each owner could gain by answering otherwise than it does.
-
-        The others answer as they do. What is gained is payoff over the owner's limit
-        (``OwnerSide.surplus``).
-
-        Args:
-            environment: the game.
-            options: how the mechanism was run.
-            agreement: what came of it.
-
-        Returns:
-            One number an owner, NaN for owners that were not examined; None where it is not known.
-            By default what the owner's best answer to the curator's policy would bring per
-            interaction, of mechanisms that learn.
-        """
-        return agreement.owner_exploitability
 
 
 class Direct(Mechanism):
@@ -240,12 +177,3 @@ class Direct(Mechanism):
         owners = len(environment)
         options.watch(Progress(slice(0, owners), contracts, owners, owners))
         return Agreement(contracts, np.ones(owners, dtype=bool), messages=self.questions)
-
-
-def same_for_all(owners: int, saving: int, payment: int) -> Contracts:
-    """The same levels for all owners, signed by none."""
-    return Contracts(
-        saving=np.full(owners, saving, np.int64),
-        payment=np.full(owners, payment, np.int64),
-        signed=np.zeros(owners, dtype=bool),
-    )

@@ -249,7 +249,7 @@ class LearningOwner(_Learner, OwnerPlayer):
     _quote = 0  # the last quote
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
-        proposal = self._rule.act(self._quote, self._stream.next()[0])
+        proposal = self._rule.act(self._quote, self._stream.for_owner())
         state = self._state(proposal)
         quote = int(quotes[state])
         outcome = self._outcome(proposal, quote)
@@ -263,14 +263,14 @@ class LearningOwner(_Learner, OwnerPlayer):
         rule = {_RULE + name: value for name, value in self._rule.state().items()}
         return {
             **rule,
-            "stream": np.array(self._stream.state, dtype=np.uint64),
+            "stream": self._stream.state.copy(),
             "last": np.array([self._proposal, self._quote]),
         }
 
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         rule = {n.removeprefix(_RULE): v for n, v in state.items() if n.startswith(_RULE)}
         self._rule.restore(rule)
-        self._stream.state = [int(word) for word in state["stream"]]
+        self._stream.state = np.array(state["stream"], np.uint64)
         self._proposal, self._quote = (int(move) for move in state["last"])
 
 
@@ -280,7 +280,7 @@ class LearningCurator(_Learner, CuratorPlayer):
     _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
-        uniforms = np.array([self._stream.next()[1] for _ in range(interactions)])
+        uniforms = np.array([self._stream.for_curator() for _ in range(interactions)])
         quotes = self._rule.act_everywhere(uniforms)
         if not self._sees_proposal:
             return quotes, np.ones(quotes.shape, bool)

@@ -17,10 +17,10 @@ import numpy as np
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray, Levels
+from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import SLACK
 from noisemarket.pricing.asker import asker_of
-from noisemarket.pricing.lying import gained_by_items
-from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
+from noisemarket.pricing.mechanism import Direct, RunOptions
 
 TYPES = 64
 """Owner types in the menu: bins of equal weight."""
@@ -171,14 +171,6 @@ class PainFL(Direct):
         saving = np.where(taken, savings[item], 0)
         payment = np.where(taken, payments[item], 0)
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        """Exact: the menu stands, and to pass for another type is to take its item."""
-        menu = self.problem(environment, TYPES).solve()
-        items = zip(*items_of(menu, environment.levels), strict=True)
-        return gained_by_items(environment.owner_side(), agreement.contracts, items)
 
     @staticmethod
     def problem(environment: Environment, types: int) -> MenuProblem:

@@ -17,17 +17,17 @@ import numpy as np
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
-from noisemarket.game.protocol import Protocol
+from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.pricing.batch import PlayConfig
+from noisemarket.pricing.batch import PlayConfig, seeds
 from noisemarket.pricing.bisection import (
     BISECTION,
     MOST_MESSAGES,
     BisectionCurator,
     BisectionOwner,
 )
-from noisemarket.pricing.draws import GOLDEN, Stream, mix
-from noisemarket.pricing.mechanism import Agreement, Progress, RunOptions, same_for_all
+from noisemarket.pricing.draws import Stream
+from noisemarket.pricing.mechanism import Agreement, Progress, RunOptions
 from noisemarket.pricing.messages import (
     CuratorPlayer,
     LearningCurator,
@@ -35,8 +35,7 @@ from noisemarket.pricing.messages import (
     OwnerPlayer,
     Stakes,
 )
-from noisemarket.pricing.rule import Rule, Settings
-from noisemarket.pricing.rules import find_rule
+from noisemarket.pricing.rule import Rule, Settings, find_rule
 
 if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
@@ -136,11 +135,6 @@ def bisection_rules(environment: Environment, config: PlayConfig) -> GameRules:
     return replace(rules, protocol="signed", window=MOST_MESSAGES, starts=(0,))
 
 
-def seeds(play_seed: int) -> tuple[int, int]:
-    """The owners' and the curator's seed in a simulation, where one seed stands for all."""
-    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
-
-
 def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:
     """The player of one owner. ``sides`` are its preferences in each phase, each of one owner;
     ``key`` names its stream of random numbers."""
@@ -185,7 +179,7 @@ def play_by_quotes(
     """
     owners = len(environment)
     players = {i: curator_against(i, rules, environment, options.play) for i in range(owners)}
-    messages, nobody = 0, same_for_all(0, 0, 0)
+    messages, nobody = 0, Contracts.same(0, 0, 0)
     while not options.stop():
         waiting = {i: one for i, one in players.items() if _goes_on(rules, one)}
         if not waiting:
@@ -209,7 +203,7 @@ def play_by_quotes(
             raise NoisemarketError("No owner has taken part in the negotiation.")
         share = min(one.played for one in players.values()) / rules.iterations
         options.watch(Progress(slice(0, 0), nobody, int(share * owners), owners))
-    return Agreement(same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool))
+    return Agreement(Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool))
 
 
 def _goes_on(rules: GameRules, player: CuratorPlayer) -> bool:
@@ -218,7 +212,7 @@ def _goes_on(rules: GameRules, player: CuratorPlayer) -> bool:
 
 def agreement_of(deals: Mapping[int, tuple[int, int]], owners: int) -> Agreement:
     """The contracts of the owners that took part, from their deals by index."""
-    contracts, done = same_for_all(owners, 0, 0), np.zeros(owners, dtype=bool)
+    contracts, done = Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool)
     for index, (saving, payment) in deals.items():
         contracts.saving[index], contracts.payment[index] = saving, payment
         contracts.signed[index], done[index] = saving + payment > 0, True

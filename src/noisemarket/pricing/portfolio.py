@@ -1,26 +1,20 @@
 """The best portfolio: what a curator of one model would buy if it knew every owner's reserve.
 
 Each seller is paid exactly its reserve, rounded up to the payment grid, and may sell any saving
-down to the floor. It is the bound that ``clock`` is measured by.
+down to the floor. It is the upper bound that ``clock`` is measured by.
 
-Quality depends on the contracts through three sums over owners (``joint.py``), so no owner can be
-judged alone. Three steps:
+Quality depends on the contracts through three sums over owners (``game/value.py``), so no owner can
+be judged alone. Two steps, which together come within some per mille of the best:
 
 1. *Greedy*: where the sums are now, what each contract adds to the mean's exactness is linear in
    them. Take steps up in saving by exactness per money, keep the best beginning of that list, and
    do it again from there.
 2. *Single changes*: give any one owner any other contract while that helps.
-3. *Exact search*, where few enough combinations can still beat that: all portfolios, owner by
-   owner, dropping those that cannot become the best whatever the rest sell. Then the answer is
-   proven (``Portfolio.exact``); otherwise ``Portfolio.bound`` says what is possible at the most
-   (``portfolio_bound.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import cached_property
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -29,14 +23,11 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray, KeyArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
 from noisemarket.pricing.budget import affordable
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Agreement, Contracts, Demand, Direct, RunOptions
-from noisemarket.pricing.portfolio_bound import most_value
-
-MOST_STATES = 200_000
-"""Portfolios under way in the exact search, before it gives up."""
+from noisemarket.pricing.mechanism import Demand, Direct, RunOptions
 
 _ROUNDS, _CHANGES = 6, 40
 
@@ -49,38 +40,11 @@ class BestPortfolio(Direct):
     keeps_target = True
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
-        return best_portfolio(environment, options.demand).contracts
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        """None: it has full knowledge, so that owners report nothing that could be a lie."""
-        return None
+        return best_portfolio(environment, options.demand)
 
 
-@dataclass(frozen=True)
-class Portfolio:
-    """Contracts with their value over no trade, and the most that any portfolio could have.
-
-    With a target, ``value`` and ``bound`` are still values, and ``exact`` says that no other
-    portfolio reaches the target for less.
-    """
-
-    contracts: Contracts
-    value: float
-    exact: bool
-    prove: Callable[[], float] = field(repr=False)
-
-    @cached_property
-    def bound(self) -> float:
-        """The most value that any portfolio could have; computed when it is first asked for."""
-        return self.value if self.exact else self.prove()
-
-
-def best_portfolio(
-    environment: Environment, demand: Demand, most_states: int = MOST_STATES
-) -> Portfolio:
-    """The best portfolio under a demand: nobody sells below its floor, but some may keep more.
+def best_portfolio(environment: Environment, demand: Demand) -> Contracts:
+    """The best contracts under a demand: nobody sells below its floor, but some may keep more.
 
     A budget that does not pay for the target holds, and the target is missed.
 
@@ -90,18 +54,14 @@ def best_portfolio(
     market = _ForSale(environment, demand)
     starts = [market.greedy(most) for most in range(1, environment.levels.saving_levels + 1)]
     best = max(starts, key=market.score_of)
-    found = max(map(market.changed, (best, starts[-1])), key=market.score_of)
-    if market.score_of(found) == -np.inf and demand.budget is not None:
-        return best_portfolio(environment, replace(demand, target=None), most_states)
-    if market.score_of(found) == -np.inf:
+    saving = max(map(market.changed, (best, starts[-1])), key=market.score_of)
+    if market.score_of(saving) == -np.inf and demand.budget is not None:
+        return best_portfolio(environment, replace(demand, target=None))
+    if market.score_of(saving) == -np.inf:
         remedy = f"is out of reach: all that is for sale brings {market.all_of_it()}; give less."
         raise BadInput("market.target_accuracy", demand.target, remedy)
-    searched = market.search(found, most_states)
-    saving = found if searched is None else searched
     payment = market.reserves[np.arange(len(saving)), saving]
-    contracts = Contracts(saving, payment, (saving > 0) | (payment > 0))
-    value = market.joint.gain(contracts)
-    return Portfolio(contracts, value, searched is not None, lambda: market.bound(value))
+    return Contracts(saving, payment, (saving > 0) | (payment > 0))
 
 
 class _ForSale:
@@ -132,7 +92,7 @@ class _ForSale:
         return self.joint.quality(self._sums(portfolio))
 
     def score_of(self, portfolio: IntArray) -> float:
-        """What is made as large as possible; minus infinity for what is not allowed."""
+        """Objective; -inf if infeasible."""
         paid = np.asarray(self.reserves[self._rows, portfolio].sum())
         return float(self._score(self.quality(portfolio), paid))
 
@@ -201,52 +161,6 @@ class _ForSale:
             if not better > score:
                 break
             portfolio, score = changed, better
-        return portfolio
-
-    # What is possible at the most
-
-    def bound(self, known: float) -> float:
-        """The most value over no trade of any portfolio; ``known`` is one that was reached."""
-        joint, price = self.joint, self.joint.money_price * self._unit
-        none = self.quality(np.zeros(len(self._rows), dtype=np.int64))
-
-        def value(sums: FloatArray) -> FloatArray:
-            return joint.quality_price * (joint.quality(sums) - none)
-
-        money = np.where(self._for_sale, price * self.reserves, np.inf)
-        return most_value(self._terms, money, price * self.room, value, known)
-
-    def search(self, known: IntArray, most_states: int) -> IntArray | None:
-        """The best of all portfolios; None if there are too many that might be it."""
-        variance = np.maximum(self.joint.levels.sigmas**2, 1e-30)  # all noise is never for sale
-        information = np.where(self._for_sale, 1.0 / variance, -np.inf).max(axis=1)
-        order = np.argsort(-information, kind="stable")
-        rest = np.append(np.cumsum(information[order][::-1])[::-1][1:], 0.0)
-        to_beat = self.score_of(known)
-        paid, sums = np.zeros(1, np.int64), np.zeros((1, 3))
-        chosen = np.zeros((1, 0), dtype=np.int16)
-        for owner, more in zip(order, rest, strict=True):
-            options = np.flatnonzero(self._for_sale[owner])
-            if len(paid) * len(options) > most_states:
-                return None
-            paid = (paid[:, None] + self.reserves[owner, options]).reshape(-1)
-            sums = (sums[:, None] + self._terms[owner, options]).reshape(-1, 3)
-            chosen = np.column_stack(
-                [np.repeat(chosen, len(options), axis=0), np.tile(options, len(chosen))]
-            )
-            weight, noise = self._variance(sums)
-            left = np.sqrt(len(self._rows) / (weight**2 / noise + more))  # noise, at the best
-            hope = self._score(self.joint.surface.quality(left, self.joint.beta), paid)
-            keep = hope >= to_beat - 1e-9 * abs(to_beat)
-            paid, sums, chosen = paid[keep], sums[keep], chosen[keep]
-        if not len(paid):
-            return known
-        scores = self._score(self.joint.quality(sums), paid)
-        best = int(np.argmax(scores))
-        if not scores[best] > to_beat:
-            return known
-        portfolio = np.zeros(len(self._rows), dtype=np.int64)
-        portfolio[order] = chosen[best]
         return portfolio
 
 

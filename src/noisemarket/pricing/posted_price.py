@@ -11,12 +11,13 @@ import numpy as np
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import JointValue
 from noisemarket.pricing.asker import asker_of
 from noisemarket.pricing.auctions import won_by
 from noisemarket.pricing.budget import affordable
 from noisemarket.pricing.clock import floor_level
-from noisemarket.pricing.joint import JointValue
-from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
+from noisemarket.pricing.mechanism import Direct, RunOptions
 
 
 class PostedPrice(Direct):
@@ -39,12 +40,6 @@ class PostedPrice(Direct):
         willing = asker_of(environment, options).stay(saving, everybody, prices)
         sold = shop.takers(willing, price)
         return won_by(sold, np.full(len(sold), price), len(environment), saving)
-
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray:
-        """Nothing: the price does not depend on any answer, and to refuse it is to gain nothing."""
-        return np.zeros(len(environment))
 
 
 def expected_limits(environment: Environment, saving: int) -> IntArray:

@@ -1,15 +1,28 @@
-"""What a learning rule is: one player that acts in a state and learns from what it got."""
+"""What a learning rule is: one player that acts in a state and learns from what it got.
+
+The rules of this package are compiled functions (``learning.py``); their classes here hold one
+player's tables, for games by messages. A rule of your own is a class that derives from ``Rule``,
+in plain Python: it is played by the same game, only slower.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.game.levels import FloatArray, IntArray
+from noisemarket.parts import Parts
+
+if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
+    from noisemarket.pricing.learning import Numbers
+
+CLIMBING, EXPLORING, FIXED = 0, 1, 2
+"""The families of rules: policy hill-climbers, epsilon-greedy learners, fixed policies."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +127,112 @@ class Rule(ABC):
             setattr(self, name, np.array(value))
 
     def improve_value(self, state: int, action: int, reward: float, next_state: int) -> None:
-        """The Bellman step of the paper's Q-function equation, common to all that learn values."""
+        """The Bellman step of the paper's Q-function equation, for rules of your own."""
         target = reward + self.settings.discount * self.values[next_state].max()
         old = self.values[state, action]
         self.values[state, action] = old + self.settings.learning_rate * (target - old)
+
+
+def draw(policy: FloatArray, uniform: float) -> int:
+    """The action that a uniform number in [0, 1) picks from a distribution over actions."""
+    from noisemarket.pricing import learning
+
+    return int(learning.draw(policy[None], 0, len(policy), uniform, int(np.argmax(policy))))
+
+
+class CompiledRule(Rule):
+    """A player whose rule is compiled: ``learning.act`` and ``learning.learn``."""
+
+    family: int
+    lose_ratio: float | None = None
+    """Instead of the settings' number."""
+
+    def __init__(self, first_values: FloatArray, settings: Settings) -> None:
+        super().__init__(first_values, settings)
+        states, actions = self.values.shape
+        self._policy = np.full((states, actions), 1.0 / actions)
+        self.total = np.zeros((states, actions))
+        self.best = np.argmax(self.values, axis=1)
+        self.visits = np.zeros(states, np.int64)
+
+    @classmethod
+    def numbers(cls, settings: Settings) -> Numbers:
+        """What the compiled functions must know of the rule."""
+        from noisemarket.pricing.learning import Numbers
+
+        given = vars(settings)
+        if cls.lose_ratio is not None:
+            given = given | {"lose_ratio": cls.lose_ratio}
+        return Numbers(cls.family, **{name: float(value) for name, value in given.items()})
+
+    def act(self, state: int, uniform: float) -> int:
+        from noisemarket.pricing import learning
+
+        rule, actions = self.numbers(self.settings), self.values.shape[1]
+        return int(learning.act(rule, self._policy, self.best, state, actions, uniform))
+
+    def act_everywhere(self, uniforms: FloatArray) -> IntArray:
+        from noisemarket.pricing import learning
+
+        out = np.empty((len(uniforms), len(self.values)), np.int64)
+        rule = self.numbers(self.settings)
+        learning.act_everywhere(rule, self._policy, self.best, uniforms, out)
+        return out
+
+    def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
+        from noisemarket.pricing import learning
+
+        learning.learn(
+            self.numbers(self.settings),
+            *(self.values, self._policy, self.total, self.best, self.visits),
+            *(state, self.values.shape[1], action, reward, next_state, t),
+        )
+
+    def policy(self) -> FloatArray:
+        if self.family == CLIMBING:
+            return self._policy
+        return np.asarray(np.eye(self.values.shape[1])[self.best])
+
+
+class WolfPHC(CompiledRule):
+    """WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
+
+    family = CLIMBING
+
+
+class PHC(CompiledRule):
+    """Hill-climbing with the same step whether it wins or loses."""
+
+    family = CLIMBING
+    lose_ratio = 1.0
+
+
+class QLearning(CompiledRule):
+    """Plays the action of highest value, and with probability ``exploration`` any action.
+
+    The paper's first benchmark.
+    """
+
+    family = EXPLORING
+
+
+class Greedy(CompiledRule):
+    """Assumes that the other side repeats its last move, picks what pays most at once, and never
+    learns: the paper's second benchmark."""
+
+    family = FIXED
+
+    @classmethod
+    def first_values(cls, hopes: FloatArray, first_value: FloatArray) -> FloatArray:
+        return np.array(hopes)
+
+
+RULES = Parts[type[Rule]](
+    "rule", {"wolf_phc": WolfPHC, "phc": PHC, "q_learning": QLearning, "greedy": Greedy}, Rule
+)
+"""All rules by name; your own by ``package.module:Name``."""
+
+
+def find_rule(rule: str | type[Rule]) -> type[Rule]:
+    """The learning rule of that name; a class is taken as it is."""
+    return RULES.find(rule) if isinstance(rule, str) else rule

@@ -11,7 +11,8 @@ import numpy as np
 from noisemarket.formats import csv_text, quoted
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import IntArray
-from noisemarket.pricing.mechanism import Contracts, Trace
+from noisemarket.game.protocol import Contracts
+from noisemarket.pricing.mechanism import Trace
 
 
 @dataclass(frozen=True)

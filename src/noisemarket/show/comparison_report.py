@@ -22,10 +22,10 @@ from rich.table import Table
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
-from noisemarket.pricing.lying import mean_and_most
 from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.negotiation_report import recovered
 from noisemarket.show.style import colour_of, figure, label, look_of, name_of, save
+from noisemarket.study.lying import gained_by_lying, mean_and_most
 from noisemarket.study.results import (
     LEVEL,
     NO_TRADE,
@@ -148,10 +148,8 @@ def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
     rows = []
     for name, result in results.items():
         summary = result.outcome()
-        mean, most = mean_and_most(result.gained_by_lying)
+        mean, most = mean_and_most(gained_by_lying(result))
         summary |= {"mean_gained_by_lying": mean, "most_gained_by_lying": most}
-        gain = result.learned.mean_owner_payoff - result.exactly("uniform").mean_owner_payoff
-        summary["owners_surplus"] = gain * len(result.environment)
         summary["sellers"] = int(result.agreement.contracts.signed.sum())
         row: dict[str, Any] = {"mechanism": name, "knows": find_mechanism(name).knows}
         row |= {column: summary[column] for column in GAME_COLUMNS[2:-1]}

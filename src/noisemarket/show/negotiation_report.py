@@ -11,18 +11,18 @@ from rich.table import Table
 
 from noisemarket.files import save_arrays
 from noisemarket.game.equilibrium import equilibrium
+from noisemarket.game.value import Worth
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
-from noisemarket.pricing.mechanism import Agreement, Contracts
+from noisemarket.pricing.mechanism import Agreement
 from noisemarket.pricing.tables import trace_csv
-from noisemarket.pricing.tally import Tally
 from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
 
 _DRAWN_OWNERS = 5000
 
-_ROWS: tuple[tuple[str, Callable[[Tally], str]], ...] = (
+_ROWS: tuple[tuple[str, Callable[[Worth], str]], ...] = (
     ("saving", lambda one: f"{one.mean_saving:.3f}"),
     ("payment", lambda one: f"{one.mean_payment:.2f}"),
     ("owner's payoff", lambda one: f"{one.mean_owner_payoff:.3f}"),
@@ -33,7 +33,7 @@ _ROWS: tuple[tuple[str, Callable[[Tally], str]], ...] = (
 )
 
 
-_JOINT_ROWS: tuple[tuple[str, Callable[[Tally, int], str]], ...] = (
+_JOINT_ROWS: tuple[tuple[str, Callable[[Worth, int], str]], ...] = (
     ("owners that sell", lambda one, owners: f"{round(one.signed_share * owners):,}"),
     ("paid in all", lambda one, owners: f"{one.total_payment:,.2f}"),
     ("owners' surplus", lambda one, owners: f"{one.mean_owner_payoff * owners:,.2f}"),
@@ -162,7 +162,7 @@ def draw_contracts(folder: RunFolder, result: Negotiation) -> list[Path]:
     levels, contracts = environment.levels, result.agreement.contracts
     cost = environment.phases[-1].privacy_cost
     some = np.flatnonzero(result.agreement.done[:_DRAWN_OWNERS])
-    exact = Contracts.of(equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS))))
+    exact = equilibrium(environment.games(some=slice(0, _DRAWN_OWNERS)))
     canvas, axes = figure(2)
     for axis, title, values, reached, equal in (
         (axes[0][0], "Noise saving", levels.savings, contracts.saving, exact.saving),

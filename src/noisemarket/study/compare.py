@@ -33,13 +33,13 @@ from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.lying import mean_and_most, most_gained_by_lying
 from noisemarket.pricing.mechanism import Agreement, Mechanism
-from noisemarket.pricing.unasked import Unasked
+from noisemarket.pricing.oracles import NoDP, UniformDP
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.calibrate import data_of
+from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import NO_TRADE, QUANTILES, Row
 
 Key = tuple[int, str]
@@ -205,7 +205,8 @@ def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: floa
     move an owner before others, or over the budget, which the mechanism does not know.
     """
     most = len(environment) * float(environment.levels.payments[-1])
-    return budget is None or mechanism.joint or isinstance(mechanism, Unasked) or budget >= most
+    unasked = isinstance(mechanism, UniformDP | NoDP)
+    return budget is None or mechanism.joint or unasked or budget >= most
 
 
 # Trainings

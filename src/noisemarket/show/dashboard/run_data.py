@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 from noisemarket.errors import BadInput
 from noisemarket.formats import csv_text, finite, text_of
 from noisemarket.game.environment import Environment
+from noisemarket.game.value import worth
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET
@@ -19,7 +20,6 @@ from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.tally import tally
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
@@ -85,8 +85,8 @@ def _curves(store: RunStore, run: str) -> dict[str, Any]:
     found: dict[str, Any] = {"trace": None, "clock": None, "equilibrium": None}
     if scenario.mechanism not in MECHANISMS or not find_mechanism(scenario.mechanism).joint:
         exact = find_mechanism("equilibrium").run(environment, options)
-        worth = tally(environment, exact.contracts)
-        found["equilibrium"] = {"saving": worth.mean_saving, "payment": worth.mean_payment}
+        figures = worth(environment, exact.contracts)
+        found["equilibrium"] = {"saving": figures.mean_saving, "payment": figures.mean_payment}
         found["trace"] = _trace(store.file(run, TRACE) or store.file(run, f"curator/{TRACE}"))
     if scenario.mechanism == "clock":
         found["clock"] = clock_course(ClockAuction.of(environment, options.demand), environment)

@@ -14,13 +14,14 @@ import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import worth
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.mechanism import Contracts, Demand
+from noisemarket.pricing.mechanism import Demand
 from noisemarket.pricing.portfolio import best_portfolio
-from noisemarket.pricing.tally import tally
 from noisemarket.scenario import load_scenario
 from noisemarket.show.dashboard.form import checked_settings, form
 
@@ -39,8 +40,6 @@ SLIDERS = (
 """What can be dragged, from where to where and in which steps."""
 
 _POINTS = 14
-_QUICK = 1
-"""States of the exact search: none, the frontier is by greedy choice and single changes."""
 
 
 def sliders(preset: str) -> list[dict[str, Any]]:
@@ -71,21 +70,20 @@ def _answer(preset: str, words: tuple[str, ...]) -> dict[str, Any]:
         raise BadInput("population.owners", scenario.population.owners, remedy)
     environment, options = scenario.environment(), run_options(scenario)
     none = find_mechanism("uniform").run(environment, options).contracts
-    nothing = tally(environment, none).mean_owner_payoff
 
     def figures(contracts: Contracts) -> dict[str, Any]:
-        worth = tally(environment, contracts)
+        found = worth(environment, contracts)
         return {
             "sellers": int(contracts.signed.sum()),
-            "paid": worth.total_payment,
-            "quality": worth.model_quality,
-            "surplus": (worth.mean_owner_payoff - nothing) * len(environment),
-            "value": worth.joint_gain,
+            "paid": found.total_payment,
+            "quality": found.model_quality,
+            "surplus": found.owners_surplus,
+            "value": found.joint_gain,
         }
 
     auction = ClockAuction.of(environment, options.demand)
     clock = clock_course(auction, environment)
-    best = best_portfolio(environment, options.demand, _QUICK).contracts
+    best = best_portfolio(environment, options.demand)
     equilibrium = find_mechanism("equilibrium").run(environment, options).contracts
     answers = {
         "uniform": figures(none),
@@ -130,12 +128,12 @@ def _frontier(environment: Environment, demand: Demand, most: float) -> Iterator
     """Quality over money: the clock's, and the best that full knowledge could buy."""
 
     def figures(contracts: Contracts) -> dict[str, float]:
-        worth = tally(environment, contracts)
-        return {"paid": worth.total_payment, "quality": worth.model_quality}
+        found = worth(environment, contracts)
+        return {"paid": found.total_payment, "quality": found.model_quality}
 
     for budget in np.linspace(0.0, most, _POINTS).round(2).tolist():
         limited = replace(demand, target=None, budget=budget)
         auction = ClockAuction.of(environment, limited)
         clock_course(auction, environment)  # plays the auction; the course is not needed here
-        best = best_portfolio(environment, limited, _QUICK).contracts
+        best = best_portfolio(environment, limited)
         yield {"clock": figures(auction.contracts()), "best": figures(best)}

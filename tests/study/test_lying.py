@@ -9,11 +9,18 @@ import pytest
 
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.protocol import Contracts
 from noisemarket.market.negotiation import Negotiation, negotiate, run_options
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.lying import MOST_EXAMINED, examined, mean_and_most
-from noisemarket.pricing.mechanism import Agreement, Contracts, Direct, RunOptions
+from noisemarket.pricing.mechanism import Direct, RunOptions
 from noisemarket.scenario import Scenario
+from noisemarket.study.lying import (
+    MOST_EXAMINED,
+    examined,
+    gained_by_bids,
+    gained_by_lying,
+    mean_and_most,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -47,7 +54,7 @@ def by_trying(result: Negotiation, owner: int, costs: FloatArray) -> float:
 @pytest.mark.compiled
 @pytest.mark.parametrize("name", TRUTHFUL)
 def test_nobody_gains_where_the_truth_is_best(name: str) -> None:
-    gained = negotiate(SCENARIO, mechanism=name).gained_by_lying
+    gained = gained_by_lying(negotiate(SCENARIO, mechanism=name))
     assert gained is not None
     assert gained.shape == (30,)
     assert gained.max() <= 1e-9
@@ -56,7 +63,7 @@ def test_nobody_gains_where_the_truth_is_best(name: str) -> None:
 @pytest.mark.parametrize("name", ["equilibrium", "first_best"])
 def test_the_exact_answers_pay_for_lies_as_trying_them_finds(name: str) -> None:
     result = negotiate(SCENARIO, mechanism=name)
-    gained = result.gained_by_lying
+    gained = gained_by_lying(result)
     assert gained is not None
     assert gained.max() > 0.01
     for owner in np.argsort(gained)[[0, 10, -3, -2, -1]]:
@@ -80,29 +87,21 @@ class PaysWhatIsAsked(Direct):
         sold = limit <= environment.levels.payment_levels
         return Contracts(np.where(sold, 3, 0), np.where(sold, limit, 0), sold)
 
-    def gained_by_lying(
-        self, environment: Environment, options: RunOptions, agreement: Agreement
-    ) -> FloatArray | None:
-        from noisemarket.pricing.lying import gained_by_bids
-
-        def award(bids: np.ndarray) -> Contracts:
-            sold = bids <= environment.levels.payment_levels
-            return Contracts(np.where(sold, 3, 0), np.where(sold, bids, 0), sold)
-
-        side = environment.owner_side()
-        return gained_by_bids(side, side.reserves(slice(3, 4))[:, 0], award)
-
 
 def test_a_price_of_ones_own_choice_brings_the_highest() -> None:
     """The measure does find lies: here everyone should ask for the highest payment."""
     environment, options = SCENARIO.environment(), run_options(SCENARIO)
     mechanism = PaysWhatIsAsked()
     agreement = mechanism.run(environment, options)
-    gained = mechanism.gained_by_lying(environment, options, agreement)
     side, every = environment.owner_side(), np.full(30, 3)
+
+    def award(bids: np.ndarray) -> Contracts:
+        sold = bids <= environment.levels.payment_levels
+        return Contracts(np.where(sold, 3, 0), np.where(sold, bids, 0), sold)
+
+    gained = gained_by_bids(side, side.reserves(slice(3, 4))[:, 0], award)
     most = side.surplus(every, np.full(30, 32))
     honest = side.surplus(agreement.contracts.saving, agreement.contracts.payment)
-    assert gained is not None
     np.testing.assert_allclose(gained, np.maximum(most, 0.0) - honest, atol=1e-12)
     assert gained.max() > 0.5
 
@@ -110,12 +109,12 @@ def test_a_price_of_ones_own_choice_brings_the_highest() -> None:
 @pytest.mark.compiled
 def test_learners_are_judged_by_the_best_answer_to_the_curator() -> None:
     result = negotiate(SCENARIO, mechanism="dypp")
-    np.testing.assert_array_equal(result.gained_by_lying, result.agreement.owner_exploitability)
+    np.testing.assert_array_equal(gained_by_lying(result), result.agreement.owner_exploitability)
 
 
 def test_of_many_owners_some_are_examined() -> None:
     few = negotiate(Scenario.from_preset("market", owners=500, K=4), mechanism="pac_auction")
-    gained = few.gained_by_lying
+    gained = gained_by_lying(few)
     assert gained is not None
     assert np.isfinite(gained).sum() == MOST_EXAMINED
     assert mean_and_most(gained) == (0.0, 0.0)
@@ -124,5 +123,5 @@ def test_of_many_owners_some_are_examined() -> None:
 
 def test_what_is_not_known_is_said() -> None:
     result = negotiate(SCENARIO, mechanism="best_portfolio")
-    assert result.gained_by_lying is None
+    assert gained_by_lying(result) is None
     assert mean_and_most(None) == mean_and_most(np.full(3, np.nan)) == (None, None)

@@ -1,9 +1,8 @@
 """What lying brings: the most that an owner gains by answering otherwise than by its own limit.
 
 An owner that does not lie signs what pays for the privacy that it sells, its markup included. A
-lie is any other way of answering, with all other owners answering as they do. Each mechanism says
-itself what ways there are (``Mechanism.gained_by_lying``); here is what several of them share. What
-a lie brings is counted in the owner's payoff.
+lie is any other way of answering, with all other owners answering as they do. What a lie brings is
+counted in the owner's payoff over its limit (``OwnerSide.surplus``).
 """
 
 from __future__ import annotations
@@ -13,16 +12,32 @@ from dataclasses import replace
 
 import numpy as np
 
+from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray, IntArray
-from noisemarket.game.protocol import Games, Outcomes, games
+from noisemarket.game.protocol import Contracts, Games, games
 from noisemarket.game.sides import OwnerSide
-from noisemarket.pricing.mechanism import Agreement, Contracts, Mechanism, RunOptions
+from noisemarket.market.negotiation import Negotiation, run_options
+from noisemarket.pricing import find_mechanism
+from noisemarket.pricing.asker import ArrayAsker
+from noisemarket.pricing.auctions import SealedBids
+from noisemarket.pricing.bisection import Bisection
+from noisemarket.pricing.clock import Clock, ClockAuction, floor_level
+from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions
+from noisemarket.pricing.oracles import NoDP, Oracle, UniformDP
+from noisemarket.pricing.pain_fl import TYPES, PainFL, items_of
+from noisemarket.pricing.posted_price import PostedPrice
 
 MOST_EXAMINED = 200
 """Owners that are examined at most: of more, as many that are spread evenly over the list."""
 
 _REPORTS_AT_ONCE = 4096
+
+
+def gained_by_lying(result: Negotiation) -> FloatArray | None:
+    """The most that each owner of a negotiation could gain by lying to its mechanism."""
+    mechanism, options = find_mechanism(result.scenario.mechanism), run_options(result.scenario)
+    return most_gained_by_lying(result.environment, mechanism, options, result.agreement)
 
 
 def most_gained_by_lying(
@@ -40,8 +55,40 @@ def most_gained_by_lying(
     """
     if not environment.behaviour.exact:
         return None
-    gained = mechanism.gained_by_lying(environment, options, agreement)
+    gained = _gained(environment, mechanism, options, agreement)
     return None if gained is None else np.maximum(gained, 0.0)
+
+
+def _gained(
+    environment: Environment, mechanism: Mechanism, options: RunOptions, agreement: Agreement
+) -> FloatArray | None:
+    side, contracts = environment.owner_side(), agreement.contracts
+    if isinstance(mechanism, UniformDP | NoDP | PostedPrice):
+        # Nobody is asked; or about a price that no answer changes, which one takes or leaves.
+        return np.zeros(len(environment))
+    if isinstance(mechanism, Clock):
+        return gained_by_staying(environment, options.demand, contracts)
+    if isinstance(mechanism, SealedBids):
+        saving = floor_level(environment.levels, options.demand.floor)
+        award = mechanism.award(environment, options, saving)
+        return gained_by_bids(side, ArrayAsker(environment).bid(saving), award)
+    if isinstance(mechanism, PainFL):  # to pass for another type is to take its item
+        menu = mechanism.problem(environment, TYPES).solve()
+        return gained_by_items(
+            side, contracts, zip(*items_of(menu, environment.levels), strict=True)
+        )
+    if isinstance(mechanism, Bisection):
+        # An owner that refuses all but the curator's limit ends there: nothing more is paid.
+        limits = environment.curator_side().limits()
+        items = (
+            (np.where(limit >= 0, saving, 0), np.maximum(limit, 0))
+            for saving, limit in enumerate(limits.T)
+        )
+        return gained_by_items(side, contracts, items)
+    if isinstance(mechanism, Oracle):  # if it had to ask for costs
+        signed = environment.protocol == "signed"
+        return gained_by_costs(environment, contracts, mechanism.solve) if signed else None
+    return agreement.owner_exploitability
 
 
 def mean_and_most(gained: FloatArray | None) -> tuple[float | None, float | None]:
@@ -54,6 +101,36 @@ def mean_and_most(gained: FloatArray | None) -> tuple[float | None, float | None
 def examined(owners: int) -> IntArray:
     """The owners that are examined, by their index."""
     return np.unique(np.linspace(0, owners - 1, min(owners, MOST_EXAMINED)).astype(np.int64))
+
+
+def gained_by_staying(environment: Environment, demand: Demand, contracts: Contracts) -> FloatArray:
+    """What the best answers to a clock bring: an owner can only leave at a price of its choice.
+
+    Leaving brings 0. Until an owner leaves, everything goes as if it never left. So another answer
+    than its own could pay only after the price that it refused, where no price is higher: only if
+    that one would pay is the clock run with an owner that never leaves.
+    """
+    side, refused = environment.owner_side(), np.zeros(len(environment), np.int64)
+    auction, asker = ClockAuction.of(environment, demand), ArrayAsker(environment)
+    while not auction.over:
+        stay = asker.stay(auction.saving, auction.asked, auction.prices)
+        refused[auction.asked[~stay]] = auction.prices[~stay]
+        auction.hear(stay)
+    sold = np.full(len(environment), auction.saving)
+    hope = np.where(refused > 0, side.surplus(sold, refused), 0.0)
+    best = np.maximum(side.surplus(auction.contracts().saving, auction.contracts().payment), 0)
+    for owner in np.flatnonzero(hope > 0.0):
+        auction = ClockAuction.of(environment, demand)
+        try:
+            while not auction.over:
+                stay = asker.stay(auction.saving, auction.asked, auction.prices)
+                auction.hear(stay | (auction.asked == owner))
+        except BadInput:  # it misses a target: no trade
+            best[owner] = 0.0
+            continue
+        stayed = auction.contracts()
+        best[owner] = max(0.0, side.surplus(stayed.saving, stayed.payment)[owner])
+    return gained_over(side, contracts, best)
 
 
 def gained_over(side: OwnerSide, contracts: Contracts, best: FloatArray) -> FloatArray:
@@ -97,7 +174,7 @@ def gained_by_items(
 
 
 def gained_by_costs(
-    environment: Environment, contracts: Contracts, solve: Callable[[Games], Outcomes]
+    environment: Environment, contracts: Contracts, solve: Callable[[Games], Contracts]
 ) -> FloatArray:
     """What the best report of its privacy cost brings each owner, where each is served by itself.
 
@@ -122,7 +199,9 @@ def _best_for(side: OwnerSide, owner: int, saving: IntArray, payment: IntArray) 
     return float(side.of(np.full(len(saving), owner)).surplus(saving, payment).max())
 
 
-def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outcomes]) -> Contracts:
+def _answers(
+    environment: Environment, owner: int, solve: Callable[[Games], Contracts]
+) -> Contracts:
     """The contracts that one owner gets for all costs that it could report."""
     one = slice(owner, owner + 1)
     own, curator = environment.owner_side(-1, one), environment.curator_side(-1, one)
@@ -132,7 +211,7 @@ def _answers(environment: Environment, owner: int, solve: Callable[[Games], Outc
         same = np.zeros(len(said), np.int64)
         reporting = replace(own.of(same), privacy_cost=said)
         other = replace(curator, beta=curator.beta[same])
-        parts.append(Contracts.of(solve(games(reporting, other, environment.protocol))))
+        parts.append(solve(games(reporting, other, environment.protocol)))
     return Contracts.joined(parts)
 
 

@@ -1,0 +1,170 @@
+"""What contracts are worth, over no trade: to each owner, and to the curator.
+
+The curator's worth is counted in two ways. Per owner, as the paper simplifies it: as if each owner
+trained a model of its own (``CuratorSide``). And for the one model that all train (``JointValue``):
+its quality is read off the loss surface at the effective noise of the weighted mean and at the
+share of the owners that it rests on, with updates weighed by noise (``federated/aggregation.py``).
+
+Effective noise and share follow from three sums over the owners: of weights ``w``, of
+``w^2 sigma^2`` and of ``w^2``. So a change of one owner's contract costs no more than one owner,
+however many there are.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from noisemarket.federated.aggregation import (
+    Noise,
+    PublicFigures,
+    effective_noise,
+    effective_share,
+    owner_weights,
+)
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import BoolArray, FloatArray, IntArray, Levels
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.surface import LossSurface
+
+
+@dataclass(frozen=True)
+class Worth:
+    """What contracts are worth: means over the owners, and sums where said.
+
+    ``curator_gain`` is per owner, over no trade; ``mean_quality`` the model quality of the loss
+    surface, in per cent: both as if each owner trained a model of its own, which is the paper's
+    game. ``owners_surplus`` is what all owners gain over no trade, together. ``model_quality`` is
+    that of the one model that all train, and ``joint_gain`` what all contracts together are worth
+    to its curator, over no trade.
+    """
+
+    mean_saving: float
+    mean_payment: float
+    mean_owner_payoff: float
+    mean_curator_payoff: float
+    curator_gain: float
+    mean_quality: float
+    signed_share: float
+    total_payment: float
+    owners_surplus: float
+    model_quality: float
+    joint_gain: float
+
+    def as_dict(self) -> dict[str, float]:
+        """All figures by name."""
+        return asdict(self)
+
+
+def worth(environment: Environment, contracts: Contracts, done: BoolArray | None = None) -> Worth:
+    """What contracts (of the owners that are ``done``) are worth by the last preferences."""
+    sums = np.zeros(5)
+    counted = np.ones(len(contracts), dtype=bool) if done is None else done
+    for some in environment.slices():
+        terms, keep = (contracts.saving[some], contracts.payment[some]), counted[some]
+        owner, curator = environment.owner_side(some=some), environment.curator_side(some=some)
+        own, payoffs = owner.payoffs_of(*terms), curator.payoffs_of(*terms)
+        values = (
+            own,
+            payoffs,
+            payoffs - curator.base(),
+            curator.qualities_of(terms[0]),
+            own - owner.base(),
+        )
+        sums += [float(value[keep].sum()) for value in values]
+    count = max(int(counted.sum()), 1)
+    mean_owner, mean_curator, gain, quality, _ = (sums / count).tolist()
+    joint = JointValue.of(environment)
+    paid = environment.levels.payments[contracts.payment[counted]]
+    return Worth(
+        mean_saving=float(environment.levels.savings[contracts.saving[counted]].sum()) / count,
+        mean_payment=float(paid.sum()) / count,
+        mean_owner_payoff=mean_owner,
+        mean_curator_payoff=mean_curator,
+        curator_gain=gain,
+        mean_quality=quality,
+        signed_share=float(contracts.signed[counted].sum()) / count,
+        total_payment=float(paid.sum()),
+        owners_surplus=float(sums[4]),
+        model_quality=joint.fitted_quality(contracts),
+        joint_gain=joint.gain(contracts),
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class JointValue:
+    """A curator's value of all contracts together, from public figures and its own preferences.
+
+    ``V = N varpi lambda_s Q(effective noise, mean beta, share) - (1 - varpi) mu sum(payments)``:
+    the paper's sum over owners, with the one quality that all of them share.
+
+    ``records`` are the owners' numbers of records. ``beta`` is the mean non-IID degree of their
+    data as it counts in the quality, ``dealt`` as the data is dealt out, by which updates are
+    weighed. ``quality_price`` is N varpi lambda_s, what a point of quality is worth,
+    ``money_price`` is (1 - varpi) mu, what a unit of money is worth.
+    """
+
+    levels: Levels
+    surface: LossSurface
+    records: IntArray
+    beta: float
+    dealt: float
+    quality_price: float
+    money_price: float
+
+    @classmethod
+    def of(cls, environment: Environment) -> JointValue:
+        """The joint value by the last preferences."""
+        now, owners = environment.phases[-1], len(environment)
+        return cls(
+            levels=environment.levels,
+            surface=environment.surface,
+            records=np.rint(environment.population.data_size).astype(np.int64),
+            beta=math.fsum(now.beta) / owners,
+            dealt=math.fsum(environment.population.beta) / owners,
+            quality_price=owners * now.quality_weight * now.quality_value,
+            money_price=(1.0 - now.quality_weight) * now.payment_cost,
+        )
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def fitted_quality(self, contracts: Contracts) -> float:
+        """The quality of the one model under these contracts, in per cent."""
+        sigma = self.levels.sigmas[contracts.saving]
+        weights = owner_weights(Noise(), PublicFigures(sigma, self.records, 1, self.dealt))
+        noise, share = effective_noise(sigma, weights), effective_share(weights)
+        return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
+
+    def value(self, contracts: Contracts) -> float:
+        """V of these contracts."""
+        paid = math.fsum(self.levels.payments[contracts.payment])
+        return self.quality_price * self.fitted_quality(contracts) - self.money_price * paid
+
+    def gain(self, contracts: Contracts) -> float:
+        """V of these contracts, less V of no trade."""
+        return self.value(contracts) - self.value(Contracts.same(len(contracts), 0, 0))
+
+    # The same by sums, where one contract changes at a time
+
+    def terms(self, sigma: ArrayLike, records: IntArray) -> FloatArray:
+        """What owners with this noise add to the three sums: the last axis of the result."""
+        noise, sizes = np.broadcast_arrays(np.asarray(sigma, dtype=float), records)
+        figures = PublicFigures(noise.reshape(-1), sizes.reshape(-1), 1, self.dealt)
+        weight = Noise().weights(figures).reshape(noise.shape)
+        return np.stack([weight, weight**2 * noise**2, weight**2], axis=-1)
+
+    def sale(self, saving: int) -> tuple[FloatArray, FloatArray]:
+        """The sums over all owners without a trade, and what each owner's sale of a saving adds."""
+        without, sold = (self.terms(self.levels.sigmas[j], self.records) for j in (0, saving))
+        return without.sum(axis=0), sold - without
+
+    def quality(self, sums: FloatArray) -> FloatArray:
+        """The quality at each of these sums over all owners."""
+        weight, noisy, square = (np.asarray(sums)[..., at] for at in range(3))
+        share = np.minimum(weight**2 / (len(self) * square), 1.0)
+        noise = np.sqrt(len(self) * np.maximum(noisy, 0.0)) / weight
+        return self.surface.quality(noise, self.beta, share)
