@@ -18,7 +18,7 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
-from noisemarket.files import exclusive, save_arrays, write_atomic
+from noisemarket.files import exclusive, save_arrays, write_atomic, write_json
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
@@ -42,6 +42,7 @@ from noisemarket.market.market_folder import (
     HEAD,
     JOB,
     MODEL,
+    OUTCOME,
     TRACE,
     JobManifest,
     MarketFolder,
@@ -49,7 +50,13 @@ from noisemarket.market.market_folder import (
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
 from noisemarket.market.orders import Order
-from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
+from noisemarket.market.outcome import (
+    MarketOutcome,
+    MarketRun,
+    Steps,
+    closing_of,
+    outcome_document,
+)
 from noisemarket.market.owners import Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
@@ -217,7 +224,7 @@ class _OpenJob:
         closing = self._settle(contracts, state, inspector, statements)
         clock.lap("settle")
         yield from closing
-        return MarketOutcome(
+        outcome = MarketOutcome(
             negotiation=negotiation,
             deals=deals,
             order=order,
@@ -226,6 +233,8 @@ class _OpenJob:
             seconds=clock.laps,
             **closing_of([*left_out, *closing]),
         )
+        write_json(self.folder.path / OUTCOME, outcome_document(outcome, manifest.job))
+        return outcome
 
     def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
         """Agree contracts: in arrays where all owners are simulated here, else by messages."""
