@@ -308,12 +308,6 @@ class Scenario(Section):
             name: ``market`` or ``paper``.
             **settings: fields by name, such as ``owners=50``.
 
-        Returns:
-            The whole scenario, every field checked.
-
-        Raises:
-            BadInput: a name is unknown or a value cannot be used.
-
         Example:
             >>> import noisemarket as nm
             >>> nm.Scenario.from_preset("paper", owners=50).game.protocol
