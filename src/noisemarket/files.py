@@ -49,10 +49,6 @@ def open_atomic(path: Path, *, private: bool = False, replace: bool = True) -> I
         path: the file to write. Its folder must exist.
         private: only the user may read it (mode 0600), whatever the umask says.
         replace: whether a file that exists already is replaced.
-
-    Raises:
-        FileExistsError: the file exists and ``replace`` is false.
-        NoisemarketError: it cannot be written. Nothing is left behind.
     """
     try:
         if not private and path.exists() and not path.is_file():
@@ -122,10 +118,6 @@ def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
 
     Nothing in the file is run, and no more memory is taken than the file has bytes, whatever its
     headers promise.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not such a file.
     """
     out = {}
     try:
@@ -207,9 +199,6 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
         field: the name of the field or option that named it, for the error.
         user: the possible holder of the lock, for the error.
         wait: whether to wait until it is free.
-
-    Raises:
-        BadInput: it is locked already, by this process or another, or cannot be locked.
     """
     guarded = path.resolve()  # one lock, whatever symlinks lead there
     file = guarded / LOCK if guarded.is_dir() else guarded.with_name(f".{guarded.name}{LOCK}")
@@ -236,9 +225,6 @@ class JsonLines(Closing):
         field: the name of the field or option that named it, for errors.
         user: the possible other holder, for the error.
         create: whether to start a new file if there is none.
-
-    Raises:
-        BadInput: it is in use, is missing, or cannot be opened.
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
@@ -263,12 +249,7 @@ class JsonLines(Closing):
         return parse_json_lines(self._lines, self._path, self._field, parse, remedy)
 
     def append(self, *documents: Any) -> None:
-        """Add a line for each document. They are on disk when this returns.
-
-        Raises:
-            NoisemarketError: they cannot be written. The file may end in a part of them, and has
-                to be opened again.
-        """
+        """Add a line for each document. They are on disk when this returns."""
         if not self._sound or os.getpid() != self._process:
             raise NoisemarketError(f"{self._path}: open it again before more is written.")
         lines = (json.dumps(document, allow_nan=False) + "\n" for document in documents)
@@ -296,11 +277,7 @@ class JsonLines(Closing):
 def read_json_lines(
     path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
 ) -> list[Parsed]:
-    """The lines of a file that may be growing, which is neither locked nor changed.
-
-    Raises:
-        BadInput: the file cannot be read, or a line is damaged.
-    """
+    """The lines of a file that may be growing, which is neither locked nor changed."""
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -311,11 +288,7 @@ def read_json_lines(
 def parse_json_lines(
     content: bytes, path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
 ) -> list[Parsed]:
-    """What ``parse`` makes of each line; an unfinished last one is skipped.
-
-    Raises:
-        BadInput: a line is not JSON, or ``parse`` refused it.
-    """
+    """What ``parse`` makes of each line; an unfinished last one is skipped."""
     found = []
     whole = content[: content.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines(), start=1):
@@ -346,9 +319,6 @@ def read_private(path: Path, field: str, remedy: str) -> bytes:
         path: the file. A symlink is not followed.
         field: what it holds, for the error.
         remedy: what to do where others may read it, as well as chmod.
-
-    Raises:
-        BadInput: it cannot be read, or others may read it.
     """
     try:
         refuse_open(path.parent, field, remedy)

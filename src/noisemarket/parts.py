@@ -50,9 +50,6 @@ class Parts(Mapping[str, Part], Generic[Part]):
 
         Names in messages and files of others are looked up without ``load``: they find what this
         process has imported already, and run nothing.
-
-        Raises:
-            BadInput: there is none, or it cannot be used.
         """
         field = field or self._field
         if name in self._known:

@@ -21,6 +21,7 @@ import pytest
 import tomli_w
 from tests.flower.job_ends import charged, same_model, told
 from tests.flower.market_common import MOST_ASKED, make_scenario
+from tests.support.cheats import cheating
 from tests.support.flower_processes import SUPERLINK, Deployment, wait
 
 from noisemarket.flower.app_folder import write_app
@@ -157,7 +158,7 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
 
     here = tmp_path / "here"
     faults = [{"owner": name, "kind": "absent", "first": ROUNDS} for name in ("1", "2")]
-    run_market(make_scenario(here, **SETTINGS, faults=faults), here, workers=1).finish()
+    run_market(make_scenario(here, **SETTINGS), here, engine=cheating(faults)).finish()
     ours, theirs = told(folder), told(here)
     assert ours["0"] == theirs["0"]
     for name in ("1", "2"):

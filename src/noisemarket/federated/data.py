@@ -109,9 +109,6 @@ class Dataset:
         """The same data for a linear model: pictures by their edges, vectors at length 1.
 
         The features are a pure function of each item alone, so they cost no privacy.
-
-        Raises:
-            BadInput: the items are neither square grey pictures nor vectors.
         """
         return self if self.features is not None else self._with_features
 
@@ -138,9 +135,6 @@ class Dataset:
         """A dataset from any arrays, each checked; wider floats become ``float32``.
 
         Without ``scaling`` bytes are brought to -1..1 and floats stay as they are.
-
-        Raises:
-            BadInput: shapes, types or labels do not fit, or a value is not finite.
         """
         train, marks = _half("train", train_images, train_labels)
         test, test_marks = _half("test", test_images, test_labels)
@@ -170,9 +164,6 @@ class Dataset:
         Features are floats of shape (number, dimension), such as the embeddings of a frozen
         pre-trained model. Each record is scaled to length 1, by itself. Features that were learned
         must not have been learned from the owners' data, unless that is accounted for elsewhere.
-
-        Raises:
-            BadInput: arrays do not fit together, or hold a value that is not a finite number.
 
         Example:
             >>> Dataset.of_features([[1.0, 0.0], [0.0, 2.0]], [0, 1], [[3.0, 4.0]], [1]).classes

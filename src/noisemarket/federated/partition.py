@@ -84,9 +84,6 @@ def dirichlet_partition(
     ``beta`` is one positive number or one for each owner. ``data_size`` gives each owner's share of
     the images (any positive numbers; equal if left out). The same generator state gives the same
     partition.
-
-    Raises:
-        BadInput: there are fewer images than ``minimum`` for each owner.
     """
     from scipy.special import softmax  # slow to import, and a worker deals nothing
 

@@ -116,11 +116,7 @@ class Checkpoint:
         )
 
     def load(self, like: State | None = None) -> State | None:
-        """The last state, None if there is none yet; it must have the shape of ``like``.
-
-        Raises:
-            BadInput: it is of another job, or is not what ``save`` wrote.
-        """
+        """The last state, None if there is none yet; it must have the shape of ``like``."""
         if not self.path.exists():
             return None
         try:

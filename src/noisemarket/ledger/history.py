@@ -95,11 +95,7 @@ class JobHistory:
     def add(
         self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
     ) -> None:
-        """Add the next entry of the job.
-
-        Raises:
-            InvalidEntry: it cannot follow the entries before it.
-        """
+        """Add the next entry of the job."""
         try:
             content = parse(entry.body)
             if not isinstance(content, dict):

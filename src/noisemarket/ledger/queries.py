@@ -127,11 +127,7 @@ def contracts(ledger: Ledger, job: str | None = None) -> Iterator[Standing]:
 
 
 def find_contract(ledger: Ledger, prefix: str) -> str:
-    """The id of the only contract whose id begins with ``prefix``.
-
-    Raises:
-        BadInput: there is none, there are several, or the prefix is not hexadecimal.
-    """
+    """The id of the only contract whose id begins with ``prefix``."""
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
     found = ledger.contract_ids(prefix, 2)
@@ -145,11 +141,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
 
 
 def account(ledger: Ledger, contract: str) -> Account:
-    """All that the ledger holds about one contract, by its full id.
-
-    Raises:
-        BadInput: the contract is not in this ledger.
-    """
+    """All that the ledger holds about one contract, by its full id."""
     document: Contract | None = None
     about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
     about |= {"owner_signature": None, "curator_signature": None}

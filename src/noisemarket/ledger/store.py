@@ -51,11 +51,6 @@ def open_ledger(
         note: a file, best outside of the ledger's own storage, in which the head is noted after
             every transaction. A ledger that lacks the noted head is refused.
 
-    Raises:
-        BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
-        LedgerLost: the ledger lacks the noted head.
-        LedgerError: the ledger cannot be reached.
-
     Example:
         ::
 
@@ -75,12 +70,7 @@ def open_ledger(
 
 @contextmanager
 def reading(where: str) -> Iterator[Ledger]:
-    """An existing ledger in a run folder, a file or at a URL; damage is reported in one sentence.
-
-    Raises:
-        BadInput: there is no ledger.
-        LedgerError: what is asked of it cannot be read.
-    """
+    """An existing ledger in a run folder, a file or at a URL; damage becomes one sentence."""
     if "://" not in where:
         folder = Path(where)
         if url := _elsewhere(folder / "market.json"):

@@ -61,11 +61,6 @@ def verify(
         curator_keys: public keys that were noted elsewhere: every job must be of one of them.
             Without them, a rewritten ledger can name other keys.
 
-    Raises:
-        LedgerBroken: names the first entry that is wrong.
-        BadInput: the noted head or a key cannot be read.
-        LedgerError: the ledger cannot be read.
-
     Example:
         ::
 
@@ -119,12 +114,6 @@ def verify_receipt(
     """Check every entry of a ledger, and that it holds what an owner's receipt says.
 
     ``curator_keys`` are as for ``verify``; the receipt must be of one of them.
-
-    Raises:
-        LedgerBroken: an entry is wrong, the receipt's head is not in the ledger, or the ledger pays
-            something else than the receipt says.
-        BadSignature: the curator that the receipt names has not signed it.
-        LedgerError: the ledger cannot be read.
     """
     receipt.check(receipt.curator_key)
     if curator_keys and receipt.curator_key not in frozenset(map(_key, curator_keys)):

@@ -112,20 +112,11 @@ class Accountant:
 
         ``rho`` is by default what the owner's budget says. The same ``release_id`` for this owner
         and round costs nothing more; without one, a release always counts as new.
-
-        Raises:
-            BudgetSpent: the release would pass the owner's cap. Nothing was charged.
-            BadInput: a value is out of range, or these bits were charged at another rho.
         """
         return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
 
     def charge_all(self, charges: Iterable[Charge]) -> tuple[Charge, ...]:
-        """Charge the releases of a round together, all or none; give those that were new.
-
-        Raises:
-            BudgetSpent: an owner's cap would be passed. Nothing was charged to anyone.
-            BadInput: the same bits are charged at another rho.
-        """
+        """Charge the releases of a round together, all or none; give those that were new."""
         new: dict[tuple[OwnerId, int, str], Charge] = {}
         for charge in charges:
             known = self._costs(charge.owner).get((charge.round, charge.release_id))

@@ -34,11 +34,6 @@ class JournalledAccountant(Closing, Accountant):
     cannot change during a job. Without budgets the journal must exist. ``made_by`` names what makes
     the releases: versions and the kind of machine.
 
-    Raises:
-        BadInput: the file is missing, in use, damaged, not a journal, of another job, or has other
-            budgets.
-        NoisemarketError: it cannot be written.
-
     Example:
         ::
 
@@ -93,11 +88,7 @@ class JournalledAccountant(Closing, Accountant):
 
 
 def read_journal(path: str | Path) -> Accountant:
-    """The account in a journal, which is neither locked nor changed.
-
-    Raises:
-        BadInput: the file cannot be read, is damaged, or is not a journal.
-    """
+    """The account in a journal, which is neither locked nor changed."""
     lines = read_json_lines(Path(path), "journal", _parse, _REMEDY)
     header, charges = _content(lines, Path(path))
     accountant = Accountant(header.budgets)

@@ -189,9 +189,6 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
 
     It is float32 for a float32 update, else float64. Rounding to float32 uses the released value
     alone and leaks nothing.
-
-    Raises:
-        Diverged: the update is not finite, or has values beyond ``LARGEST``.
     """
     if not 0.0 <= sigma <= LARGEST:
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")

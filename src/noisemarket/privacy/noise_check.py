@@ -125,9 +125,6 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
         sigma: the contracted noise.
         clip: the contracted bound on the update's norm; infinity if there is none.
         rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-
-    Raises:
-        BadInput: the upload has fewer than two values or is not finite.
     """
     values = _finite_values(difference)
     if sigma == 0.0:

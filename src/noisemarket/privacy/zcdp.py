@@ -114,9 +114,6 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
 
     With mu = sqrt(2 rho): delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
 
-    Raises:
-        BadInput: a value is out of range.
-
     Example:
         >>> round(gaussian_epsilon(rho=0.125, delta=1e-5), 3)
         1.993
@@ -153,11 +150,7 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
-    """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon.
-
-    Raises:
-        BadInput: a value is out of range, or the epsilon needs more noise than a number can hold.
-    """
+    """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon."""
     _non_negative("sensitivity", sensitivity)
     _count("rounds", rounds)
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds

@@ -66,9 +66,6 @@ def sold_in(scenario: Scenario, levels: Levels, population: Population) -> Float
     """The privacy that each saving sells in a scenario's job (``privacy_sold``).
 
     Where a protection's account depends on the number of records, it is that of the median owner.
-
-    Raises:
-        BadInput: nothing bounds what a round costs, or every outcome binds.
     """
     if scenario.game.protocol == "simultaneous":
         remedy = "with payoff epsilon_loss give signed: all outcomes would bind, infinite ones too."

@@ -35,12 +35,6 @@ def load_scenario(
         settings: ``"key=value"`` strings as on the command line, or a mapping. A key is a field's
             name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
 
-    Returns:
-        The whole scenario, every field checked.
-
-    Raises:
-        BadInput: the file cannot be read, a key is unknown or a value cannot be used.
-
     Example:
         >>> import noisemarket as nm
         >>> nm.load_scenario(preset="paper", settings=["owners=50"]).population.owners
@@ -81,9 +75,6 @@ def dump_scenario(scenario: Scenario) -> str:
 
     Args:
         scenario: the scenario.
-
-    Returns:
-        The text of a scenario file; ``load_scenario`` reads the same scenario from it.
 
     Example:
         >>> import noisemarket as nm

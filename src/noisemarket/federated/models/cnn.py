@@ -75,11 +75,7 @@ def cnn_of(settings: Mapping[str, Any]) -> CNN:
 
 
 def cnn_settings(build: Callable[[], nn.Module]) -> dict[str, Any]:
-    """All settings of the CNN that ``build`` makes, as plain values for JSON.
-
-    Raises:
-        BadInput: it makes another model.
-    """
+    """All settings of the CNN that ``build`` makes, as plain values for JSON."""
     if not isinstance(build, partial) or build.func is not CNN:
         remedy = "is not the scenario's CNN: give settings that your own app builds it from."
         raise BadInput("model", type(build).__name__, remedy)

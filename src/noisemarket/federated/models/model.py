@@ -127,11 +127,7 @@ class ModelMaker(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What an owner elsewhere makes the same model of (``models.maker_of``): plain values.
-
-        Raises:
-            BadInput: there are no such settings: a model of one's own needs an app of one's own.
-        """
+        """What an owner elsewhere makes the same model of (``models.maker_of``): plain values."""
 
 
 @cache

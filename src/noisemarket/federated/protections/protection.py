@@ -107,18 +107,10 @@ class Protection(ABC):
 
     @abstractmethod
     def upload(self, task: UploadTask) -> Upload:
-        """Train on an owner's records; returns the protected update to ``task.start``.
-
-        Raises:
-            Diverged: the update is not finite, so that no noise can hide it.
-        """
+        """Train on an owner's records; returns the protected update to ``task.start``."""
 
     def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
-        """Protect an update that something else has trained, such as a Flower app.
-
-        Raises:
-            BadInput: this protection has to do the training itself (not ``any_training``).
-        """
+        """Protect an update that something else has trained, such as a Flower app."""
         remedy = "protects inside the training: choose one for any training, such as clipped."
         raise BadInput("protection", self.name, remedy)
 
@@ -217,11 +209,7 @@ class Protection(ABC):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
-        """The protection with these settings; others keep their defaults.
-
-        Raises:
-            BadInput: a name is not a setting, or one that is needed is missing.
-        """
+        """The protection with these settings; others keep their defaults."""
         known = _fields(cls)
         for name, value in settings.items():
             if name not in known:
