@@ -1,12 +1,8 @@
 """Privacy accounting: the zCDP that each owner has given up, added over rounds, under a cap.
 
-The order is: ask ``may_start``, ``charge``, and only then release. A job killed between charge and
-release has counted a release that never happened; none can happen uncounted. A resumed job that
-runs a round again releases new bits and is charged again, unless it releases the very same ones
-(noise from the same seed, or an upload that was kept): it then says so by the same release id.
-
-The cap is a filter: it is fixed before the job and compared with what has been charged, so rounds
-may be chosen as the job goes on.
+The order is: ask ``may_start``, ``charge``, and only then release. So no release goes uncounted. A
+resumed job that releases new bits is charged again, unless it releases the very same ones and says
+so by the same release id. The cap is a filter, compared with what has been charged.
 """
 
 from __future__ import annotations

@@ -30,9 +30,8 @@ class JournalledAccountant(Closing, Accountant):
     """An accountant that keeps its charges in a file, and reads them from there after a crash.
 
     One process at a time may use a journal, and a forked child may not charge. A new journal starts
-    with ``budgets``; an existing one must have the same job and exactly these budgets, as caps
-    cannot change during a job. Without budgets the journal must exist. ``made_by`` names what makes
-    the releases: versions and the kind of machine.
+    with ``budgets``; an existing one must have the same job and exactly these budgets. Without
+    budgets the journal must exist. ``made_by`` names versions and the kind of machine.
 
     Example:
         ::

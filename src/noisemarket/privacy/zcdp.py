@@ -1,16 +1,8 @@
 """Zero-concentrated differential privacy: what Gaussian noise costs, and what that means.
 
 One release with L2-sensitivity ``s`` under noise N(0, sigma^2 I) costs ``rho = s^2 / (2 sigma^2)``;
-the costs of any number of releases add, also when each was chosen after seeing those before it.
-Three ways lead from a total rho to (epsilon, delta), sharpest first:
-
-- ``gaussian_epsilon``: exact, no smaller epsilon is true; for Gaussian releases and their
-  compositions only, which is all that the protections of this package do;
-- ``zcdp_epsilon``: the tight upper bound that holds for every rho-zCDP mechanism;
-- ``zcdp_epsilon_classic``: the textbook upper bound ``rho + 2 sqrt(rho ln(1/delta))``, likewise
-  for every mechanism.
-
-Every sensitivity is for a stated neighbour relation, so functions that compute one ask for it.
+costs add. ``gaussian_epsilon`` is exact for Gaussian releases; ``zcdp_epsilon`` (tight) and
+``zcdp_epsilon_classic`` (textbook) are upper bounds for every rho-zCDP mechanism.
 """
 
 from __future__ import annotations
@@ -30,11 +22,7 @@ _SQRT_2, _SQRT_PI = math.sqrt(2.0), math.sqrt(math.pi)
 
 
 class Neighbours(StrEnum):
-    """Which two data sets must look alike.
-
-    A rho for one relation says nothing about the other until converted, so the relation travels
-    with every sensitivity, budget and statement.
-    """
+    """Which two data sets must look alike; it stands in every sensitivity, budget and statement."""
 
     REPLACE_ONE = "replace_one"
     """One unit is replaced by any other: a contribution of norm ``c`` can move by ``2 c``."""

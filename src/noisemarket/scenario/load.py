@@ -29,11 +29,9 @@ def load_scenario(
 ) -> Scenario:
     """Read a scenario from a file or a preset, with settings on top.
 
-    Args:
-        file: a TOML file; it needs to give only what differs from its preset.
-        preset: ``market`` or ``paper``; wins over the file's ``preset``.
-        settings: ``"key=value"`` strings as on the command line, or a mapping. A key is a field's
-            name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
+    ``file`` is TOML and needs to give only what differs from its preset; ``preset`` wins over the
+    file's. ``settings`` are ``"key=value"`` strings or a mapping. A key is a field's name
+    ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
 
     Example:
         >>> import noisemarket as nm
@@ -71,10 +69,7 @@ def build(
 
 
 def dump_scenario(scenario: Scenario) -> str:
-    """Write a scenario as TOML, with every field.
-
-    Args:
-        scenario: the scenario.
+    """Write a scenario as TOML, with every field, for ``load_scenario``.
 
     Example:
         >>> import noisemarket as nm

@@ -322,11 +322,7 @@ class Scenario(Section):
 
     @classmethod
     def from_preset(cls, name: str = "market", **settings: object) -> Scenario:
-        """A preset, with settings by name.
-
-        Args:
-            name: ``market`` or ``paper``.
-            **settings: fields by name, such as ``owners=50``.
+        """The preset ``market`` or ``paper``, with settings by name.
 
         Example:
             >>> import noisemarket as nm

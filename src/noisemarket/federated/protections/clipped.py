@@ -21,10 +21,7 @@ _SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
 class Clipped(Protection):
     """Any training; then the whole update is cut to norm ``clip``, and noise is added once.
 
-    That hides the owner's whole data, whatever the training does with it, so ``protect`` also
-    serves a Flower app of one's own. To hide one record among many at less noise, the protection
-    must sit inside the training, as in ``Sharded`` and ``DPSGD``. ``batch``, ``rate`` and
-    ``epochs`` are those of mini-batch SGD, where this protection does the training.
+    That hides the owner's whole data, so ``protect`` also serves a Flower app of one's own.
 
     Example:
         >>> Clipped(clip=0.5).whole_owner

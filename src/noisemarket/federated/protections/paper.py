@@ -32,9 +32,7 @@ class Paper(Protection):
     """Mini-batch SGD over the owner's data, then Gaussian noise on the local model.
 
     The paper accounts for it by the sensitivity of a single clipped gradient. But a changed record
-    changes the first step and, through it, every later one; and no gradient is clipped. So there is
-    no bound, and the privacy statement says that nothing is guaranteed. ``epochs`` are passes over
-    the owner's data in a round.
+    changes every later step, and no gradient is clipped. So nothing is guaranteed.
 
     Example:
         >>> Paper(batch=32, epochs=2).settings()
