@@ -32,7 +32,7 @@ from noisemarket.market import run_folder
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.preparation import prepare
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.training
 

@@ -28,7 +28,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.pricing.batch import seeds
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 EngineMaker = Callable[[Job], Engine]
 """Makes what trains a job: for example a subclass of ``Engine``."""

@@ -101,8 +101,6 @@ class KeyedNoise:
     def __init__(self, key: bytes, context: bytes = b"", purpose: tuple[int, ...] = ()) -> None:
         if len(key) != KEY_BYTES:
             raise BadInput("noise key", f"{len(key)} bytes", f"give {KEY_BYTES} bytes.")
-        if any(part < 0 for part in purpose):
-            raise BadInput("key", min(purpose), "give a whole number, not negative.")
         self._key, self._context, self._purpose = key, context, purpose
         self._drawn = 0
         self._cipher: Any = None
@@ -148,9 +146,6 @@ class SimulatedNoise:
     name = "NOT PRIVATE: fixed seed"
 
     def __init__(self, seed: int, key: tuple[int, ...] = ()) -> None:
-        for field, value in (("seed", seed), *(("key", part) for part in key)):
-            if value < 0:
-                raise BadInput(field, value, "give a whole number, not negative.")
         self.seed, self.key = seed, key
         self._drawn = 0
         self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))

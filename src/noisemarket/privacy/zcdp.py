@@ -50,9 +50,7 @@ def sharded_sensitivity(
     A record is in one shard, and however that shard was trained, its share of the mean has norm at
     most ``clip / shards``. ``rounding`` is what the noise grid may add (``rounding_reach``).
     """
-    _positive("clip", clip)
-    _count("shards", shards)
-    return neighbours.reach * clip / shards + _non_negative("rounding", rounding)
+    return neighbours.reach * clip / shards + rounding
 
 
 def dp_sgd_sensitivity(
@@ -70,12 +68,7 @@ def dp_sgd_sensitivity(
     sqrt(steps) times smaller than sigma, so against sigma the move counts sqrt(steps) times.
     ``rounding`` is what the noise grid may add in a step (``rounding_reach``).
     """
-    _positive("clip", clip)
-    _count("batch", batch)
-    _count("steps", steps)
-    _positive("learning rate", learning_rate)
-    move = neighbours.reach * learning_rate * clip / batch + _non_negative("rounding", rounding)
-    return move * math.sqrt(steps)
+    return (neighbours.reach * learning_rate * clip / batch + rounding) * math.sqrt(steps)
 
 
 def gaussian_rho(sensitivity: float, sigma: float) -> float:
@@ -231,12 +224,6 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 def _non_negative(field: str, value: float, *, infinity: bool = False) -> float:
     if not value >= 0.0 or (math.isinf(value) and not infinity):
         raise BadInput(field, value, "give a finite number, 0 or more.")
-    return value
-
-
-def _positive(field: str, value: float) -> float:
-    if not (value > 0.0 and math.isfinite(value)):
-        raise BadInput(field, value, "give a finite number above 0.")
     return value
 
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.federated.protections.paper import local_sgd
+from noisemarket.federated.protections.paper import SGD_KEYS, local_sgd
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
@@ -33,12 +33,7 @@ class Clipped(Protection):
     rate: float = 0.05
     epochs: int = 1
     name = "clipped"
-    scenario_keys: ClassVar = {
-        "clip": "privacy.clip",
-        "batch": "training.batch",
-        "rate": "training.local_rate",
-        "epochs": "training.local_epochs",
-    }
+    scenario_keys: ClassVar = {"clip": "privacy.clip", **SGD_KEYS}
     any_training = True
     whole_owner = True
 
