@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
+from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
@@ -208,9 +208,3 @@ class ChannelEngine(Engine):
 
     def close(self) -> None:
         self._channel.close()
-
-
-def score_here(job: Job) -> Callable[[Weights], Score]:
-    """Tests models on a job's test records in this process."""
-    model = job.model(job.seed)
-    return lambda weights: score_of(model, weights, job.data)

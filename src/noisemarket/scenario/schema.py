@@ -291,23 +291,6 @@ class MarketSection(Section):
     )
 
 
-FaultKind = Literal[
-    "noise", "zeros", "nan", "huge", "short", "absent", "replay", "copy", "opposite", "blend",
-    "shared_noise", "constant", "two_point", "half_noise", "boosted", "boosted_flip", "bias_push",
-    "free_rider", "scramble", "flip", "wrong_labels", "echo",
-]  # fmt: skip
-
-
-class FaultSection(Section):
-    """An owner that breaks its contract, to test the market."""
-
-    owner: str = Field(description="its name")
-    kind: FaultKind = Field(description="what it sends in place of an honest upload")
-    factor: NotNegative = Field(1.1, description="noise: its scale over the contracted one")
-    first: int = Field(1, ge=1, description="first round in which it does")
-    last: int = Field(10**9, ge=1, description="last round in which it does")
-
-
 class ChangeSection(Section):
     """Preferences that change during the game."""
 
@@ -358,9 +341,6 @@ class Scenario(Section):
     market: MarketSection = MarketSection()
     changes: tuple[ChangeSection, ...] = Field(
         (), description="preferences that change during the game, one [[changes]] table each"
-    )
-    faults: tuple[FaultSection, ...] = Field(
-        (), description="owners that break their contracts, one [[faults]] table each"
     )
 
     def environment(self, *, secrets: bool = True) -> Environment:
