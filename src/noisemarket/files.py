@@ -43,12 +43,8 @@ def open_atomic(path: Path, *, private: bool = False, replace: bool = True) -> I
 
     A reader sees all of the file or nothing new, even after a crash. The content goes to a new file
     of a random name in the same folder; a symlink is never followed to write it. A special file
-    such as ``/dev/stdout`` is written to directly, unless ``private``.
-
-    Args:
-        path: the file to write. Its folder must exist.
-        private: only the user may read it (mode 0600), whatever the umask says.
-        replace: whether a file that exists already is replaced.
+    such as ``/dev/stdout`` is written to directly, unless ``private``: then only the user may read
+    the file (mode 0600). Without ``replace`` an existing file raises ``FileExistsError``.
     """
     try:
         if not private and path.exists() and not path.is_file():
@@ -91,10 +87,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Write a file as ``open_atomic`` does; it is on disk when this returns.
-
-    Text is written as UTF-8, with its line ends as they are.
-    """
+    """Write a file as ``open_atomic`` does, text as UTF-8; it is on disk when this returns."""
     with open_atomic(path, private=private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -116,8 +109,8 @@ def save_arrays(
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file that ``save_arrays`` wrote without compression.
 
-    Nothing in the file is run, and no more memory is taken than the file has bytes, whatever its
-    headers promise.
+    Nothing in the file is run, and no more memory is taken than the file has bytes. ``ValueError``
+    if it is not such a file.
     """
     out = {}
     try:
@@ -192,13 +185,8 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     """Lock a file or a folder against all others that ask for this lock.
 
     The lock is a file of its own: ``.NAME.lock`` beside a file, ``.lock`` in a folder. What it
-    guards is not touched and need not exist.
-
-    Args:
-        path: what to lock, a file or a folder.
-        field: the name of the field or option that named it, for the error.
-        user: the possible holder of the lock, for the error.
-        wait: whether to wait until it is free.
+    guards is not touched and need not exist. ``field`` and ``user``, its possible holder, are for
+    the error.
     """
     guarded = path.resolve()  # one lock, whatever symlinks lead there
     file = guarded / LOCK if guarded.is_dir() else guarded.with_name(f".{guarded.name}{LOCK}")
@@ -219,12 +207,6 @@ class JsonLines(Closing):
 
     A line is on disk before anything follows from it. So an unfinished last line, which a killed
     process left, was never acted upon: reading skips it, and the next ``append`` replaces it.
-
-    Args:
-        path: the file. Its folder must exist.
-        field: the name of the field or option that named it, for errors.
-        user: the possible other holder, for the error.
-        create: whether to start a new file if there is none.
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
@@ -313,13 +295,7 @@ def is_open(path: Path) -> bool:
 
 
 def read_private(path: Path, field: str, remedy: str) -> bytes:
-    """What is in a small file that nobody but the user may read, in a folder of the same kind.
-
-    Args:
-        path: the file. A symlink is not followed.
-        field: what it holds, for the error.
-        remedy: what to do where others may read it, as well as chmod.
-    """
+    """The content of a small file that only the user may read, in such a folder; no symlinks."""
     try:
         refuse_open(path.parent, field, remedy)
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))

@@ -25,13 +25,7 @@ def full_name(part: type) -> str:
 
 
 class Parts(Mapping[str, Part], Generic[Part]):
-    """The parts of one kind by name, read only.
-
-    Args:
-        field: the scenario key that names a part, for error messages.
-        known: the parts of this package.
-        bases: one's own part is a subclass of one of these.
-    """
+    """The parts of one kind by name, read only; one's own is a subclass of one of ``bases``."""
 
     def __init__(self, field: str, known: Mapping[str, Part], *bases: type) -> None:
         self._field, self._known, self._bases = field, dict(known), bases

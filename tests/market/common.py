@@ -17,7 +17,7 @@ from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.outcome import MarketOutcome, MarketRun
 from noisemarket.market.preparation import PreparedMarket
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 
 OWNERS, ROUNDS = 4, 3

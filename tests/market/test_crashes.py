@@ -32,7 +32,7 @@ from noisemarket.market import run_folder
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.preparation import prepare
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.training
 
@@ -154,7 +154,7 @@ def test_a_lost_key_is_no_license_to_release_twice(images: Path, tmp_path: Path)
     key = folder / "owners" / "noise.key"
     kept, journal = key.read_bytes(), (folder / "owners" / "privacy.journal").read_bytes()
     key.unlink()
-    with pytest.raises(BadInput, match=r"round 1 was charged .*the key of the noise"):
+    with pytest.raises(BadInput, match=r"round 1 was already released .*the key of the noise"):
         played(made, folder)
     assert (folder / "owners" / "privacy.journal").read_bytes() == journal
     key.write_bytes(kept)

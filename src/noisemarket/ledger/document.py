@@ -20,11 +20,7 @@ Amount = Annotated[int, Field(ge=0, le=MOST)]
 
 
 def canonical(document: Any) -> str:
-    """A document as canonical JSON (RFC 8785).
-
-    Keys are sorted, there is no white space, and a number is written as JavaScript writes it: a
-    whole one without a point. Whole numbers lie within 2^53: beyond, readers would round them.
-    """
+    """A document as canonical JSON (RFC 8785); whole numbers lie within 2^53."""
     return rfc8785.dumps(document).decode()
 
 

@@ -37,14 +37,7 @@ _DOMAIN = b"noisemarket contract v1\0"
 
 
 class KeyPair:
-    """One party's signing key. It is never printed, pickled or written outside its folder.
-
-    Example:
-        ::
-
-            anna = KeyPair.obtain("owners/anna")
-            signature = anna.sign(OWNER, contract)
-    """
+    """One party's signing key. It is never printed, pickled or written outside its folder."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private

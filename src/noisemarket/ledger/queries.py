@@ -20,11 +20,7 @@ _STAGES = (entries.OFFERED, entries.SIGNED, entries.VERIFIED, entries.PAID, entr
 
 @dataclass(frozen=True)
 class Standing:
-    """A contract and its state, in numbers. ``paid`` is None until it is closed.
-
-    ``weight`` is the owner's part of the mean update if all owners deliver; None where the job does
-    not say.
-    """
+    """A contract and its state; ``weight`` is the owner's part of the mean update, if known."""
 
     contract: Contract
     state: str

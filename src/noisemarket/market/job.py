@@ -64,7 +64,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 

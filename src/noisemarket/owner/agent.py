@@ -52,7 +52,7 @@ from noisemarket.owner.terms import (
 )
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
 from noisemarket.pricing.players import owner_player
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
 if TYPE_CHECKING:

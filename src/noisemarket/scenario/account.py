@@ -24,14 +24,7 @@ ModelKind = Literal["features", "cnn"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings that suit a model.
-
-    Args:
-        local_rate: step size of an owner's SGD.
-        shard_steps: steps of a shard.
-        shard_rate: their size. Features take one long step, which the clip then cuts to length.
-        averaging: weight of the past in an average of the global models.
-    """
+    """Settings that suit a model. Features take one long shard step, which the clip cuts."""
 
     local_rate: float
     shard_steps: int

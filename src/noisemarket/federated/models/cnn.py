@@ -22,13 +22,11 @@ Downsampling = Literal["pool", "stride"]
 class CNN(nn.Module):
     """Two convolutions and two fully connected layers, for square images of one channel.
 
-    The paper says no more than "4-layer CNN". With the default widths on 28 x 28 images it has
-    80,202 parameters. Under a privacy protection the number of parameters is what noise acts on:
-    the narrower the model, the less noise enters, so the widths are settings of a scenario.
-    ``downsampling`` halves the sides after each convolution: ``pool`` takes the largest of four,
-    ``stride`` computes only every second place, which takes a third of the time. ``normalise``
-    brings what each hidden layer passes on to mean 0 and deviation 1 within an image, without any
-    parameter: training then takes longer steps, and noise in the weights does less harm.
+    The paper says no more than "4-layer CNN". ``downsampling`` halves the sides after each
+    convolution: ``pool`` takes the largest of four, ``stride`` computes only every second place,
+    which takes a third of the time. ``normalise`` brings what each hidden layer passes on to mean 0
+    and deviation 1 within an image, without any parameter: noise in the weights then does less
+    harm.
     """
 
     def __init__(
