@@ -1,8 +1,8 @@
 """A market over real Flower processes, with TLS and authentication, through every kind of kill.
 
 One job: a node with two owners (a house) is killed in the game and comes back, the ServerApp is
-killed after the first round, the SuperLink after the second, the house for good before the third. It
-ends as in one process that nobody disturbed.
+killed after the first round, the SuperLink after the second, the house for good before the third.
+It ends as in one process that nobody disturbed.
 
 Slow only because Flower lets a killed node in again only when it has missed its heartbeats, here
 after sixteen seconds instead of a minute.
