@@ -31,6 +31,7 @@ from noisemarket.market.negotiation import run_options
 from noisemarket.pricing.batch import Batch, PlayConfig, play_batch
 from noisemarket.scenario import Scenario
 
+RESULTS = Path(__file__).resolve().parent / "results"
 MOVING_STEP = 1e6  # policy steps of a millionth: no row ever settles
 
 
@@ -259,6 +260,13 @@ def main() -> None:
         print(
             f"  {row['setting']:18} noisemarket {row['noisemarket_per_cpu_second']:>13,.0f}   "
             f"OpenSpiel {row['open_spiel_per_cpu_second']:>7,.0f}   ratio {row['ratio']:>7,.0f}"
+        )
+    stored = json.loads((RESULTS / "game-loop.json").read_text(encoding="utf-8"))
+    print(f"\nBeside the loop of commit {stored['old_commit']}, measured once in turns (stored)")
+    for row in stored["rows"]:
+        print(
+            f"  {row['preset']:7} {row['setting']:42} old {row['old_per_cpu_second']:>11,}   "
+            f"new {row['new_per_cpu_second']:>10,}   new / old {row['new_over_old']:.2f}"
         )
     report["exploitability"] = rows = exact_answers()
     print("\nExact exploitability of both sides, microseconds a pair")

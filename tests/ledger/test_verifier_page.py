@@ -16,7 +16,7 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.show.ledger_report import write_chain
 
-PAGE = ROOT / "docs" / "how-to" / "ledger.md"
+PAGE = ROOT / "docs" / "how-to" / "operate.md"
 CURATOR = key("curator")
 
 

@@ -47,7 +47,7 @@ from noisemarket.market.negotiation import negotiate
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.summary import summary
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
 
 pytestmark = pytest.mark.training
@@ -344,3 +344,17 @@ def test_who_sells_all_its_noise_has_none() -> None:
 
 
 # Who signs what
+
+
+def test_the_outcome_is_written_down(done: Done) -> None:
+    folder, _, outcome = done
+    kept = json.loads((folder / "outcome.json").read_text())
+    assert kept["head"] == outcome.head
+    assert kept["total_micro"] == outcome.deals.total
+    assert [row["number"] for row in kept["rounds"]] == list(range(1, ROUNDS + 1))
+    levels = outcome.negotiation.environment.levels
+    for row, deal in zip(kept["owners"], outcome.deals.deals, strict=True):
+        assert (row["owner"], row["sigma"]) == (deal.owner, deal.sigma)
+        assert float(levels.savings[row["saving_level"]]) == deal.saving
+        assert round(float(levels.payments[row["payment_level"]]) * 1e6) == deal.payment
+        assert (row["state"], row["paid_micro"]) == ("paid", outcome.payments[deal.owner])

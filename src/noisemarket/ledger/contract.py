@@ -167,11 +167,7 @@ class Contract(Document):
 
     @classmethod
     def from_bytes(cls, document: Bytes) -> Contract:
-        """The contract of a document.
-
-        Raises:
-            BadInput: these are not exactly the bytes of a contract.
-        """
+        """The contract of a document."""
         try:
             values = parse(document)
         except (ValueError, TypeError) as problem:

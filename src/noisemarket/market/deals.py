@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -16,11 +16,12 @@ from noisemarket.scenario import Scenario
 @dataclass(frozen=True)
 class Deals:
     """All owners' deals, in the owners' order. ``agreed`` counts those with a trade that the budget
-    pays, ``over_budget`` those that it cannot pay."""
+    pays, ``over_budget`` those that it cannot pay; ``levels`` are the level numbers."""
 
     deals: tuple[Deal, ...]
     agreed: int
     over_budget: int
+    levels: Contracts = field(compare=False, repr=False)
 
     @property
     def total(self) -> int:
@@ -43,7 +44,7 @@ def strike(environment: Environment, contracts: Contracts, budget: int | None) -
         )
     )  # fmt: skip
     over = (kept.saving != contracts.saving) | (kept.payment != contracts.payment)
-    return Deals(deals, int((kept.saving > 0).sum()), int(over.sum()))
+    return Deals(deals, int((kept.saving > 0).sum()), int(over.sum()), kept)
 
 
 def within_budget(

@@ -18,7 +18,7 @@ from noisemarket.errors import BadInput, Interrupted, NoisemarketError
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
-from noisemarket.files import exclusive, save_arrays, write_atomic
+from noisemarket.files import exclusive, save_arrays, write_atomic, write_json
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
@@ -34,7 +34,6 @@ from noisemarket.market.channel_asker import ChannelAsker
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import Event
-from noisemarket.market.faults import with_faults
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.market_folder import (
@@ -42,6 +41,7 @@ from noisemarket.market.market_folder import (
     HEAD,
     JOB,
     MODEL,
+    OUTCOME,
     TRACE,
     JobManifest,
     MarketFolder,
@@ -49,7 +49,13 @@ from noisemarket.market.market_folder import (
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
 from noisemarket.market.orders import Order
-from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps, closing_of
+from noisemarket.market.outcome import (
+    MarketOutcome,
+    MarketRun,
+    Steps,
+    closing_of,
+    outcome_document,
+)
 from noisemarket.market.owners import Owners
 from noisemarket.market.preparation import PreparedMarket, prepare
 from noisemarket.market.receipt_book import ReceiptBook
@@ -58,7 +64,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 
@@ -217,7 +223,7 @@ class _OpenJob:
         closing = self._settle(contracts, state, inspector, statements)
         clock.lap("settle")
         yield from closing
-        return MarketOutcome(
+        outcome = MarketOutcome(
             negotiation=negotiation,
             deals=deals,
             order=order,
@@ -226,6 +232,8 @@ class _OpenJob:
             seconds=clock.laps,
             **closing_of([*left_out, *closing]),
         )
+        write_json(self.folder.path / OUTCOME, outcome_document(outcome, manifest.job))
+        return outcome
 
     def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
         """Agree contracts: in arrays where all owners are simulated here, else by messages."""
@@ -333,8 +341,7 @@ class _OpenJob:
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                honest = ChannelEngine(self.owners.channel, order.job, state.job)
-                with with_faults(honest, self.market.scenario, contracts, order.job) as engine:
+                with ChannelEngine(self.owners.channel, order.job, state.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
                         lambda _: self.owners.present(inspector.present()),

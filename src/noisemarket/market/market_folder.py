@@ -2,6 +2,7 @@
 
 scenario.toml    what was run, for who repeats the experiment
 market.json      the job: its name, when it was opened, where its ledger is
+outcome.json     what the job came to, once it is settled
 ledger.sqlite    the ledger, unless it is elsewhere
 curator/         the curator's key, events, trace, checkpoint, metrics and model, the ledger's head,
                  and receipts
@@ -34,6 +35,7 @@ JOURNAL = "privacy.journal"
 CHECKPOINT = "checkpoint.npz"
 METRICS = "metrics.jsonl"
 MODEL = "model.npz"
+OUTCOME = "outcome.json"
 TRACE = "trace.csv"
 NOISE_KEY = "noise.key"
 HEAD = "head.json"

@@ -1,4 +1,17 @@
-"""What a market is while it runs, and what it came to."""
+"""What a market is while it runs, and what it came to.
+
+``outcome.json`` is written once, when a job is settled, for whoever wants to know what it came to:
+
+    job, mechanism, seed, head   which job, how contracts were agreed, and the ledger's head
+    owners       a row for each: ``owner``, ``records``, ``saving_level`` and ``payment_level``
+                 (level numbers), ``saving``, ``sigma``, ``payment_micro``, ``weight`` (its part of
+                 the mean), ``rho``, ``epsilon`` (null: infinite), ``delta``, ``releases``,
+                 ``paid_micro`` (null: nothing is owed), ``state`` (``paid``, ``broken`` or ``left
+                 out``) and ``reason``
+    agreed, over_budget, total_micro    trades within the budget, beyond it, and what they cost
+    rounds       the results of all rounds, as in ``metrics.jsonl``
+    seconds      what each step took
+"""
 
 from __future__ import annotations
 
@@ -8,6 +21,7 @@ from typing import Any
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.rounds import RoundResult
+from noisemarket.formats import finite
 from noisemarket.market.deals import Deals
 from noisemarket.market.events import Broken, Event, LeftOut, Paid, Settled
 from noisemarket.market.negotiation import Negotiation
@@ -48,6 +62,49 @@ class MarketOutcome:
     left_out: Mapping[str, str]
     head: str
     seconds: Mapping[str, float]
+
+
+def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
+    """What ``outcome.json`` holds."""
+    scenario, order, deals = outcome.negotiation.scenario, outcome.order, outcome.deals
+    shares = order.plan.shares / order.plan.shares.sum()
+    rows = zip(deals.deals, outcome.statements, order.job.partition.sizes, shares, strict=True)
+    owners = []
+    for index, (deal, statement, records, share) in enumerate(rows):
+        name = deal.owner
+        why = outcome.left_out.get(name, outcome.broken.get(name, ""))
+        state = "broken" if name in outcome.broken else "left out"
+        owners.append(
+            {
+                "owner": name,
+                "records": int(records),
+                "saving_level": int(deals.levels.saving[index]),
+                "payment_level": int(deals.levels.payment[index]),
+                "saving": deal.saving,
+                "sigma": deal.sigma,
+                "payment_micro": deal.payment,
+                "weight": float(share),
+                "rho": finite(statement.rho_total),
+                "epsilon": finite(statement.epsilon),
+                "delta": statement.delta,
+                "releases": statement.releases,
+                "paid_micro": outcome.payments.get(name),
+                "state": "paid" if name in outcome.payments else state,
+                "reason": why,
+            }
+        )
+    return {
+        "job": job,
+        "mechanism": scenario.mechanism,
+        "seed": scenario.seed,
+        "head": outcome.head,
+        "owners": owners,
+        "agreed": deals.agreed,
+        "over_budget": deals.over_budget,
+        "total_micro": deals.total,
+        "rounds": [result.to_dict() for result in outcome.results],
+        "seconds": dict(outcome.seconds),
+    }
 
 
 def closing_of(events: Iterable[Event]) -> dict[str, Any]:
