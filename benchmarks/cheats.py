@@ -25,13 +25,13 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from tests.support.cheats import CHEATS, Fault, FaultyEngine
 
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.faults import CHEATS, Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import JobManifest

@@ -35,7 +35,7 @@ from noisemarket.market.offers import Curator
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.scenario import Scenario
 
 TRAINING, ACCOUNT, NEGOTIATION = "training and testing", "privacy account, checkpoints", "game"

@@ -112,7 +112,7 @@ def test_options_in_the_text_exist() -> None:
 def test_keys_in_the_text_exist() -> None:
     known = set(rows(DOCS / "reference" / "scenario.md"))
     assert "game.payment_levels" in known
-    sections = "game|population|learning|menu|training|privacy|market|changes|faults"
+    sections = "game|population|learning|menu|training|privacy|market|changes"
     for page in PAGES:
         if page.name == "CHANGELOG.md":  # also names what was
             continue

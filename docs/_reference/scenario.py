@@ -16,7 +16,7 @@ from noisemarket.ledger.money import MICRO, MOST
 from noisemarket.pricing.batch import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.population_file import LONGEST_NAME
-from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.schema import ChangeSection
 from noisemarket.scenario.section import allowed_values
 from noisemarket.scenario.toml_text import DEEPEST
 
@@ -38,11 +38,6 @@ Preferences that change while the game is played, one `[[changes]]` table each. 
 The learners are not told. Contracts, the equilibrium and the first best are counted under the
 preferences at the end."""
 
-FAULTS = """\
-Owners that break their contracts on purpose, one `[[faults]]` table each; `run` alone reads
-them. [Try cheating owners](../explanation/market.md#which-cheats-are-found) says what
-becomes of each kind."""
-
 LIMITS = f"""\
 The tables below have the bounds of each key. Besides:
 
@@ -55,7 +50,7 @@ The tables below have the bounds of each key. Besides:
 
 
 def scenario_page() -> str:
-    """All keys, section by section; then distributions, changes and faults."""
+    """All keys, section by section; then distributions and changes."""
     presets = {name: Scenario.from_preset(name) for name in ("market", "paper")}
     schema = Scenario.model_json_schema()
     kinds = Scenario.model_fields
@@ -69,11 +64,7 @@ def scenario_page() -> str:
         held = {preset: getattr(scenario, name) for preset, scenario in presets.items()}
         parts += [f"## {name}", _keys(f"{name}.", list(inside), inside, held)]
     parts += ["## Distributions", SPREAD, _distributions()]
-    for title, text, kind in (
-        ("changes", CHANGES, ChangeSection),
-        ("faults", FAULTS, FaultSection),
-    ):
-        parts += [f"## {title.capitalize()}", text, _list_of(title, kind)]
+    parts += ["## Changes", CHANGES, _list_of("changes", ChangeSection)]
     return page("Scenario keys", *parts)
 
 

@@ -17,7 +17,7 @@ from noisemarket.market.offers import draft_clipped, record_contracts
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import Assignment, Deal
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 JOB, CLIP, FULL_NOISE = "moons", 1.0, 0.05
 

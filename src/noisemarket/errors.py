@@ -25,10 +25,7 @@ _VERBS = {
 
 
 class NoisemarketError(Exception):
-    """Root of all errors that this package raises on purpose.
-
-    Attributes:
-        again: whether the same may well succeed if it is tried once more.
+    """Root of all errors that this package raises on purpose; ``again``: a retry may succeed.
 
     Example:
         >>> import noisemarket as nm
@@ -45,10 +42,7 @@ class NoisemarketError(Exception):
 class BadInput(NoisemarketError):
     """A value that cannot be used, said in one sentence: which field, which value, what to do.
 
-    Args:
-        field: the name of the field or argument.
-        value: what was given.
-        remedy: what to do ("give ..."), or what is wrong with the value ("is ...", "has ...").
+    ``remedy`` says what to do ("give ..."), or what is wrong with the value ("is ...", "has ...").
 
     Example:
         >>> print(BadInput("owners", 0, "give at least one owner."))

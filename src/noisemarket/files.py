@@ -43,16 +43,8 @@ def open_atomic(path: Path, *, private: bool = False, replace: bool = True) -> I
 
     A reader sees all of the file or nothing new, even after a crash. The content goes to a new file
     of a random name in the same folder; a symlink is never followed to write it. A special file
-    such as ``/dev/stdout`` is written to directly, unless ``private``.
-
-    Args:
-        path: the file to write. Its folder must exist.
-        private: only the user may read it (mode 0600), whatever the umask says.
-        replace: whether a file that exists already is replaced.
-
-    Raises:
-        FileExistsError: the file exists and ``replace`` is false.
-        NoisemarketError: it cannot be written. Nothing is left behind.
+    such as ``/dev/stdout`` is written to directly, unless ``private``: then only the user may read
+    the file (mode 0600). Without ``replace`` an existing file raises ``FileExistsError``.
     """
     try:
         if not private and path.exists() and not path.is_file():
@@ -95,10 +87,7 @@ def remove_unfinished(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: str | bytes, *, private: bool = False) -> None:
-    """Write a file as ``open_atomic`` does; it is on disk when this returns.
-
-    Text is written as UTF-8, with its line ends as they are.
-    """
+    """Write a file as ``open_atomic`` does, text as UTF-8; it is on disk when this returns."""
     with open_atomic(path, private=private) as file:
         file.write(content.encode() if isinstance(content, str) else content)
 
@@ -120,12 +109,8 @@ def save_arrays(
 def load_arrays(path: Path) -> dict[str, NDArray[Any]]:
     """The arrays of a file that ``save_arrays`` wrote without compression.
 
-    Nothing in the file is run, and no more memory is taken than the file has bytes, whatever its
-    headers promise.
-
-    Raises:
-        OSError: it cannot be read.
-        ValueError: it is not such a file.
+    Nothing in the file is run, and no more memory is taken than the file has bytes. ``ValueError``
+    if it is not such a file.
     """
     out = {}
     try:
@@ -200,16 +185,8 @@ def exclusive(path: Path, field: str, user: str = "another run", *, wait: bool =
     """Lock a file or a folder against all others that ask for this lock.
 
     The lock is a file of its own: ``.NAME.lock`` beside a file, ``.lock`` in a folder. What it
-    guards is not touched and need not exist.
-
-    Args:
-        path: what to lock, a file or a folder.
-        field: the name of the field or option that named it, for the error.
-        user: the possible holder of the lock, for the error.
-        wait: whether to wait until it is free.
-
-    Raises:
-        BadInput: it is locked already, by this process or another, or cannot be locked.
+    guards is not touched and need not exist. ``field`` and ``user``, its possible holder, are for
+    the error.
     """
     guarded = path.resolve()  # one lock, whatever symlinks lead there
     file = guarded / LOCK if guarded.is_dir() else guarded.with_name(f".{guarded.name}{LOCK}")
@@ -230,15 +207,6 @@ class JsonLines(Closing):
 
     A line is on disk before anything follows from it. So an unfinished last line, which a killed
     process left, was never acted upon: reading skips it, and the next ``append`` replaces it.
-
-    Args:
-        path: the file. Its folder must exist.
-        field: the name of the field or option that named it, for errors.
-        user: the possible other holder, for the error.
-        create: whether to start a new file if there is none.
-
-    Raises:
-        BadInput: it is in use, is missing, or cannot be opened.
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
@@ -263,12 +231,7 @@ class JsonLines(Closing):
         return parse_json_lines(self._lines, self._path, self._field, parse, remedy)
 
     def append(self, *documents: Any) -> None:
-        """Add a line for each document. They are on disk when this returns.
-
-        Raises:
-            NoisemarketError: they cannot be written. The file may end in a part of them, and has
-                to be opened again.
-        """
+        """Add a line for each document. They are on disk when this returns."""
         if not self._sound or os.getpid() != self._process:
             raise NoisemarketError(f"{self._path}: open it again before more is written.")
         lines = (json.dumps(document, allow_nan=False) + "\n" for document in documents)
@@ -296,11 +259,7 @@ class JsonLines(Closing):
 def read_json_lines(
     path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
 ) -> list[Parsed]:
-    """The lines of a file that may be growing, which is neither locked nor changed.
-
-    Raises:
-        BadInput: the file cannot be read, or a line is damaged.
-    """
+    """The lines of a file that may be growing, which is neither locked nor changed."""
     try:
         content = path.read_bytes()
     except OSError as problem:
@@ -311,11 +270,7 @@ def read_json_lines(
 def parse_json_lines(
     content: bytes, path: Path, field: str, parse: Callable[[Any], Parsed], remedy: str = RESTORE
 ) -> list[Parsed]:
-    """What ``parse`` makes of each line; an unfinished last one is skipped.
-
-    Raises:
-        BadInput: a line is not JSON, or ``parse`` refused it.
-    """
+    """What ``parse`` makes of each line; an unfinished last one is skipped."""
     found = []
     whole = content[: content.rfind(b"\n") + 1]
     for number, line in enumerate(whole.splitlines(), start=1):
@@ -340,16 +295,7 @@ def is_open(path: Path) -> bool:
 
 
 def read_private(path: Path, field: str, remedy: str) -> bytes:
-    """What is in a small file that nobody but the user may read, in a folder of the same kind.
-
-    Args:
-        path: the file. A symlink is not followed.
-        field: what it holds, for the error.
-        remedy: what to do where others may read it, as well as chmod.
-
-    Raises:
-        BadInput: it cannot be read, or others may read it.
-    """
+    """The content of a small file that only the user may read, in such a folder; no symlinks."""
     try:
         refuse_open(path.parent, field, remedy)
         file = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))

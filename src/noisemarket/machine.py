@@ -16,12 +16,7 @@ def available_cores() -> int:
 
 
 def machine_in_words() -> str:
-    """Cores, processor and Python version, without the name of the host.
-
-    Example:
-        >>> machine_in_words().split(", ")[-1].startswith("Python 3.")
-        True
-    """
+    """Cores, processor and Python version, without the name of the host."""
     model = platform.processor() or platform.machine()
     processors = Path("/proc/cpuinfo")
     if processors.exists():
@@ -31,22 +26,13 @@ def machine_in_words() -> str:
 
 
 class Effort:
-    """A stopwatch: seconds by the clock, and CPU seconds.
-
-    CPU seconds count this process and its children once they have ended. Unlike seconds by the
-    clock, they hardly depend on what else the machine does.
-
-    Example:
-        >>> sorted(Effort().as_dict())
-        ['cpu_seconds', 'date', 'machine', 'seconds']
-    """
+    """A stopwatch: seconds by the clock, and CPU seconds of this process and its ended children."""
 
     def __init__(self) -> None:
         self._started, self._used = time.monotonic(), sum(os.times()[:4])
 
     @property
     def cpu_seconds(self) -> float:
-        """CPU seconds so far."""
         return sum(os.times()[:4]) - self._used
 
     def as_dict(self) -> dict[str, object]:

@@ -25,13 +25,7 @@ def full_name(part: type) -> str:
 
 
 class Parts(Mapping[str, Part], Generic[Part]):
-    """The parts of one kind by name, read only.
-
-    Args:
-        field: the scenario key that names a part, for error messages.
-        known: the parts of this package.
-        bases: one's own part is a subclass of one of these.
-    """
+    """The parts of one kind by name, read only; one's own is a subclass of one of ``bases``."""
 
     def __init__(self, field: str, known: Mapping[str, Part], *bases: type) -> None:
         self._field, self._known, self._bases = field, dict(known), bases
@@ -50,9 +44,6 @@ class Parts(Mapping[str, Part], Generic[Part]):
 
         Names in messages and files of others are looked up without ``load``: they find what this
         process has imported already, and run nothing.
-
-        Raises:
-            BadInput: there is none, or it cannot be used.
         """
         field = field or self._field
         if name in self._known:

@@ -33,7 +33,7 @@ def test_what_messages_cannot_do_is_refused_before_anything_is_written(tmp_path:
     pytest.importorskip("torch")
     out = tmp_path / "run"
     small = ["--set", "owners=3", "--out", str(out), "--engine", "flower"]
-    assert "not played by messages" in refused("run", "--mechanism", "equilibrium", *small)
+    assert "needs the private numbers" in refused("run", "--mechanism", "equilibrium", *small)
     assert not out.exists()
 
 

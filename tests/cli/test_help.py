@@ -71,6 +71,6 @@ def test_keys_are_explained_for_the_scenario_that_is_named(tmp_path: Path) -> No
         assert shown["training.hidden"][0] == str(made.training.hidden)
         assert shown["learning.optimism"][0] == f"{made.learning.optimism:g}"
         assert shown["game.saving_levels"][1:6] == ["a", "whole", "number", "from", "1"]
-        assert {"changes.at", "faults.kind"} <= set(shown)
+        assert {"changes.at"} <= set(shown)
     own = said("scenario", "--explain", "--set", "hidden=77", cwd=tmp_path)
     assert "training.hidden 77" in own

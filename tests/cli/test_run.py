@@ -30,7 +30,7 @@ from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

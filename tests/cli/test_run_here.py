@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,11 @@ def test_broken_contracts_are_told(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("noisemarket.cli.run.run_market", run_here)
+    faults = [{"owner": "1", "kind": "huge"}]
+    monkeypatch.setattr("noisemarket.cli.run.run_market", partial(run_here, faults=faults))
     monkeypatch.chdir(tmp_path)
-    fault = 'faults=[{owner="1", kind="huge"}]'
     with pytest.raises(SystemExit) as end:
-        main([*run_words(images, rounds=1), "--no-baselines", "--set", fault, "--out", "r"])
+        main([*run_words(images, rounds=1), "--no-baselines", "--out", "r"])
     out, said = capsys.readouterr()
     assert not end.value.code, said
     assert "Owner 1 broke its contract: too much noise." in out
@@ -89,8 +90,9 @@ def test_names_are_shown_as_they_are(
     Path("people.csv").write_text(
         "owner,privacy_cost,data_size,beta,markup\n[/b],2,40,1,0.2\n[red]x,3,40,1,0.2\n"
     )
-    faults = 'faults=[{owner="[/b]", kind="huge"}, {owner="[red]x", kind="huge"}]'
-    given = [*run_words(images, rounds=1, file="people.csv"), "--set", faults, "--out", "[/i]"]
+    faults = [{"owner": name, "kind": "huge"} for name in ("[/b]", "[red]x")]
+    monkeypatch.setattr(cli_run, "run_market", partial(run_here, faults=faults))
+    given = [*run_words(images, rounds=1, file="people.csv"), "--out", "[/i]"]
     code, out, said = here(monkeypatch, capsys, *given)
     assert code == 0, said
     for name in ("[/b]", "[red]x"):

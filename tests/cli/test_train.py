@@ -28,7 +28,7 @@ from tests.commands import (
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 
 pytestmark = pytest.mark.process
 

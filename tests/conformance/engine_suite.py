@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from tests.support.cheats import Fault, FaultyEngine
 
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.engine import Engine, Job, Score, Weights
@@ -32,7 +33,6 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.federated.partition import Partition
 from noisemarket.federated.protections import DPSGD, Paper, Protection, Sharded, Upload
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, TrainingPlan, train
-from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order
 from noisemarket.privacy.accountant import Accountant

@@ -10,9 +10,9 @@ from tests.conformance.engine_suite import (
     EngineConformance,
     Open,
 )
+from tests.support.cheats import FaultyEngine
 
 from noisemarket.federated.engine import Engine
-from noisemarket.market.faults import FaultyEngine
 from noisemarket.market.local_engine import LocalEngine, SerialEngine
 from noisemarket.market.orders import Order
 

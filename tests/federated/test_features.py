@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import doctest
 import hashlib
 from typing import Any
 
@@ -10,7 +9,6 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.federated import features as features_module
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.features import Edges, FeatureMap, UnitVectors, total, unit
 
@@ -164,9 +162,3 @@ class TestDataset:
         wide = np.zeros((4, 28, 20), np.uint8)
         with pytest.raises(BadInput, match=r"data is items of 28 x 20: give square grey pictures"):
             Dataset.of(wide, [0, 1, 0, 1], wide, [0, 1, 0, 1]).with_features()
-
-
-def test_examples_of_docstrings() -> None:
-    ran = doctest.testmod(features_module, extraglobs={"np": np})
-    assert ran.attempted > 1
-    assert ran.failed == 0

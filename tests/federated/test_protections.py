@@ -15,7 +15,6 @@ from torch import nn
 
 from noisemarket.errors import BadInput
 from noisemarket.federated import data
-from noisemarket.federated.models import linear
 from noisemarket.federated.models.cnn import CNN
 from noisemarket.federated.models.linear import LinearModel
 from noisemarket.federated.models.model import Model
@@ -358,7 +357,7 @@ class TestSettings:
             Sharded().protect(update, 0.0, SecureNoise())
 
 
-@pytest.mark.parametrize("module", [clipped, data, dp_sgd, linear, paper, sharded])
+@pytest.mark.parametrize("module", [clipped, data, dp_sgd, paper, sharded])
 def test_examples_of_docstrings(module: ModuleType) -> None:
     ran = doctest.testmod(module)
     assert ran.attempted > 0

@@ -14,8 +14,7 @@ from noisemarket.federated.aggregation import aggregate
 from noisemarket.federated.engine import Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import screen, train
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant
 
 
 class TestCharges:

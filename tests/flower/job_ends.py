@@ -12,7 +12,7 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 
 def deals(folder: Path) -> dict[str, tuple[Any, ...]]:

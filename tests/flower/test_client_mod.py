@@ -17,7 +17,7 @@ from noisemarket.flower.client_mod import contract_mod
 from noisemarket.flower.owner_app import DECLINED, FAILED
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

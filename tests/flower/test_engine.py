@@ -22,7 +22,7 @@ from noisemarket.federated.models.torch_model import TorchMaker
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

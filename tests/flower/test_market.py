@@ -25,7 +25,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.event_file import EVENTS, from_line
 from noisemarket.market.events import Event, RoundTrained, Settled
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

@@ -21,7 +21,7 @@ from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

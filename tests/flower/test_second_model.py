@@ -23,7 +23,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import Deal
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
 

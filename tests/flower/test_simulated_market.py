@@ -117,7 +117,7 @@ def test_what_cannot_run_is_refused_before_anything_is_written(
 ) -> None:
     scenario = make_scenario(tmp_path / "run")
     other = scenario.model_copy(update={"mechanism": "equilibrium"})
-    with pytest.raises(BadInput, match="not played by messages"):
+    with pytest.raises(BadInput, match="needs the private numbers of all owners"):
         run_simulation(prepare(other), tmp_path / "job")
     monkeypatch.setattr(simulation, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match=r"noisemarket\[flower\]"):

@@ -21,7 +21,7 @@ from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from tests import tiny_images
+from tests.support.cheats import cheating
 
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.store import open_ledger
@@ -16,7 +17,7 @@ from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.outcome import MarketOutcome, MarketRun
 from noisemarket.market.preparation import PreparedMarket
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 
 OWNERS, ROUNDS = 4, 3
@@ -56,21 +57,25 @@ def words(images: Path, **more: Any) -> list[str]:
 
 
 def here(market: Scenario | PreparedMarket, folder: Path, **more: Any) -> MarketRun:
-    """``run_market``, trained in this process."""
-    return run_market(market, folder, **{"engine": SerialEngine, **_given(more)})
+    """``run_market``, trained in this process, where some owners may cheat (``faults``)."""
+    engine: Any = SerialEngine
+    if faults := more.pop("faults", None):
+        made = market if isinstance(market, Scenario) else market.scenario
+        engine = cheating(faults, [str(name) for name in made.environment().population.names])
+    return run_market(market, folder, **{"engine": engine, **_given(more)})
 
 
 def _given(more: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in more.items() if value is not None}
 
 
-def events(made: Scenario, folder: Path) -> MarketRun:
+def events(made: Scenario, folder: Path, **more: Any) -> MarketRun:
     """The market in this process."""
-    return here(made, folder)
+    return here(made, folder, **more)
 
 
-def played(made: Scenario, folder: Path) -> tuple[list[Event], MarketOutcome]:
-    run = events(made, folder)
+def played(made: Scenario, folder: Path, **more: Any) -> tuple[list[Event], MarketOutcome]:
+    run = events(made, folder, **more)
     return list(run), run.outcome
 
 

@@ -12,13 +12,13 @@ import numpy as np
 import pytest
 from tests.ledger.common import changed
 from tests.market.common import OWNERS, ROUNDS, events, played, scenario, state
+from tests.support.cheats import Fault, FaultyEngine
 
 from noisemarket.federated.engine import Job
 from noisemarket.ledger.queries import Account, account, contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market.events import Accused, Broken, Event, Paid, Settled
-from noisemarket.market.faults import Fault, FaultyEngine
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import SerialEngine
@@ -41,8 +41,8 @@ def attacked(
     images: Path, folder: Path, kind: str, **more: Any
 ) -> tuple[list[Event], MarketOutcome, dict[str, Account]]:
     fault = {name: more.pop(name) for name in ("factor", "first", "last") if name in more}
-    made = scenario(images, faults=[{"owner": BAD, "kind": kind, **fault}], **more)
-    told, outcome = played(made, folder)
+    faults = [{"owner": BAD, "kind": kind, **fault}]
+    told, outcome = played(scenario(images, **more), folder, faults=faults)
     assert isinstance(told[-1], Settled)
     found = accounts(folder)
     for owner, one in found.items():  # the others notice nothing
@@ -92,7 +92,8 @@ def test_other_noise_than_contracted(
     assert json.loads(statement.read_text())["releases"] == 1
     assert json.loads(statement.read_text())["paid_micro"] is None
     # The model is the one without this owner.
-    played(scenario(images, faults=[{"owner": BAD, "kind": "absent"}]), tmp_path / "without")
+    faults = [{"owner": BAD, "kind": "absent"}]
+    played(scenario(images), tmp_path / "without", faults=faults)
     assert model(tmp_path / "run") == model(tmp_path / "without")
 
 
@@ -106,9 +107,8 @@ def test_malformed_uploads(images: Path, tmp_path: Path, kind: str, reason: str)
     assert bad.rounds[0].reason == reason
     assert (bad.state, bad.paid) == ("paid", bad.contract.payment * 2 // 3)
     assert outcome.payments[BAD] == bad.paid
-    played(
-        scenario(images, faults=[{"owner": BAD, "kind": "absent", "last": 1}]), tmp_path / "gone"
-    )
+    faults = [{"owner": BAD, "kind": "absent", "last": 1}]
+    played(scenario(images), tmp_path / "gone", faults=faults)
     assert model(tmp_path / "one") == model(tmp_path / "gone")
     told, outcome, found = attacked(images, tmp_path / "two", kind, first=2)
     bad = found[BAD]
@@ -148,7 +148,7 @@ def test_missed_rounds_are_paid_as_the_contract_says(
 def test_all_at_once(images: Path, tmp_path: Path) -> None:
     kinds = ["noise", "nan", "huge", "zeros"]
     faults = [{"owner": str(i), "kind": kind, "factor": 2} for i, kind in enumerate(kinds)]
-    told, outcome = played(scenario(images, faults=faults), tmp_path)
+    told, outcome = played(scenario(images), tmp_path, faults=faults)
     assert len(outcome.broken) == OWNERS
     assert isinstance(told[-1], Settled)
     assert (told[-1].total, told[-1].broken) == (0, OWNERS)
@@ -159,14 +159,14 @@ def test_all_at_once(images: Path, tmp_path: Path) -> None:
 def test_an_accused_owner_stays_accused_after_a_crash(images: Path, tmp_path: Path) -> None:
     """Its finding is in the checkpoint, so a resumed job judges as one that was not cut off."""
     faults = [{"owner": BAD, "kind": "noise", "factor": 1.03}]  # shows only over several rounds
-    made = scenario(images, faults=faults, rounds=8)
-    played(made, tmp_path / "whole")
+    made = scenario(images, rounds=8)
+    played(made, tmp_path / "whole", faults=faults)
     whole = state(tmp_path / "whole")
     reason = whole["owners"][BAD][1][4]["reason"]
     assert reason == "too much noise over the rounds so far"
     cuts = 0
     while True:
-        stream = events(made, tmp_path / "cut")
+        stream = events(made, tmp_path / "cut", faults=faults)
         try:
             for _ in range(6 + 2 * cuts):  # opened, negotiated, four signed, then rounds
                 next(stream)

@@ -32,7 +32,7 @@ from noisemarket.market import run_folder
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.preparation import prepare
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.training
 
@@ -104,10 +104,10 @@ def test_killed_before_every_single_step(
     Simulated noise takes the same way: there, every fourth step will do.
     """
     monkeypatch.setattr(market, "AT_ONCE", 1)
-    made = small(images, noise=noise, faults=[{"owner": "1", "kind": "absent", "last": 1}])
+    made, faults = small(images, noise=noise), [{"owner": "1", "kind": "absent", "last": 1}]
     folder = begun(tmp_path / "whole", KEY)
     with killed_at(0) as steps:
-        played(made, folder)
+        played(made, folder, faults=faults)
     whole = state(tmp_path / "whole")
     assert all(steps[name] for _, name in STEPS if name != "noise_key" or noise == "secure")
     # Ledger: opened, 2 signed, 2 rounds begun and recorded, 2 settled; journal: budgets, 2 rounds;
@@ -116,10 +116,10 @@ def test_killed_before_every_single_step(
     for number in itertools.count(1, apart):  # until a run has no such step: none is left out
         folder = begun(tmp_path / str(number), KEY)
         with killed_at(number) as taken, contextlib.suppress(Killed):
-            played(made, folder)
+            played(made, folder, faults=faults)
         if taken.total() < number:
             break
-        played(made, folder)
+        played(made, folder, faults=faults)
         assert state(folder) == whole, f"killed before step {number}"
         sound(folder, 2, 2)
     assert number > 45, f"a run took {taken} where there were {steps}"
@@ -154,7 +154,7 @@ def test_a_lost_key_is_no_license_to_release_twice(images: Path, tmp_path: Path)
     key = folder / "owners" / "noise.key"
     kept, journal = key.read_bytes(), (folder / "owners" / "privacy.journal").read_bytes()
     key.unlink()
-    with pytest.raises(BadInput, match=r"round 1 was charged .*the key of the noise"):
+    with pytest.raises(BadInput, match=r"round 1 was already released .*the key of the noise"):
         played(made, folder)
     assert (folder / "owners" / "privacy.journal").read_bytes() == journal
     key.write_bytes(kept)

@@ -115,12 +115,6 @@ def test_a_lost_journal_is_told_in_one_sentence(
     assert said.endswith("lacks the charges of round 1: give that job's whole journal.")
 
 
-def test_no_owner_of_that_name_can_be_at_fault(images: Path, tmp_path: Path) -> None:
-    made = scenario(images, faults=[{"owner": "nobody", "kind": "nan"}])
-    with pytest.raises(BadInput, match=r"faults.owner nobody"):
-        played(made, tmp_path)
-
-
 def test_odd_names_have_folders_of_their_own(tmp_path: Path) -> None:
     names = ["../up", "a/b", "a%2Fb", "", ".", "x" * 300, "x" * 299 + "y", "ü", "Name", "name "]
     places = [owner_folder(tmp_path, name) for name in names]

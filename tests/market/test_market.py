@@ -47,7 +47,7 @@ from noisemarket.market.negotiation import negotiate
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.summary import summary
 from noisemarket.owner.folder import OwnerFolder, owner_folder
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.noise import KEY_BYTES
 
 pytestmark = pytest.mark.training

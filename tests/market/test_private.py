@@ -36,7 +36,7 @@ def made(images: Path, folder: Path) -> Scenario:
     rows = "".join(f"{name},{COSTS[name]},30,1,{MARKUPS[name]}\n" for name in COSTS)
     (folder / "people.csv").write_text("owner,privacy_cost,data_size,beta,markup\n" + rows)
     given = {"file": str(folder / "people.csv"), "owners": 3, "rounds": 2, **WEIGHTS}
-    return scenario(images, faults=[{"owner": "c", "kind": "zeros"}], noise="secure", **given)
+    return scenario(images, noise="secure", **given)
 
 
 def reachable(start: Any) -> Iterator[Any]:
@@ -97,7 +97,8 @@ def seen(images: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, An
     told, inside = [], {}
     gc.collect()
     others = {id(one): one for kind in KINDS for one in living(kind)}
-    run = events(made(images, folder), folder / "run")
+    faults = [{"owner": "c", "kind": "zeros"}]
+    run = events(made(images, folder), folder / "run", faults=faults)
     for event in run:
         told.append(event)
         if isinstance(event, RoundTrained) and not inside:

@@ -17,7 +17,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market.begun_rounds import RoundBeginning
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.privacy.journal import JournalledAccountant, read_journal
+from noisemarket.privacy.accountant import JournalledAccountant, read_journal
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.scenario import Scenario
 

@@ -54,7 +54,7 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.market import market_folder as folders
 from noisemarket.market.job import run_market
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 MAIN, GROUP, FORKED, POSTGRES, FLOWER = "main", "group", "forked", "postgres", "flower"
 KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 0}

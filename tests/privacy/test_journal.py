@@ -10,8 +10,13 @@ from pathlib import Path
 import pytest
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.privacy.accountant import Accountant, BudgetSpent, Charge
-from noisemarket.privacy.journal import JournalledAccountant, read_journal
+from noisemarket.privacy.accountant import (
+    Accountant,
+    BudgetSpent,
+    Charge,
+    JournalledAccountant,
+    read_journal,
+)
 from noisemarket.privacy.statement import PrivacyBudget
 
 BUDGETS = (
@@ -107,7 +112,7 @@ def test_a_killed_process_leaves_its_charges(tmp_path: Path) -> None:
     fill(path)
     code = f"""
 import os, signal
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 accountant = JournalledAccountant({str(path)!r})
 accountant.charge(0, 7, None, "last words")
 os.kill(os.getpid(), signal.SIGKILL)
@@ -205,7 +210,7 @@ def test_one_process_at_a_time(tmp_path: Path) -> None:
     path = tmp_path / "journal"
     code = f"""
 from noisemarket.errors import BadInput
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 try:
     JournalledAccountant({str(path)!r})
 except BadInput as problem:

@@ -205,11 +205,6 @@ def test_bad_update(value: float) -> None:
         add_noise(np.array([0.0, value, 1.0], np.float32), 0.1, SecureNoise())
 
 
-def test_bad_seed() -> None:
-    with pytest.raises(BadInput, match="seed"):
-        SimulatedNoise(-1)
-
-
 def test_an_upload_takes_less_than_ten_milliseconds() -> None:
     update = np.zeros(80_202, np.float32)
     best = math.inf

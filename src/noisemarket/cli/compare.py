@@ -161,10 +161,6 @@ def _budget(word: str) -> float | None:
 
 def _check(scenario: Scenario, plan: Plan) -> None:
     """Refuse what cannot be compared, before anything is written."""
-    if scenario.faults:
-        raise BadInput(
-            "faults", "", "compare trains owners that keep their contracts: leave it out."
-        )
     mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
     common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
     for name, mechanism in mechanisms.items():

@@ -9,14 +9,13 @@ from rich.table import Table
 from noisemarket.cli.app import ScenarioOptions
 from noisemarket.cli.common import console
 from noisemarket.scenario import SYMBOLS, Scenario, dump_scenario
-from noisemarket.scenario.schema import ChangeSection, FaultSection
+from noisemarket.scenario.schema import ChangeSection
 from noisemarket.scenario.section import allowed_values
 
 Row = tuple[str, str, str, str]
 
 LISTED: dict[str, type[BaseModel]] = {
     "changes": ChangeSection,
-    "faults": FaultSection,
 }
 """Tables that a scenario may have any number of times."""
 

@@ -14,7 +14,7 @@ from noisemarket.formats import csv_text
 from noisemarket.market.orders import Order, given_sigma, order, read_contracts
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.training import Training, carry_out
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.scenario import load_scenario
 from noisemarket.show.training_report import draw_training, training_table
 

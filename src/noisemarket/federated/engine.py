@@ -35,10 +35,9 @@ TEST_BATCH = 1000
 class Job:
     """All that an engine needs to train: data and who holds it, model, protection, contracts.
 
-    ``sigma`` is each owner's contracted noise. ``noise = "simulated"`` draws it from ``seed``, for
-    tests and simulation: not private. ``seed`` also orders batches and makes the first model. With
-    a secret ``noise_key``, secure noise comes from a cipher under it, and a release that was cut
-    off can be made again bit by bit.
+    ``noise = "simulated"`` draws noise from ``seed``, for tests and simulation: not private. With a
+    secret ``noise_key``, secure noise comes from a cipher under it, and a release that was cut off
+    can be made again bit by bit.
     """
 
     data: Dataset
@@ -51,11 +50,9 @@ class Job:
     noise_key: bytes | None = field(default=None, repr=False)
 
     def first_weights(self) -> Weights:
-        """The model that training starts from."""
         return self.model(self.seed).first_weights().astype(np.float64)
 
     def noise_source(self) -> NoiseSource:
-        """Where the owners' noise comes from."""
         if self.noise == "simulated":
             return SimulatedNoise(self.seed)
         if self.noise_key is None:
@@ -72,10 +69,7 @@ class Job:
 
     @cached_property
     def _context(self) -> bytes:
-        """All that an update follows from, but for the global model, the owner and the round.
-
-        Of the code and of the machine, what could change its bits: after an upgrade noise is new.
-        """
+        """All that an update follows from, but for the global model, the owner and the round."""
         made_by = __version__, np.__version__, version("scipy")
         return digest(
             repr((made_by, self.seed, self.data.sha256)).encode(),
@@ -96,10 +90,7 @@ def at_model(noise: NoiseSource, weights: NDArray[Any]) -> NoiseSource:
 
 @dataclass(frozen=True)
 class Score:
-    """How good a model is on the test images: accuracy in per cent, and mean loss.
-
-    The loss of a model that has diverged may be infinite or not a number.
-    """
+    """Accuracy on the test images in per cent, and mean loss: infinite or NaN after divergence."""
 
     accuracy: float
     loss: float
@@ -126,13 +117,12 @@ def score_of(model: Model, weights: Weights, data: Dataset) -> Score:
 class Engine(Closing):
     """Trains owners, from a global model to their uploads, and tests models.
 
-    The same job gives the same bits from every engine and any number of workers, but for secure
-    noise, which never repeats.
+    The same job gives the same bits from every engine and any number of workers, secure noise
+    apart.
     """
 
     @property
     def dimension(self) -> int:
-        """Number of parameters of the model."""
         return int(self.first_weights().size)
 
     @abstractmethod

@@ -1,27 +1,21 @@
 """Fixed features: what a linear model sees of a record, as a pure function of that record alone.
 
-Nothing is learned from, averaged over or compared with anybody's data, so an owner may compute its
-features before any protection, and no release depends on more records than before: they cost no
-privacy. Every feature map has a name and a version, which stand in the fingerprint of a job.
+Nothing is learned from anybody's data, so they cost no privacy. Every feature map has a name and a
+version, which stand in the fingerprint of a job.
 
 **Edges** of a grey image with values from 0 to 1, by direction on a coarse grid:
 
 1. 3 x 3 Sobel gradients (black outside); for each of 8 directions the rectified component, squared
-   and divided by (length of the gradient + ``SOFT``): weak edges count less than in proportion.
+   and divided by (length of the gradient + ``SOFT``).
 2. Averages over ``CELLS`` x ``CELLS`` overlapping triangular windows, then square roots.
 3. In each cell the mean over the directions is taken off and only ``ENERGY`` of it (less its own
-   mean over the cells) is put back. The mean says how much edge there is, not which way it runs.
-4. Whatever is bright in the middle of a dark frame has edges that look outwards all around. That
-   part is common to nearly all images: it tells no classes apart, but would fill the clip and
-   carry noise. So the space spanned by the features of three drawn shapes (two ellipses and a
-   rounded box, ``SHAPES``) is projected away. This stands in for taking off the mean of the data,
-   which would be a statistic of somebody's records.
+   mean over the cells) is put back.
+4. The space spanned by the features of three drawn ``SHAPES`` is projected away: edges that nearly
+   all images share would fill the clip and carry noise.
 5. Scaled to length 1. A blank image gives zeros.
 
-The constants were chosen on public training images of MNIST and Fashion-MNIST. Only additions,
-multiplications, divisions, square roots and comparisons of single numbers in a fixed order are
-used, all exactly rounded by IEEE 754, with the image's index last: an image has the same bits alone
-and in any batch, on any machine and with any number of threads.
+Only IEEE 754 operations in a fixed order are used, with the image's index last: an image has the
+same bits alone and in any batch, on any machine and with any number of threads.
 """
 
 from __future__ import annotations
@@ -59,12 +53,7 @@ _DIAGONAL = np.float32(0.5**0.5)
 
 @dataclass(frozen=True)
 class UnitVectors:
-    """Vectors of one's own, such as embeddings, each scaled to length 1; one of zeros stays so.
-
-    Example:
-        >>> UnitVectors(2).extract(np.array([[3.0, 4.0]], np.float32)).tolist()
-        [[0.6000000238418579, 0.800000011920929]]
-    """
+    """Vectors of one's own, such as embeddings, each scaled to length 1; one of zeros stays so."""
 
     dimension: int
     label = "unit-vectors v1"
@@ -83,12 +72,7 @@ class UnitVectors:
 
 @dataclass(frozen=True)
 class Edges:
-    """Edges of square grey images by direction.
-
-    Example:
-        >>> Edges().extract(np.zeros((2, 28, 28), np.uint8)).shape
-        (2, 200)
-    """
+    """Edges of square grey images by direction."""
 
     label = "edges-5x5x8 v1"
     dimension = DIMENSION
@@ -138,21 +122,14 @@ def features_for(records: NDArray[Any]) -> FeatureMap:
 
 
 def unit(columns: NDArray[Any]) -> NDArray[Any]:
-    """Records, one a column, each at length 1; one of zeros stays so.
-
-    With features of length 1, noise of standard deviation s on every weight of a linear model moves
-    every score by N(0, s^2), however many features there are.
-    """
+    """Records, one a column, each at length 1; one of zeros stays so."""
     lengths = np.sqrt(total(columns * columns))
     scaled: NDArray[Any] = columns / np.maximum(lengths, columns.dtype.type(TINY))
     return scaled
 
 
 def total(values: NDArray[Any]) -> NDArray[Any]:
-    """The sum along the first axis, by halves in an order that depends on its length alone.
-
-    So a record has the same sum alone and among others, where a library's own sum may differ.
-    """
+    """The sum along the first axis, by halves in an order that depends on its length alone."""
     while len(values) > 1:
         half = len(values) // 2
         added = values[:half] + values[half : 2 * half]

@@ -1,25 +1,16 @@
-"""Who holds which training image: an exact Dirichlet partition that always ends.
+"""An exact Dirichlet partition of the training images that always ends.
 
-An owner's label proportions should be a draw from Dir(beta): small beta, few classes; large beta,
-the mix of the whole. Independent draws cannot all be kept when every image is to be held exactly
-once, because the owners' wishes for a class never add up to the images there are. So:
+Independent draws of label proportions from Dir(beta) cannot all be kept when every image is to be
+held exactly once. So:
 
 1. Sizes are fixed first, by largest remainder, none below the minimum.
 2. Each owner draws its target q_n from a Dirichlet distribution with parameters beta_n Y f_y, for
-   Y classes of frequencies f_y. For even classes that is Dir(beta_n) of the paper; for uneven
-   ones it has the mean that a partition can have.
+   Y classes of frequencies f_y: for even classes Dir(beta_n) of the paper.
 3. All targets are tilted by one price vector v until the wishes for each class add up:
-   p_ny ~ q_ny exp(v_y S_n / beta_n). The exponent gives owner n of size S_n a part of the
-   correction in the proportion in which conditioning independent draws on their sum would (exactly
-   so in the Gaussian limit of large beta): an owner near IID hardly moves, an uneven one does, and
-   stays as uneven as it was. v minimises a convex function of Y unknowns: a few Newton steps.
-4. Counts are rounded owner by owner in random order, each to the whole number below or above;
-   what a class loses or wins by it is carried to the next owner. Odd images move at last.
-
-Every loop has a bound: nothing is drawn again until it fits. Where Newton's method stops early
-(few owners, beta far below 0.05) the last step makes all classes add up. The bias that is left,
-measured in docs/explanation/data.md, is the constraint's own: few owners cannot be as uneven as a
-small beta asks, and one owner holds everything.
+   p_ny ~ q_ny exp(v_y S_n / beta_n). So owner n of size S_n takes the part of the correction that
+   conditioning independent draws on their sum would give it, in the limit of large beta.
+4. Counts are rounded owner by owner in random order; what a class loses or wins by it is carried to
+   the next owner. Odd images move at last.
 """
 
 from __future__ import annotations
@@ -48,7 +39,7 @@ class Partition:
     """The training images of each owner: every image with exactly one owner.
 
     ``indices[n]`` are owner n's images in rising order; ``target[n]`` are the label proportions
-    that it drew, one for each class, before all draws were made to fit together.
+    that it drew.
     """
 
     indices: tuple[IntArray, ...]
@@ -82,11 +73,7 @@ def dirichlet_partition(
     """Deal all images to the owners, label proportions as close to Dir(beta) as exactness allows.
 
     ``beta`` is one positive number or one for each owner. ``data_size`` gives each owner's share of
-    the images (any positive numbers; equal if left out). The same generator state gives the same
-    partition.
-
-    Raises:
-        BadInput: there are fewer images than ``minimum`` for each owner.
+    the images (any positive numbers; equal if left out).
     """
     from scipy.special import softmax  # slow to import, and a worker deals nothing
 
@@ -116,11 +103,7 @@ def dirichlet_partition(
 
 
 def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
-    """Whole numbers in proportion to the shares, none below the minimum, that add up to all images.
-
-    Who would fall below the minimum gets the minimum; the others share the rest, each within one
-    image of its proportion.
-    """
+    """Whole numbers in proportion to the shares, none below the minimum, that sum to all images."""
     order = np.argsort(shares, kind="stable")
     rising = shares[order] / shares.max()
     after = np.cumsum(rising[::-1])[::-1]
@@ -213,9 +196,8 @@ def _rounded(
 def _settle(counts: IntArray, ideal: FloatArray, totals: IntArray) -> None:
     """Exchange images within owners, in place, until every class adds up to its total.
 
-    Each pass settles a class, so there are fewer passes than classes. Few images are taken one by
-    one from those who hold more than their ideal; many are taken in piles, so that owners of few
-    classes stay so.
+    Each pass settles a class. Few images are taken one by one from owners above their ideal; many
+    are taken in piles, so that owners of few classes stay so.
     """
     surplus = counts.sum(axis=0) - totals
     while surplus.any():

@@ -40,10 +40,7 @@ Refused = tuple[tuple[int, str], ...]
 
 @dataclass(frozen=True)
 class RoundResult:
-    """What a round came to. ``averaged`` scores the average of the global models, where kept.
-
-    ``delivered`` are the owners whose uploads moved the model, ``owners`` says how many they are.
-    """
+    """A round's result. ``delivered`` are the owners whose uploads moved the model."""
 
     number: int
     score: Score
@@ -69,11 +66,10 @@ class RoundResult:
 
 @dataclass
 class State:
-    """Where training stands: the global model, the average of the models, and the rounds so far.
+    """The global model, the average of the models, and the rounds so far.
 
-    ``job`` names the job in the market. ``inspector`` is what the inspection of uploads goes on
-    from: plain values for JSON; ``kept`` are the arrays that it keeps of uploads. ``velocity`` is
-    what momentum carries from round to round: a single zero where there is none.
+    ``inspector`` is the state of the inspection of uploads, plain values for JSON, and ``kept`` the
+    arrays that it stores. ``velocity`` is a single zero where there is no momentum.
     """
 
     weights: Weights
@@ -116,11 +112,7 @@ class Checkpoint:
         )
 
     def load(self, like: State | None = None) -> State | None:
-        """The last state, None if there is none yet; it must have the shape of ``like``.
-
-        Raises:
-            BadInput: it is of another job, or is not what ``save`` wrote.
-        """
+        """The last state, None if there is none yet; it must have the shape of ``like``."""
         if not self.path.exists():
             return None
         try:
@@ -166,10 +158,8 @@ def _score(values: Mapping[str, Any]) -> Score:
 class TrainingPlan:
     """How long to train and how to aggregate.
 
-    ``shares`` weigh the owners' updates. ``averaging`` above 0 keeps an exponential average of the
-    global models beside them, ``rate`` multiplies the mean update, and ``momentum`` has it go on in
-    later rounds: work on what was released, so none of it costs privacy. ``weight_cap`` is the
-    largest part of one owner in the mean of a round.
+    ``averaging`` above 0 adds an exponential average of the global models; ``rate`` multiplies the
+    mean update; ``weight_cap`` is the largest part of one owner in the mean of a round.
     """
 
     rounds: int
@@ -196,11 +186,10 @@ def train(
     """Train from ``state`` to the end of the plan, changing ``state`` as rounds are done.
 
     Every release is charged before it is made, and ``begin`` is told in between. Owners whose
-    budget would be passed sit out; if all would, training ends. Uploads that are malformed, or that
-    ``inspect`` refuses, move nothing and are reported. A round that is cut off leaves ``state`` as
-    it was. An account that lacks a charge of the rounds that are done is refused. With ``once``, a
-    round that was cut off is made again bit by bit, or refused before anything more is charged: a
-    second release would cost the owners privacy that nobody pays for.
+    budget would be passed sit out; if all would, training ends. Malformed uploads, and those that
+    ``inspect`` refuses, move nothing. With ``once``, a round that was cut off is made again bit by
+    bit, or refused before anything more is charged: a second release would cost privacy that nobody
+    pays for.
     """
     check_charges(accountant, state)
 

@@ -19,12 +19,9 @@ _ERROR, _SILENCE = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD1B54A32D192ED03)
 class Behaviour:
     """How far owners are from answering exactly by what pays for them.
 
-    Args:
-        temperature: an owner misjudges what a contract leaves it by a logistic error of this scale,
-            in units of its payoff. It then accepts with probability ``1 / (1 + exp(-x / t))`` what
-            leaves it ``x`` over its limit. 0: no errors.
-        answer_rate: the share of questions that it answers. Silence accepts nothing.
-        seed: of the errors.
+    An owner misjudges what a contract leaves it by a logistic error of scale ``temperature``: it
+    accepts with probability ``1 / (1 + exp(-x / t))`` what leaves it ``x`` over its limit. It
+    answers the share ``answer_rate`` of the questions; silence accepts nothing.
     """
 
     temperature: float = 0.0
@@ -33,7 +30,6 @@ class Behaviour:
 
     @property
     def exact(self) -> bool:
-        """Whether owners answer every question, and without errors."""
         return self.temperature == 0.0 and self.answer_rate == 1.0
 
     def errors(self, keys: KeyArray, questions: IntArray) -> FloatArray:

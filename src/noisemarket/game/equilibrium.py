@@ -1,8 +1,5 @@
-"""Exact answers of the games, to hold beside what is learned.
-
-Three of them, each one outcome an owner: the Nash equilibrium of the one-shot game in which both
-sides move at once (the paper's Nash equilibrium definition), the equilibrium of the signed
-protocol by backward induction, and the contract a curator who knew everything would choose.
+"""Exact answers of the games, one outcome an owner: the Nash equilibrium of the one-shot game, the
+equilibrium of the signed protocol by backward induction, and the curator's best contract.
 """
 
 from __future__ import annotations
@@ -33,12 +30,8 @@ def equilibrium(games: Games) -> Contracts:
 def mixed_equilibrium(owner: FloatArray, curator: FloatArray) -> tuple[FloatArray, FloatArray]:
     """One Nash equilibrium of one game: the owner's mix of savings, the curator's of payments.
 
-    Lemke and Howson's path may start from any label and end, by rounding in a degenerate game, in
-    something that is not an equilibrium; so the end of each path is checked before it is believed.
-
-    Raises:
-        MissingExtra: quantecon is not installed.
-        NoisemarketError: no path ended in an equilibrium.
+    Lemke and Howson's path may end, by rounding in a degenerate game, in something that is not an
+    equilibrium; so the end of each path is checked before it is believed.
     """
     # Imported here: it takes seconds, and games with a pure equilibrium never need it.
     try:

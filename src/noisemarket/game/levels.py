@@ -46,7 +46,6 @@ class Levels:
         return np.append(np.maximum(self.sigma_max - self.savings[:-1], 0.0), 0.0)
 
     def sigma_left(self, level: int) -> float:
-        """The noise that is left after the saving of a level."""
         return float(self.sigmas[level])
 
     @property

@@ -34,13 +34,7 @@ class LossSurface:
     spread: tuple[float, float] = (0.0, 0.0)
 
     def loss(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
-        """Model loss.
-
-        Args:
-            sigma: the noise of every owner, or the effective noise of all.
-            beta: non-IID degree of their data.
-            share: the effective share of the owners that the mean rests on.
-        """
+        """Model loss at a noise, a non-IID degree and the share of owners in the mean."""
         g1, g2, g3, g4, g5 = self.gamma
         noise, degree = np.asarray(sigma, dtype=float), evenness(beta, self.labels)
         if any(self.spread):
@@ -51,17 +45,13 @@ class LossSurface:
             return np.asarray(g1 * np.exp(-g2 * degree) / (g3 + np.exp(-g4 * noise)) + g5)
 
     def quality(self, sigma: ArrayLike, beta: ArrayLike, share: ArrayLike = 1.0) -> FloatArray:
-        """Model quality, in per cent of test accuracy; arguments as those of ``loss``."""
+        """Model quality, in per cent of test accuracy."""
         zeta_1, zeta_2 = self.zeta
         return np.asarray(zeta_2 - zeta_1 * self.loss(sigma, beta, share))
 
 
 def evenness(beta: ArrayLike, labels: int = 0) -> FloatArray:
-    """The chance that two records of an owner have different labels, of so many that there are.
-
-    An owner's shares of labels are drawn from a Dirichlet distribution with parameter ``beta``.
-    Without ``labels`` it is ``beta`` itself.
-    """
+    """The chance that two records of an owner have different labels; else ``beta``."""
     degree = np.asarray(beta, dtype=float)
     return (labels - 1) * degree / (labels * degree + 1) if labels else degree
 

@@ -1,13 +1,9 @@
 """What contracts are worth, over no trade: to each owner, and to the curator.
 
-The curator's worth is counted in two ways. Per owner, as the paper simplifies it: as if each owner
-trained a model of its own (``CuratorSide``). And for the one model that all train (``JointValue``):
-its quality is read off the loss surface at the effective noise of the weighted mean and at the
-share of the owners that it rests on, with updates weighed by noise (``federated/aggregation.py``).
-
-Effective noise and share follow from three sums over the owners: of weights ``w``, of
-``w^2 sigma^2`` and of ``w^2``. So a change of one owner's contract costs no more than one owner,
-however many there are.
+The curator's worth is counted per owner, as the paper simplifies it (``CuratorSide``), and for the
+one model that all train (``JointValue``): its quality is read off the loss surface at the effective
+noise of the weighted mean and at the share of the owners that it rests on. Both follow from three
+sums over the owners, of ``w``, ``w^2 sigma^2`` and ``w^2``: a change costs one owner.
 """
 
 from __future__ import annotations

@@ -29,7 +29,6 @@ from noisemarket.ledger.document import Amount, Document, PublicKey, canonical, 
 VERSION = 1
 PRO_RATA: Literal["pro_rata"] = "pro_rata"
 ALL_ROUNDS: Literal["all_rounds"] = "all_rounds"
-MISSED_ROUNDS = (PRO_RATA, ALL_ROUNDS)
 """What is paid for missed rounds: the delivered share, rounded down; or nothing unless all came."""
 
 MOST_ROUNDS = 1_000_000
@@ -170,11 +169,7 @@ class Contract(Document):
 
     @classmethod
     def from_bytes(cls, document: Bytes) -> Contract:
-        """The contract of a document.
-
-        Raises:
-            BadInput: these are not exactly the bytes of a contract.
-        """
+        """The contract of a document."""
         try:
             values = parse(document)
         except (ValueError, TypeError) as problem:

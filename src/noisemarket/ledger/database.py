@@ -113,8 +113,7 @@ _GUARDS = {
 class Database(Closing):
     """The entries of a ledger and its head, durable, for any number of processes.
 
-    ``where`` is a folder, a file or a URL. With ``create``, an empty ledger is made if there is
-    none; without, nothing is changed, and a missing one raises ``NoLedger``.
+    With ``create``, an empty ledger is made if there is none; without, nothing is changed.
     """
 
     def __init__(self, where: str | Path, *, create: bool) -> None:

@@ -20,23 +20,12 @@ Amount = Annotated[int, Field(ge=0, le=MOST)]
 
 
 def canonical(document: Any) -> str:
-    """A document as canonical JSON (RFC 8785).
-
-    Keys are sorted, there is no white space, and a number is written as JavaScript writes it: a
-    whole one without a point. Whole numbers lie within 2^53: beyond, readers would round them.
-
-    Raises:
-        ValueError: it has no such form, as infinity, NaN, larger whole numbers and other types.
-    """
+    """A document as canonical JSON (RFC 8785); whole numbers lie within 2^53."""
     return rfc8785.dumps(document).decode()
 
 
 def parse(text: str | bytes) -> Any:
-    """The document of a canonical JSON text.
-
-    Raises:
-        ValueError: ``canonical`` would have written it differently.
-    """
+    """The document of a canonical JSON text."""
     if isinstance(text, bytes):
         text = text.decode()
     try:
@@ -74,11 +63,7 @@ class Document(BaseModel):
 
     @classmethod
     def from_dict(cls, values: Any) -> Self:
-        """The document of what ``to_dict`` gave; its signatures are not checked.
-
-        Raises:
-            BadInput: a key is missing or unknown, or a value is out of range.
-        """
+        """The document of what ``to_dict`` gave; its signatures are not checked."""
         kind, fields = cls.__name__.lower(), set(cls.model_fields)
         if not isinstance(values, dict) or set(values) != fields:
             odd = sorted(map(str, fields ^ set(values))) if isinstance(values, dict) else []

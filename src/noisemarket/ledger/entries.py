@@ -1,9 +1,8 @@
 """The entries of a ledger: their kinds, their content, the hash that chains them, and seals.
 
-A seal is the last entry of its transaction, by which the curator signs the whole chain: its
-signature covers its number, job and time and the hash before it, and with that every entry so far.
-So changing an entry and recomputing all hashes takes the curator's key; one signature
-serves any number of entries, and verification stays as fast as hashing.
+A seal is the last entry of its transaction: the curator's signature over its number, job and time
+and the hash before it, and with that over every entry so far. So changing an entry and recomputing
+all hashes takes the curator's key.
 """
 
 from __future__ import annotations

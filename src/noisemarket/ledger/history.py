@@ -3,11 +3,9 @@
     opened -> (offered -> signed -> delivered | missed | refused, a round once -> verified
                -> paid | broken)* -> settled
 
-``begun`` in between, once for every round in rising order, and a seal after every batch of them,
-also after the last. The same rules refuse an invalid entry when it is recorded and find it when the
-ledger is verified. What is kept is one small record per open contract, with one bit a round: a
-closed contract and a settled job are forgotten. (``verify`` checks that none of them is opened
-twice.)
+``begun`` in between, once for every round in rising order, and a seal after every batch. The same
+rules refuse an invalid entry when it is recorded and find it when the ledger is verified. Closed
+contracts and settled jobs are forgotten: ``verify`` checks that none is opened twice.
 """
 
 from __future__ import annotations
@@ -95,11 +93,7 @@ class JobHistory:
     def add(
         self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
     ) -> None:
-        """Add the next entry of the job.
-
-        Raises:
-            InvalidEntry: it cannot follow the entries before it.
-        """
+        """Add the next entry of the job."""
         try:
             content = parse(entry.body)
             if not isinstance(content, dict):

@@ -37,14 +37,7 @@ _DOMAIN = b"noisemarket contract v1\0"
 
 
 class KeyPair:
-    """One party's signing key. It is never printed, pickled or written outside its folder.
-
-    Example:
-        ::
-
-            anna = KeyPair.obtain("owners/anna")
-            signature = anna.sign(OWNER, contract)
-    """
+    """One party's signing key. It is never printed, pickled or written outside its folder."""
 
     def __init__(self, private: Ed25519PrivateKey) -> None:
         self._private = private
@@ -52,12 +45,7 @@ class KeyPair:
 
     @classmethod
     def create(cls, folder: str | Path) -> KeyPair:
-        """Create a new key in a folder that only its owner may enter.
-
-        Raises:
-            BadInput: the folder has a key already, is open to others, or cannot be created.
-            NoisemarketError: the key cannot be written.
-        """
+        """Create a new key in a folder that only its owner may enter."""
         path = Path(folder) / KEY_FILE
         private = Ed25519PrivateKey.generate()
         text = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
@@ -75,11 +63,7 @@ class KeyPair:
 
     @classmethod
     def load(cls, folder: str | Path) -> KeyPair:
-        """The key in a folder.
-
-        Raises:
-            BadInput: there is none, it is not an Ed25519 key, or others may read it.
-        """
+        """The key in a folder."""
         path = Path(folder) / KEY_FILE
         text = read_private(path, "key", _ANEW)
         with contextlib.suppress(OSError):  # of a process that was killed right after it wrote it
@@ -100,11 +84,7 @@ class KeyPair:
         return cls.create(folder)
 
     def sign(self, role: str, contract: Contract) -> str:
-        """Sign a contract as ``OWNER`` or ``CURATOR``; gives the signature in hexadecimal.
-
-        Raises:
-            BadSignature: the contract names another key for that role.
-        """
+        """Sign a contract as ``OWNER`` or ``CURATOR``; gives the signature in hexadecimal."""
         key = {OWNER: contract.owner_key, CURATOR: contract.curator_key}.get(role)
         if key is None:
             raise BadInput("role", role, f"choose one of: {OWNER}, {CURATOR}.")

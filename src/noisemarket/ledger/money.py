@@ -19,8 +19,7 @@ _EXACT = Context(prec=_DIGITS + 10, rounding=ROUND_HALF_EVEN)
 def to_micro(value: str | int | float | Decimal, field: str = "amount") -> int:
     """An amount in units, as micro-units: the nearest, and the even one of two equally near.
 
-    A float counts as the decimal number that it is printed as, so 0.1 is exactly a tenth. ``field``
-    names the amount in the error if it is negative, not finite, or above ``MOST``.
+    A float counts as the decimal number that it is printed as, so 0.1 is exactly a tenth.
     """
     try:
         if isinstance(value, bool) or not isinstance(value, str | int | float | Decimal):

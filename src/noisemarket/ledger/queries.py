@@ -20,11 +20,7 @@ _STAGES = (entries.OFFERED, entries.SIGNED, entries.VERIFIED, entries.PAID, entr
 
 @dataclass(frozen=True)
 class Standing:
-    """A contract and its state, in numbers. ``paid`` is None until it is closed.
-
-    ``weight`` is the owner's part of the mean update if all owners deliver; None where the job does
-    not say.
-    """
+    """A contract and its state; ``weight`` is the owner's part of the mean update, if known."""
 
     contract: Contract
     state: str
@@ -127,11 +123,7 @@ def contracts(ledger: Ledger, job: str | None = None) -> Iterator[Standing]:
 
 
 def find_contract(ledger: Ledger, prefix: str) -> str:
-    """The id of the only contract whose id begins with ``prefix``.
-
-    Raises:
-        BadInput: there is none, there are several, or the prefix is not hexadecimal.
-    """
+    """The id of the only contract whose id begins with ``prefix``."""
     if not prefix or any(digit not in "0123456789abcdef" for digit in prefix):
         raise BadInput("contract", prefix, "give an id in hexadecimal, or the beginning of one.")
     found = ledger.contract_ids(prefix, 2)
@@ -145,11 +137,7 @@ def find_contract(ledger: Ledger, prefix: str) -> str:
 
 
 def account(ledger: Ledger, contract: str) -> Account:
-    """All that the ledger holds about one contract, by its full id.
-
-    Raises:
-        BadInput: the contract is not in this ledger.
-    """
+    """All that the ledger holds about one contract, by its full id."""
     document: Contract | None = None
     about: dict[str, Any] = {"signed_at": None, "closed_at": None, "kept": None, "paid": None}
     about |= {"owner_signature": None, "curator_signature": None}

@@ -80,11 +80,7 @@ class Receipt(Document):
         return self.model_copy(update={"owner_signature": owner.seal(_BY_OWNER, self.bytes())})
 
     def check(self, curator_key: str, *, owner: bool = False) -> None:
-        """Check that this curator has signed; with ``owner``, that the owner has, too.
-
-        Raises:
-            BadSignature: one of them has not.
-        """
+        """Check that this curator has signed; with ``owner``, that the owner has, too."""
         if not self.signed_by(curator_key):
             raise BadSignature(f"the receipt of {self.owner} is not signed by the curator.")
         if owner and not seal_is_valid(
@@ -114,11 +110,7 @@ class Receipt(Document):
 
 
 def load_receipt(path: str | Path) -> Receipt:
-    """The receipt in a file.
-
-    Raises:
-        BadInput: the file cannot be read, or holds no receipt.
-    """
+    """The receipt in a file."""
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:

@@ -40,13 +40,7 @@ def settle(
 
     Idempotent: called again with the same verdicts, in this or in another process, even at the same
     time, it records nothing twice. ``batch`` is the number of contracts in a transaction, by
-    default all; a job that is killed between two transactions is settled by calling this again.
-
-    Raises:
-        BadInput: the verdicts are not about exactly the job's signed contracts.
-        LedgerConflict: the job was settled with other verdicts. Nothing was written of the
-            transaction that has the conflict; those before it stay.
-        LedgerError: the ledger cannot be read or written.
+    default all. If the job was settled with other verdicts, ``LedgerConflict`` is raised.
     """
     if batch is not None and batch < 1:
         raise BadInput("batch", batch, "give at least 1.")

@@ -1,8 +1,7 @@
 """The ledger: appends each entry once, in one chain, also while other processes write.
 
-A ledger that is lost, or restored from an older backup, looks like one that never came so far: a
-job that resumes with it would do everything again, paying included. So the curator notes the head
-in a file of its own after every transaction, and a ledger that lacks a noted head is refused.
+A ledger that is lost, or restored from an older backup, would have a job pay again. So the curator
+notes the head in a file after every transaction, and a ledger without the noted head is refused.
 """
 
 from __future__ import annotations
@@ -41,20 +40,11 @@ def open_ledger(
     curator: KeyPair | None = None,
     note: Path | None = None,
 ) -> Ledger:
-    """Open a ledger.
+    """Open the ledger in a run folder, an SQLite file, or at a URL such as ``postgresql://...``.
 
-    Args:
-        where: a run folder, an SQLite file, or a URL such as ``postgresql://...``.
-        create: whether to make a new ledger if there is none. Otherwise opening changes nothing.
-        clock: gives the time of an entry, as ISO 8601 in UTC.
-        curator: the key that seals what is recorded. Without it the ledger can only be read.
-        note: a file, best outside of the ledger's own storage, in which the head is noted after
-            every transaction. A ledger that lacks the noted head is refused.
-
-    Raises:
-        BadInput: ``where`` cannot be used, or holds no ledger and ``create`` is false.
-        LedgerLost: the ledger lacks the noted head.
-        LedgerError: the ledger cannot be reached.
+    Without ``create`` opening changes nothing. ``curator`` is the key that seals what is recorded:
+    without it the ledger can only be read. ``note`` is a file, best outside of the ledger's own
+    storage, in which the head is noted; a ledger that lacks that head raises ``LedgerLost``.
 
     Example:
         ::
@@ -75,12 +65,7 @@ def open_ledger(
 
 @contextmanager
 def reading(where: str) -> Iterator[Ledger]:
-    """An existing ledger in a run folder, a file or at a URL; damage is reported in one sentence.
-
-    Raises:
-        BadInput: there is no ledger.
-        LedgerError: what is asked of it cannot be read.
-    """
+    """An existing ledger in a run folder, a file or at a URL; damage becomes one sentence."""
     if "://" not in where:
         folder = Path(where)
         if url := _elsewhere(folder / "market.json"):
@@ -98,10 +83,7 @@ def reading(where: str) -> Iterator[Ledger]:
 
 
 class Ledger(Database):
-    """An open ledger, with what ``open_ledger`` was given.
-
-    Use it in one thread; other processes may write to it meanwhile.
-    """
+    """An open ledger. Use it in one thread; other processes may write to it meanwhile."""
 
     def __init__(
         self,
@@ -128,14 +110,8 @@ class Ledger(Database):
         """Record all of these entries, or none, and seal the chain with the curator's key.
 
         An entry whose once key is recorded already, with the same content, is not recorded again.
-        Returns the entries as they are recorded, in the order given.
-
-        Raises:
-            LedgerConflict: a once key is recorded with other content, or an entry cannot follow
-                what the job has recorded so far. Nothing was written.
-            OverBudget: a contract or payment would pass the job's budget. Nothing was written.
-            BadInput: the ledger was opened without the curator's key.
-            LedgerError: the ledger cannot be written.
+        Gives the recorded entries in the order given. ``LedgerConflict`` and ``OverBudget`` write
+        nothing.
         """
         new = list(entries)
         if not new:

@@ -1,11 +1,8 @@
 """Verification: reads the whole ledger and checks everything in it.
 
-Every hash is computed again, every signature checked, and every job's history checked from its
-beginning. Entries are read in pages and forgotten; what is kept is what ``JobHistory`` keeps of
-open contracts and open jobs, and the curators' keys. The curator's seals cover every entry: one
-that was changed, put in or taken out breaks the next of them. What they cannot tell is that the
-last sealed entries were cut off; a noted head or a receipt can. Time is linear in the length of the
-ledger, and memory does not grow with it.
+Every hash is computed again, every signature checked, and every job's history replayed. Seals cover
+every entry; that the last sealed entries were cut off, only a noted head or a receipt can tell.
+Time is linear in the length of the ledger, and memory does not grow with it.
 """
 
 from __future__ import annotations
@@ -50,21 +47,11 @@ def verify(
     *,
     curator_keys: Collection[str] = (),
 ) -> VerifiedLedger:
-    """Check every entry of a ledger.
+    """Check every entry of a ledger; ``LedgerBroken`` names the first one that is wrong.
 
-    Args:
-        ledger: the ledger.
-        expected_head: a head that was noted elsewhere, as ``count:hash`` or the hash alone. The
-            ledger may have grown since, but must still hold that entry. Without it, nobody can
-            tell that the last entries were cut off together with the head.
-        watch: is called now and then with the number of entries read, and of all entries.
-        curator_keys: public keys that were noted elsewhere: every job must be of one of them.
-            Without them, a rewritten ledger can name other keys.
-
-    Raises:
-        LedgerBroken: names the first entry that is wrong.
-        BadInput: the noted head or a key cannot be read.
-        LedgerError: the ledger cannot be read.
+    ``expected_head`` was noted elsewhere, as ``count:hash`` or the hash alone: the ledger must
+    still hold that entry. ``curator_keys`` were noted elsewhere: every job must be of one of them.
+    ``watch`` is called with the number of entries read, and of all entries.
 
     Example:
         ::
@@ -116,16 +103,7 @@ def verify_receipt(
     *,
     curator_keys: Collection[str] = (),
 ) -> VerifiedLedger:
-    """Check every entry of a ledger, and that it holds what an owner's receipt says.
-
-    ``curator_keys`` are as for ``verify``; the receipt must be of one of them.
-
-    Raises:
-        LedgerBroken: an entry is wrong, the receipt's head is not in the ledger, or the ledger pays
-            something else than the receipt says.
-        BadSignature: the curator that the receipt names has not signed it.
-        LedgerError: the ledger cannot be read.
-    """
+    """Check every entry of a ledger, and that it holds what an owner's receipt says."""
     receipt.check(receipt.curator_key)
     if curator_keys and receipt.curator_key not in frozenset(map(_key, curator_keys)):
         raise LedgerBroken(None, f"has a receipt of another curator: {receipt.curator_key}.")

@@ -21,7 +21,7 @@ from noisemarket.game.levels import FloatArray
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.orders import Order, plan_of
 from noisemarket.market.training import carry_out
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.scenario import Scenario
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"

@@ -18,7 +18,7 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED
 from noisemarket.ledger.store import Ledger
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 
 
 def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:

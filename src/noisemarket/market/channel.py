@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 
 from noisemarket.errors import NoisemarketError
-from noisemarket.federated.engine import Engine, Job, Score, Weights, score_of
+from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
@@ -28,7 +28,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
 from noisemarket.pricing.batch import seeds
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 
 EngineMaker = Callable[[Job], Engine]
 """Makes what trains a job: for example a subclass of ``Engine``."""
@@ -208,9 +208,3 @@ class ChannelEngine(Engine):
 
     def close(self) -> None:
         self._channel.close()
-
-
-def score_here(job: Job) -> Callable[[Weights], Score]:
-    """Tests models on a job's test records in this process."""
-    model = job.model(job.seed)
-    return lambda weights: score_of(model, weights, job.data)

@@ -34,7 +34,6 @@ from noisemarket.market.channel_asker import ChannelAsker
 from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import Event
-from noisemarket.market.faults import with_faults
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.market_folder import (
@@ -65,7 +64,7 @@ from noisemarket.owner.invitations import JobInvitation
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 
@@ -342,8 +341,7 @@ class _OpenJob:
                 self.ledger.append(lines)
             self.folder.write_metrics(state.results)
             if state.rounds_done < rounds:
-                honest = ChannelEngine(self.owners.channel, order.job, state.job)
-                with with_faults(honest, self.market.scenario, contracts, order.job) as engine:
+                with ChannelEngine(self.owners.channel, order.job, state.job) as engine:
                     for result in train(
                         engine, order.job, accountant, order.plan, state, checkpoint, inspect,
                         lambda _: self.owners.present(inspector.present()),

@@ -45,7 +45,7 @@ from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon, gaussian_rho_for_epsilon
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import AUTO, ModelKind, protection_of
-from noisemarket.scenario.training_section import TrainingSection
+from noisemarket.scenario.schema import TrainingSection
 
 if TYPE_CHECKING:
     from torch import nn

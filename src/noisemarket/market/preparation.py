@@ -54,10 +54,6 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
     if not secrets:
         check_asks(scenario, environment)
     mechanism.check(environment, run_options(scenario))
-    names = set(map(str, environment.population.names))
-    for fault in scenario.faults:
-        if fault.owner not in names:
-            raise BadInput("faults.owner", fault.owner, "is not an owner of this scenario.")
     full = np.full(len(environment), scenario.game.sigma_max)
     return PreparedMarket(scenario, environment, order(scenario, environment, full))
 

@@ -24,8 +24,7 @@ from noisemarket.formats import finite, least_median_most
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import AnyModel, Order, given_partition, given_sigma, order
 from noisemarket.market.worker_processes import leave_unless_main
-from noisemarket.privacy.accountant import Accountant
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 from noisemarket.scenario import Scenario
 

@@ -52,7 +52,7 @@ from noisemarket.owner.terms import (
 )
 from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
 from noisemarket.pricing.players import owner_player
-from noisemarket.privacy.journal import read_journal
+from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
 if TYPE_CHECKING:
@@ -278,7 +278,11 @@ class OwnerAgent:
     def _player(self, record: GameRecord) -> OwnerPlayer:
         invitation = record.invitation
         seed = int(self._private().get("seed", secrets.randbits(64)))
-        player = owner_player(invitation.table, [self._side(invitation)], seed, invitation.key)
+        rules = invitation.table
+        sides = [self._side(invitation, start) for start in rules.starts]
+        if rules.ends_early:  # it plays for what the owner wants in the end
+            sides = [self._side(invitation)]
+        player = owner_player(rules, sides, seed, invitation.key)
         if record.state:
             with of_this_version():
                 player.restore(record.state)

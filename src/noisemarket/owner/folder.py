@@ -128,9 +128,9 @@ class OwnerFolder:
     def job(self, job: str) -> Path:
         """A job's folder, made if need be."""
         path = self._job(job)
-        if not self._one_job:
-            for folder in (self.path, self.path / "jobs", path):
-                private_folder(folder)
+        parents = () if self._one_job else (self.path, self.path / "jobs")
+        for folder in (*parents, path):
+            private_folder(folder)
         return path
 
     @contextlib.contextmanager

@@ -19,8 +19,7 @@ from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.terms import OwnerTerms
-from noisemarket.privacy.accountant import BudgetSpent
-from noisemarket.privacy.journal import JournalledAccountant
+from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
 from noisemarket.privacy.noise import (
     Diverged,
     NoiseSource,

@@ -1,6 +1,6 @@
 """The privacy that an owner gives up, the noise that protects it, and the curator's checks.
 
 ``zcdp`` is the mathematics; ``statement`` what a contract fixes and what was spent of it;
-``accountant`` adds up the cost of a job and ``journal`` stores it on disk; ``noise`` is the noise,
+``accountant`` adds up the cost of a job, in memory or on disk; ``noise`` is the noise,
 and ``noise_check`` the curator's tests of an upload.
 """

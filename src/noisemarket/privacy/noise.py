@@ -2,14 +2,12 @@
 
 A simulated Gaussian in floating point, added to a floating-point update, leaks: which doubles can
 come out depends on what went in. Here update and noise are both rounded to multiples of ``GRID``
-and added as integers. Rounding a sum of a grid point and noise is the same as rounding the noise,
-so the output is the ideal Gaussian mechanism on the rounded update, then rounded: it costs what the
-ideal one costs, with a sensitivity larger by what rounding the update may add (``rounding_reach``).
+and added as integers. So the output is the ideal Gaussian mechanism on the rounded update, then
+rounded: it costs what the ideal one costs, with a sensitivity larger by ``rounding_reach``.
 
 Random bits come straight from the system, without a pool in between: a forked worker cannot repeat
-its parent. Or they come from a cipher under a secret key that the system drew (``KeyedNoise``), so
-that a job that was killed can make the very release again that it was making. NumPy's generators,
-however seeded, are predictable from their output and serve only ``SimulatedNoise``.
+its parent. Or they come from a cipher under a secret key (``KeyedNoise``). NumPy's generators are
+predictable from their output and serve only ``SimulatedNoise``.
 """
 
 from __future__ import annotations
@@ -46,11 +44,7 @@ class Diverged(BadInput):
 
 
 class NoiseSource(Protocol):
-    """Where standard Gaussians come from.
-
-    ``private`` tells whether nobody can compute the noise again; ``name`` stands in ledgers and
-    privacy statements.
-    """
+    """Where standard Gaussians come from; ``private`` if nobody can compute the noise again."""
 
     @property
     def private(self) -> bool: ...
@@ -59,10 +53,7 @@ class NoiseSource(Protocol):
     def name(self) -> str: ...
 
     def bound(self, context: bytes) -> NoiseSource:
-        """The source for releases made in this context, such as from this global model.
-
-        Noise that is kept secret by a key must not serve twice for different updates.
-        """
+        """The source for releases in this context, such as from this global model: never reused."""
 
     def stream(self, *key: int) -> NoiseSource:
         """The source for one purpose, such as an owner and a round; independent of call order."""
@@ -78,10 +69,7 @@ class NoiseSource(Protocol):
 
 
 class SecureNoise:
-    """Gaussians from the operating system's cryptographic randomness: the default.
-
-    Has no state, so threads and forked processes may share it.
-    """
+    """Gaussians from the operating system's randomness, the default. It has no state."""
 
     private = True
     name = "operating system"
@@ -113,8 +101,6 @@ class KeyedNoise:
     def __init__(self, key: bytes, context: bytes = b"", purpose: tuple[int, ...] = ()) -> None:
         if len(key) != KEY_BYTES:
             raise BadInput("noise key", f"{len(key)} bytes", f"give {KEY_BYTES} bytes.")
-        if any(part < 0 for part in purpose):
-            raise BadInput("key", min(purpose), "give a whole number, not negative.")
         self._key, self._context, self._purpose = key, context, purpose
         self._drawn = 0
         self._cipher: Any = None
@@ -154,18 +140,12 @@ class KeyedNoise:
 
 
 class SimulatedNoise:
-    """Gaussians from a fixed seed, for tests and simulation: NOT PRIVATE.
-
-    Anyone with the seed can remove the noise.
-    """
+    """Gaussians from a fixed seed, for tests: NOT PRIVATE, anyone with the seed can remove them."""
 
     private = False
     name = "NOT PRIVATE: fixed seed"
 
     def __init__(self, seed: int, key: tuple[int, ...] = ()) -> None:
-        for field, value in (("seed", seed), *(("key", part) for part in key)):
-            if value < 0:
-                raise BadInput(field, value, "give a whole number, not negative.")
         self.seed, self.key = seed, key
         self._drawn = 0
         self._bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=key))
@@ -189,9 +169,6 @@ def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArra
 
     It is float32 for a float32 update, else float64. Rounding to float32 uses the released value
     alone and leaks nothing.
-
-    Raises:
-        Diverged: the update is not finite, or has values beyond ``LARGEST``.
     """
     if not 0.0 <= sigma <= LARGEST:
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
@@ -216,10 +193,7 @@ def round_noise(source: NoiseSource, owner: int, round_number: int) -> NoiseSour
 
 
 def rounding_reach(dimension: int) -> float:
-    """How much farther apart two updates can be after rounding each to the grid: GRID sqrt(d).
-
-    Each coordinate moves by at most half a step on either side, under any neighbour relation.
-    """
+    """How much farther apart two updates can be after rounding each to the grid: GRID sqrt(d)."""
     return GRID * math.sqrt(dimension)
 
 

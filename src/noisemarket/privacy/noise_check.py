@@ -113,21 +113,12 @@ def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
 
 
 def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: float) -> Evidence:
-    """Judge one upload.
+    """Judge one upload, less the global model, at this contracted noise and clip.
 
-    Below ``LOW_SIGMA`` a second test takes differences of neighbouring coordinates, in which an
-    update that is alike in neighbours mostly cancels. Too little noise then shows without any
-    assumption. The two tests share ``rate``; the evidence is that of the norm if it accuses, else
-    that of the differences.
-
-    Args:
-        difference: upload minus global model.
-        sigma: the contracted noise.
-        clip: the contracted bound on the update's norm; infinity if there is none.
-        rate: how often an honest owner is accused, on each side, from ``alarm_rate``.
-
-    Raises:
-        BadInput: the upload has fewer than two values or is not finite.
+    An honest owner is accused at ``rate`` on each side. Below ``LOW_SIGMA`` a second test takes
+    differences of neighbouring coordinates, in which an update that is alike in neighbours mostly
+    cancels. The two share ``rate``; the evidence is the norm's if it accuses, else the
+    differences'.
     """
     values = _finite_values(difference)
     if sigma == 0.0:
@@ -162,10 +153,7 @@ def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: floa
 
 
 def check_pool(rounds: Sequence[Evidence], rate: float) -> Evidence:
-    """Judge several rounds of one owner together: finds what is too small to show in one.
-
-    Rounds that were pooled before may be pooled with more.
-    """
+    """Judge several rounds of one owner together: finds what is too small to show in one."""
     methods = {evidence.method for evidence in rounds}
     if not rounds or methods & {"clip", "reach"}:
         raise BadInput("rounds", len(rounds), "pool at least one round, all of noise added once.")
@@ -460,13 +448,10 @@ class Likeness:
 def alike(
     uploads: NDArray[np.float32], bounds: FloatArray, rate: float, *, in_steps: bool = False
 ) -> Iterator[Likeness]:
-    """All pairs of a round's uploads, each over its sigma, whose noise is related.
+    """All pairs of a round's uploads, each a row over its sigma, whose noise is related.
 
-    Args:
-        uploads: one row for each owner.
-        bounds: each owner's M; a pair without a bound is not judged.
-        rate: how often two honest owners are found, on each side.
-        in_steps: whether a shift may have reacted to the noise of its own round (DP-SGD).
+    ``bounds`` are the owners' M; two honest owners are found at ``rate`` on each side.
+    ``in_steps``: a shift may have reacted to the noise of its own round (DP-SGD).
     """
     limit = _sigmas(rate / 2.0)
     lengths = np.sqrt(np.einsum("nd,nd->n", uploads, uploads, dtype=np.float64))

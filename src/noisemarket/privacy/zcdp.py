@@ -1,16 +1,8 @@
 """Zero-concentrated differential privacy: what Gaussian noise costs, and what that means.
 
 One release with L2-sensitivity ``s`` under noise N(0, sigma^2 I) costs ``rho = s^2 / (2 sigma^2)``;
-the costs of any number of releases add, also when each was chosen after seeing those before it.
-Three ways lead from a total rho to (epsilon, delta), sharpest first:
-
-- ``gaussian_epsilon``: exact, no smaller epsilon is true; for Gaussian releases and their
-  compositions only, which is all that the protections of this package do;
-- ``zcdp_epsilon``: the tight upper bound that holds for every rho-zCDP mechanism;
-- ``zcdp_epsilon_classic``: the textbook upper bound ``rho + 2 sqrt(rho ln(1/delta))``, likewise
-  for every mechanism.
-
-Every sensitivity is for a stated neighbour relation, so functions that compute one ask for it.
+costs add. ``gaussian_epsilon`` is exact for Gaussian releases; ``zcdp_epsilon`` (tight) and
+``zcdp_epsilon_classic`` (textbook) are upper bounds for every rho-zCDP mechanism.
 """
 
 from __future__ import annotations
@@ -30,11 +22,7 @@ _SQRT_2, _SQRT_PI = math.sqrt(2.0), math.sqrt(math.pi)
 
 
 class Neighbours(StrEnum):
-    """Which two data sets must look alike.
-
-    A rho for one relation says nothing about the other until converted, so the relation travels
-    with every sensitivity, budget and statement.
-    """
+    """Which two data sets must look alike; it stands in every sensitivity, budget and statement."""
 
     REPLACE_ONE = "replace_one"
     """One unit is replaced by any other: a contribution of norm ``c`` can move by ``2 c``."""
@@ -62,9 +50,7 @@ def sharded_sensitivity(
     A record is in one shard, and however that shard was trained, its share of the mean has norm at
     most ``clip / shards``. ``rounding`` is what the noise grid may add (``rounding_reach``).
     """
-    _positive("clip", clip)
-    _count("shards", shards)
-    return neighbours.reach * clip / shards + _non_negative("rounding", rounding)
+    return neighbours.reach * clip / shards + rounding
 
 
 def dp_sgd_sensitivity(
@@ -82,12 +68,7 @@ def dp_sgd_sensitivity(
     sqrt(steps) times smaller than sigma, so against sigma the move counts sqrt(steps) times.
     ``rounding`` is what the noise grid may add in a step (``rounding_reach``).
     """
-    _positive("clip", clip)
-    _count("batch", batch)
-    _count("steps", steps)
-    _positive("learning rate", learning_rate)
-    move = neighbours.reach * learning_rate * clip / batch + _non_negative("rounding", rounding)
-    return move * math.sqrt(steps)
+    return (neighbours.reach * learning_rate * clip / batch + rounding) * math.sqrt(steps)
 
 
 def gaussian_rho(sensitivity: float, sigma: float) -> float:
@@ -113,9 +94,6 @@ def gaussian_epsilon(rho: float, delta: float) -> float:
     """The exact epsilon at ``delta`` of Gaussian releases of total cost ``rho``.
 
     With mu = sqrt(2 rho): delta = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu).
-
-    Raises:
-        BadInput: a value is out of range.
 
     Example:
         >>> round(gaussian_epsilon(rho=0.125, delta=1e-5), 3)
@@ -153,11 +131,7 @@ def gaussian_rho_for_epsilon(epsilon: float, delta: float) -> float:
 
 
 def sigma_for_epsilon(sensitivity: float, epsilon: float, delta: float, rounds: int) -> float:
-    """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon.
-
-    Raises:
-        BadInput: a value is out of range, or the epsilon needs more noise than a number can hold.
-    """
+    """The noise of each of ``rounds`` Gaussian releases that together have this exact epsilon."""
     _non_negative("sensitivity", sensitivity)
     _count("rounds", rounds)
     rho = gaussian_rho_for_epsilon(epsilon, delta) / rounds
@@ -250,12 +224,6 @@ def _root(function: Callable[[float], float], low: float, high: float) -> float:
 def _non_negative(field: str, value: float, *, infinity: bool = False) -> float:
     if not value >= 0.0 or (math.isinf(value) and not infinity):
         raise BadInput(field, value, "give a finite number, 0 or more.")
-    return value
-
-
-def _positive(field: str, value: float) -> float:
-    if not (value > 0.0 and math.isfinite(value)):
-        raise BadInput(field, value, "give a finite number above 0.")
     return value
 
 

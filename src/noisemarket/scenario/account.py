@@ -24,14 +24,7 @@ ModelKind = Literal["features", "cnn"]
 
 @dataclass(frozen=True)
 class Tuning:
-    """Settings that suit a model.
-
-    Args:
-        local_rate: step size of an owner's SGD.
-        shard_steps: steps of a shard.
-        shard_rate: their size. Features take one long step, which the clip then cuts to length.
-        averaging: weight of the past in an average of the global models.
-    """
+    """Settings that suit a model. Features take one long shard step, which the clip cuts."""
 
     local_rate: float
     shard_steps: int
@@ -66,9 +59,6 @@ def sold_in(scenario: Scenario, levels: Levels, population: Population) -> Float
     """The privacy that each saving sells in a scenario's job (``privacy_sold``).
 
     Where a protection's account depends on the number of records, it is that of the median owner.
-
-    Raises:
-        BadInput: nothing bounds what a round costs, or every outcome binds.
     """
     if scenario.game.protocol == "simultaneous":
         remedy = "with payoff epsilon_loss give signed: all outcomes would bind, infinite ones too."

@@ -14,11 +14,49 @@ from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
 from noisemarket.scenario.population_file import read_population
-from noisemarket.scenario.presets import PRESETS, SYMBOLS
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section, allowed_values
 from noisemarket.scenario.surface_file import anchored
 from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
+
+PRESETS: dict[str, dict[str, object]] = {
+    # Contracts that bind payment to saving, and a privacy loss of the right sign: the defaults.
+    "market": {},
+    # As printed, for reproduction: both sides move at once, first Q-values of 0. The model is a
+    # network of the widths that such papers use, and nothing helps it against the noise.
+    "paper": {
+        "mechanism": "dypp",
+        "payoff": "printed",
+        "surface": "printed",
+        "protocol": "simultaneous",
+        "optimism": 0.0,
+        "protection": "paper",
+        "model": "cnn",
+        "weighting": "equal",
+        "channels": (16, 32),
+        "hidden": 128,
+        "downsampling": "pool",
+        "normalise": False,
+        "server_rate": 1.0,
+        "averaging": 0.0,
+    },
+}
+
+SYMBOLS: dict[str, str] = {
+    "N": "owners",
+    "J": "saving_levels",
+    "K": "payment_levels",
+    "p_max": "payment_max",
+    "varpi": "quality_weight",
+    "lambda_s": "quality_value",
+    "lambda_r": "payment_value",
+    "mu": "payment_cost",
+    "nu": "privacy_weight",
+    "phi": "discount",
+    "eta": "learning_rate",
+    "c": "privacy_cost",
+}
+"""The paper's symbols, understood wherever a setting is named."""
 
 
 def load_scenario(
@@ -29,17 +67,9 @@ def load_scenario(
 ) -> Scenario:
     """Read a scenario from a file or a preset, with settings on top.
 
-    Args:
-        file: a TOML file; it needs to give only what differs from its preset.
-        preset: ``market`` or ``paper``; wins over the file's ``preset``.
-        settings: ``"key=value"`` strings as on the command line, or a mapping. A key is a field's
-            name ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
-
-    Returns:
-        The whole scenario, every field checked.
-
-    Raises:
-        BadInput: the file cannot be read, a key is unknown or a value cannot be used.
+    ``file`` is TOML and needs to give only what differs from its preset; ``preset`` wins over the
+    file's. ``settings`` are ``"key=value"`` strings or a mapping. A key is a field's name
+    ("discount"), its full path ("learning.discount") or the paper's symbol ("K").
 
     Example:
         >>> import noisemarket as nm
@@ -77,13 +107,7 @@ def build(
 
 
 def dump_scenario(scenario: Scenario) -> str:
-    """Write a scenario as TOML, with every field.
-
-    Args:
-        scenario: the scenario.
-
-    Returns:
-        The text of a scenario file; ``load_scenario`` reads the same scenario from it.
+    """Write a scenario as TOML, with every field, for ``load_scenario``.
 
     Example:
         >>> import noisemarket as nm

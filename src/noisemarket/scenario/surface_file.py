@@ -1,8 +1,7 @@
-"""Loss surfaces by name or by file: the paper's, those that the package carries, one's own.
+"""Loss surfaces by name or by file: the paper's, those in the folder ``surfaces``, one's own.
 
 A surface file is TOML with ``gamma`` (five numbers), ``zeta`` (two) and perhaps ``labels`` (a whole
 number) and ``spread`` (two). Its tables say where the numbers come from and are not read.
-Files in the folder ``surfaces`` beside this one are known by their names.
 """
 
 from __future__ import annotations

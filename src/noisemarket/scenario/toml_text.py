@@ -30,11 +30,7 @@ def toml_in(field: str, file: str | Path, text: str) -> dict[str, Any]:
 
 
 def parse_toml(text: str) -> dict[str, Any]:
-    """The document of a TOML text, nested ``DEEPEST`` times at most.
-
-    Raises:
-        tomllib.TOMLDecodeError: it is not valid, or nested more deeply.
-    """
+    """The document of a TOML text, nested ``DEEPEST`` times at most."""
     try:
         document = tomllib.loads(text)
     except RecursionError:

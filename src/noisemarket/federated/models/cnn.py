@@ -22,13 +22,11 @@ Downsampling = Literal["pool", "stride"]
 class CNN(nn.Module):
     """Two convolutions and two fully connected layers, for square images of one channel.
 
-    The paper says no more than "4-layer CNN". With the default widths on 28 x 28 images it has
-    80,202 parameters. Under a privacy protection the number of parameters is what noise acts on:
-    the narrower the model, the less noise enters, so the widths are settings of a scenario.
-    ``downsampling`` halves the sides after each convolution: ``pool`` takes the largest of four,
-    ``stride`` computes only every second place, which takes a third of the time. ``normalise``
-    brings what each hidden layer passes on to mean 0 and deviation 1 within an image, without any
-    parameter: training then takes longer steps, and noise in the weights does less harm.
+    The paper says no more than "4-layer CNN". ``downsampling`` halves the sides after each
+    convolution: ``pool`` takes the largest of four, ``stride`` computes only every second place,
+    which takes a third of the time. ``normalise`` brings what each hidden layer passes on to mean 0
+    and deviation 1 within an image, without any parameter: noise in the weights then does less
+    harm.
     """
 
     def __init__(
@@ -75,11 +73,7 @@ def cnn_of(settings: Mapping[str, Any]) -> CNN:
 
 
 def cnn_settings(build: Callable[[], nn.Module]) -> dict[str, Any]:
-    """All settings of the CNN that ``build`` makes, as plain values for JSON.
-
-    Raises:
-        BadInput: it makes another model.
-    """
+    """All settings of the CNN that ``build`` makes, as plain values for JSON."""
     if not isinstance(build, partial) or build.func is not CNN:
         remedy = "is not the scenario's CNN: give settings that your own app builds it from."
         raise BadInput("model", type(build).__name__, remedy)

@@ -1,11 +1,7 @@
-"""A linear softmax classifier on fixed features, in NumPy.
+"""A linear softmax classifier on fixed features, in NumPy: scores W x, without a bias.
 
-The weights are a (classes, dimension) matrix W, row by row; the scores of a record with features x
-are W x. There is no bias. Adding one vector to all rows changes no probability: the gradient has no
-part in that direction, and noise that falls there changes nothing.
-
-Products over a shard's or a batch's records go through BLAS. Records are addressed where they lie:
-shard s of k is every k-th row from s on, so that shards of one size are one array with three axes.
+Records are addressed where they lie: shard s of k is every k-th row from s on, so that shards of
+one size are one array with three axes.
 """
 
 from __future__ import annotations
@@ -67,13 +63,7 @@ class LinearRecords(Records):
 
 
 class LinearModel(Model):
-    """Softmax regression without bias, from weights of zero.
-
-    Example:
-        >>> model = LinearModel(classes=10, dimension=200)
-        >>> len(model)
-        2000
-    """
+    """Softmax regression without bias, from weights of zero."""
 
     def __init__(self, classes: int, dimension: int) -> None:
         self.classes, self.dimension = classes, dimension
@@ -85,7 +75,6 @@ class LinearModel(Model):
         return np.zeros(len(self), np.float32)
 
     def layers(self) -> dict[str, slice]:
-        """One part for each class."""
         width = self.dimension
         return {
             f"class {row}": slice(row * width, (row + 1) * width) for row in range(self.classes)

@@ -1,8 +1,4 @@
-"""What is trained, as all else sees it: a model over flat vectors, whatever computes it.
-
-Protections, engines and audits work with NumPy arrays through this interface alone. Which library
-does the computing is known only inside a model: ``linear`` needs NumPy, ``torch_model`` torch.
-"""
+"""The model interface over flat vectors: ``linear`` needs NumPy, ``torch_model`` torch."""
 
 from __future__ import annotations
 
@@ -43,8 +39,7 @@ class Records(ABC):
 class Model(ABC):
     """A classifier that can be trained from any weights; it keeps none from call to call.
 
-    What it computes must follow from the arguments alone, bit by bit: whatever it was used for
-    before, and whatever else runs on the machine.
+    What it computes must follow from the arguments alone, bit by bit.
     """
 
     def __len__(self) -> int:
@@ -69,10 +64,7 @@ class Model(ABC):
 
     @abstractmethod
     def clipped_gradient(self, weights: Flat, records: Records, clip: float) -> Flat:
-        """The sum over records of their loss gradients, each cut to norm ``clip``.
-
-        A record whose gradient is not finite counts for nothing.
-        """
+        """The sum of the records' loss gradients, each cut to norm ``clip``, or 0 if not finite."""
 
     @abstractmethod
     def shard_updates(
@@ -92,10 +84,7 @@ class Model(ABC):
 
     @abstractmethod
     def aim(self, weights: Flat, inputs: NDArray[np.float32], scores: NDArray[np.float32]) -> Flat:
-        """Other weights, at which a single input has these scores, if the model allows for it.
-
-        For audits, which choose where training starts.
-        """
+        """Other weights, at which a single input has these scores if possible: for audits."""
 
     def reseed(self, seed: int) -> None:  # noqa: B027 - most models draw nothing
         """Set what a model draws while it trains, as by dropout."""
@@ -116,10 +105,7 @@ class ModelMaker(ABC):
 
     @abstractmethod
     def identity(self) -> bytes:
-        """All that an update's bits follow from besides data, weights and seed.
-
-        So the model itself, and of the libraries and the machine what could change a bit.
-        """
+        """All that an update's bits follow from besides data, weights and seed."""
 
     def made_by(self) -> tuple[str, ...]:
         """Libraries that the model adds to those of every job, with their versions, in words."""
@@ -127,11 +113,7 @@ class ModelMaker(ABC):
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
-        """What an owner elsewhere makes the same model of (``models.maker_of``): plain values.
-
-        Raises:
-            BadInput: there are no such settings: a model of one's own needs an app of one's own.
-        """
+        """What an owner elsewhere makes the same model of (``models.maker_of``): plain values."""
 
 
 @cache
@@ -140,10 +122,7 @@ def _libraries() -> ThreadpoolController:
 
 
 def clipped_sum(rows: Flat, clip: float) -> NDArray[np.float64]:
-    """The sum of the rows, each cut to norm ``clip``; one that is not finite counts for nothing.
-
-    Summed row by row without BLAS: the same bits on any number of threads.
-    """
+    """The sum of the rows, each cut to norm ``clip``, in a fixed order: always the same bits."""
     precise = rows.astype(np.float64)
     length = np.sqrt(np.einsum("sk,sk->s", precise, precise))
     good = (length > 0.0) & (length < LARGEST_NORM)  # not so for a NaN

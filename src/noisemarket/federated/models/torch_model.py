@@ -61,8 +61,7 @@ class TorchRecords(Records):
 class TorchModel(Model):
     """A module whose parameters, and their gradients, are views of one flat vector each.
 
-    Loading a model, a step of SGD and an update are then single operations on a vector. Weights of
-    convolutions lie channels-last, which halves the time of small convolutions on a CPU.
+    Weights of convolutions lie channels-last, which halves the time of small convolutions on a CPU.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -248,11 +247,7 @@ def _stacks(records: TorchRecords, shards: int, most: int) -> Iterator[TorchReco
 
 @dataclass(frozen=True)
 class TorchMaker(ModelMaker):
-    """Makes a ``TorchModel``.
-
-    Args:
-        build: a class or function from the top level of a module that makes a ``torch.nn.Module``.
-    """
+    """Makes a ``TorchModel`` from a top-level class or function that makes a ``nn.Module``."""
 
     build: Callable[[], nn.Module]
 

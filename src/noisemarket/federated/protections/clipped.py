@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.federated.protections.paper import local_sgd
+from noisemarket.federated.protections.paper import SGD_KEYS, local_sgd
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import NoiseSource, add_noise, rounding_reach
 from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
@@ -21,10 +21,7 @@ _SAFE = 1.0 - 1e-9  # rounding must not take a clipped update beyond its bound
 class Clipped(Protection):
     """Any training; then the whole update is cut to norm ``clip``, and noise is added once.
 
-    That hides the owner's whole data, whatever the training does with it, so ``protect`` also
-    serves a Flower app of one's own. To hide one record among many at less noise, the protection
-    must sit inside the training, as in ``Sharded`` and ``DPSGD``. ``batch``, ``rate`` and
-    ``epochs`` are those of mini-batch SGD, where this protection does the training.
+    That hides the owner's whole data, so ``protect`` also serves a Flower app of one's own.
 
     Example:
         >>> Clipped(clip=0.5).whole_owner
@@ -36,12 +33,7 @@ class Clipped(Protection):
     rate: float = 0.05
     epochs: int = 1
     name = "clipped"
-    scenario_keys: ClassVar = {
-        "clip": "privacy.clip",
-        "batch": "training.batch",
-        "rate": "training.local_rate",
-        "epochs": "training.local_epochs",
-    }
+    scenario_keys: ClassVar = {"clip": "privacy.clip", **SGD_KEYS}
     any_training = True
     whole_owner = True
 

@@ -14,6 +14,13 @@ from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.noise_check import Evidence
 from noisemarket.privacy.zcdp import Neighbours
 
+SGD_KEYS = {
+    "batch": "training.batch",
+    "rate": "training.local_rate",
+    "epochs": "training.local_epochs",
+}
+"""The settings of ``local_sgd``."""
+
 LONGER_THAN_USUAL = 3.0
 """Nothing bounds an update. One that is so many times longer than the usual one of its round is
 refused: a single owner must not move the model at will."""
@@ -32,9 +39,7 @@ class Paper(Protection):
     """Mini-batch SGD over the owner's data, then Gaussian noise on the local model.
 
     The paper accounts for it by the sensitivity of a single clipped gradient. But a changed record
-    changes the first step and, through it, every later one; and no gradient is clipped. So there is
-    no bound, and the privacy statement says that nothing is guaranteed. ``epochs`` are passes over
-    the owner's data in a round.
+    changes every later step, and no gradient is clipped. So nothing is guaranteed.
 
     Example:
         >>> Paper(batch=32, epochs=2).settings()
@@ -45,11 +50,7 @@ class Paper(Protection):
     rate: float = 0.05
     epochs: int = 1
     name = "paper"
-    scenario_keys: ClassVar = {
-        "batch": "training.batch",
-        "rate": "training.local_rate",
-        "epochs": "training.local_epochs",
-    }
+    scenario_keys: ClassVar = SGD_KEYS
 
     def upload(self, task: UploadTask) -> Upload:
         update = local_sgd(task, self.batch, self.rate, self.epochs)

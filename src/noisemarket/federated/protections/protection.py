@@ -46,11 +46,9 @@ class UploadTask:
 class Protection(ABC):
     """How an owner trains and what it adds, so that its upload costs a known amount of privacy.
 
-    Subclasses are frozen dataclasses at the top level of a module, so that they can be sent to
-    worker processes. Their fields are their settings: numbers, texts, or lists of these. Two
-    methods are needed: ``upload`` and ``sensitivity``. The others have defaults for a protection
-    that adds its noise once, to an update without a stated bound. Numbers must be positive, unless
-    a subclass has a ``__post_init__`` of its own.
+    Subclasses are frozen dataclasses at the top level of a module; their fields are their settings:
+    numbers, texts, or lists of these. ``upload`` and ``sensitivity`` are needed. Numbers must be
+    positive, unless a subclass has a ``__post_init__`` of its own.
 
     Example:
         A protection of a user's own, chosen by ``privacy.protection = "my_package:Mine"``::
@@ -61,8 +59,7 @@ class Protection(ABC):
                 strength: int = 3
                 scenario_keys = {"clip": "privacy.clip"}
 
-        Here ``clip`` is read from the scenario's own key. ``strength`` has none, so it comes from
-        the table ``[privacy.settings]``.
+        ``strength`` has no key of its own, so it comes from the table ``[privacy.settings]``.
     """
 
     name: str
@@ -107,18 +104,10 @@ class Protection(ABC):
 
     @abstractmethod
     def upload(self, task: UploadTask) -> Upload:
-        """Train on an owner's records; returns the protected update to ``task.start``.
-
-        Raises:
-            Diverged: the update is not finite, so that no noise can hide it.
-        """
+        """Train on an owner's records; returns the protected update to ``task.start``."""
 
     def protect(self, update: NDArray[Any], sigma: float, noise: NoiseSource) -> NDArray[Any]:
-        """Protect an update that something else has trained, such as a Flower app.
-
-        Raises:
-            BadInput: this protection has to do the training itself (not ``any_training``).
-        """
+        """Protect an update that something else has trained, such as a Flower app."""
         remedy = "protects inside the training: choose one for any training, such as clipped."
         raise BadInput("protection", self.name, remedy)
 
@@ -153,11 +142,7 @@ class Protection(ABC):
         rho_cap: float = math.inf,
         simulated: bool = False,
     ) -> PrivacyBudget:
-        """The privacy budget of an owner under this protection, at the contracted noise.
-
-        ``rho_cap`` is the most zCDP that the owner gives up in the job; ``simulated`` noise is
-        reproducible, and guarantees nothing.
-        """
+        """The privacy budget of an owner under this protection, at the contracted noise."""
         return PrivacyBudget(
             owner=owner,
             protection=self.name,
@@ -177,10 +162,7 @@ class Protection(ABC):
         return math.inf
 
     def usual_length(self, uploads: Mapping[int, Upload], sigma: Mapping[int, float]) -> float:
-        """How long an update of this round may be at most, judged by all uploads of the round.
-
-        For protections without ``reach``; infinity for no limit.
-        """
+        """How long an update may be by the round's uploads, where there is no ``reach``."""
         return math.inf
 
     def check_upload(
@@ -217,11 +199,7 @@ class Protection(ABC):
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
-        """The protection with these settings; others keep their defaults.
-
-        Raises:
-            BadInput: a name is not a setting, or one that is needed is missing.
-        """
+        """The protection with these settings; others keep their defaults."""
         known = _fields(cls)
         for name, value in settings.items():
             if name not in known:
@@ -247,10 +225,7 @@ class Protection(ABC):
 
     @classmethod
     def from_scenario(cls, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:
-        """The protection that a scenario asks for, by its values such as ``privacy.clip``.
-
-        ``settings`` is its table ``[privacy.settings]``, for settings without a key.
-        """
+        """The protection by a scenario's values, such as ``privacy.clip``, and own settings."""
         table = "privacy.settings"
         for name, key in cls.scenario_keys.items():
             if name in settings:
@@ -270,9 +245,8 @@ def privacy_sold(
 ) -> NDArray[np.float64]:
     """The epsilon of the whole job at each noise, less that at the first, which is all the noise.
 
-    It is counted in units in which half of all noise is worth itself: ``sigmas[0] / 2``. So a loss
-    that is linear in it is the same there as one that is linear in the noise given up. Noise 0
-    sells infinitely much. The number of records counts where the account depends on it.
+    It is counted in units in which half of all noise is worth itself: ``sigmas[0] / 2``. Noise 0
+    sells infinitely much.
     """
     reach = protection.sensitivity(0, records, Neighbours.named(neighbours))
 

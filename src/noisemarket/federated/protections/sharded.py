@@ -17,13 +17,10 @@ from noisemarket.privacy.zcdp import Neighbours, sharded_sensitivity
 class Sharded(Protection):
     """Disjoint shards train freely; each update is cut to norm ``clip``; their mean gets the noise.
 
-    A record stands in one shard, which may do with it whatever it likes in any number of steps: its
-    share of the mean has norm at most ``clip / shards``. So the sensitivity is 2 clip / shards, and
-    rho = 2 clip^2 / (shards^2 sigma^2) a round: the paper's formula with L = clip and X = shards.
-    Which record stands in which shard must not depend on the data; it is its index modulo the
-    number of shards. One shard hides the owner's whole data. Owners with fewer records than shards
-    leave shards empty: they count as zero updates, and the denominator stays. Each shard makes
-    ``steps`` steps of SGD of size ``rate``.
+    A record stands in one shard (its index modulo their number, whatever the data), whose share of
+    the mean has norm at most ``clip / shards``. So the sensitivity is 2 clip / shards, and rho = 2
+    clip^2 / (shards^2 sigma^2) a round: the paper's formula with L = clip and X = shards. One shard
+    hides the owner's whole data. Empty shards count as zero updates, and the denominator stays.
 
     Example:
         >>> Sharded(shards=64, clip=1.0).sensitivity(0, 600, Neighbours.REPLACE_ONE)
@@ -45,7 +42,6 @@ class Sharded(Protection):
 
     @property
     def whole_owner(self) -> bool:
-        """With a single shard the unit that is hidden is all the owner's data."""
         return self.shards == 1
 
     def upload(self, task: UploadTask) -> Upload:

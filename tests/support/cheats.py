@@ -1,6 +1,6 @@
-"""Owners that do not keep to their contracts, for studies and tests of what the market makes of it.
+"""Owners that cheat, for tests and benchmarks of what the market makes of it.
 
-A fault happens on the owner's side, between its protection and the wire, where the curator cannot
+A cheat happens on the owner's side, between its protection and the wire, where the curator cannot
 look: so the engine that trains is wrapped, and nothing else in the market knows.
 """
 
@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from noisemarket.federated.engine import Engine, Job, Score, Weights
 from noisemarket.federated.protections import Upload
-from noisemarket.ledger.contract import Contract
+from noisemarket.market.local_engine import SerialEngine
 from noisemarket.owner.round import OwnerTrainer
-from noisemarket.scenario import Scenario
 
 
 @dataclass(frozen=True)
@@ -207,14 +206,15 @@ class FaultyEngine(Engine):
         return trainer.upload(round_number, weights, owner, records, 0.0, job.noise_source())
 
 
-def with_faults(
-    engine: Engine, scenario: Scenario, contracts: Mapping[int, Contract], job: Job
-) -> Engine:
-    """The engine with the scenario's faults, if an owner under contract has one."""
-    indices = {contract.owner: index for index, contract in contracts.items()}
-    faults = [
-        Fault(indices[fault.owner], fault.kind, fault.factor, fault.first, fault.last)
-        for fault in scenario.faults
-        if fault.owner in indices
+def cheating(
+    faults: Sequence[Mapping[str, Any]],
+    names: Sequence[str] | None = None,
+    engine: Callable[[Job], Engine] = SerialEngine,
+) -> Callable[[Job], Engine]:
+    """Makes an engine some of whose owners cheat: tables with ``owner`` (a name; its number where
+    ``names`` are not given) and the fields of ``Fault``."""
+    made = [
+        Fault(**{**one, "owner": int(one["owner"]) if names is None else names.index(one["owner"])})
+        for one in faults
     ]
-    return FaultyEngine(engine, faults, job) if faults else engine
+    return lambda job: FaultyEngine(engine(job), made, job)

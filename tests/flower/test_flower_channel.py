@@ -1,0 +1,27 @@
+"""Owners over Flower's grid against the suite for all channels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.conformance.channel_suite import ChannelConformance, Open
+from tests.flower.market_common import BOUNDS, NAMES, grid_of
+
+from noisemarket.flower.flower_channel import FlowerChannel
+from noisemarket.flower.line import Bounds
+from noisemarket.market.channel import Channel
+from noisemarket.market.market_folder import MarketFolder
+from noisemarket.scenario import Scenario
+
+pytestmark = pytest.mark.process
+
+
+class TestFlowerChannel(ChannelConformance):
+    @pytest.fixture
+    def open_channel(self) -> Open:
+        def make(scenario: Scenario, folder: Path) -> Channel:
+            grid = grid_of(scenario, folder)
+            return FlowerChannel(grid, NAMES, MarketFolder(folder), Bounds(**BOUNDS))
+
+        return make
