@@ -116,8 +116,8 @@ def _shown(document: dict[str, Any]) -> list[Table | str]:
         )
     if needed is not None:
         out.append(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
-    heads = ("sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic")
-    table = table_of(None, "sigma", *heads, box=None, pad_edge=False)
+    heads = ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic")
+    table = table_of(None, (), *heads, box=None, pad_edge=False)
     extra = [row for row in (requested, needed) if row is not None]
     rows = {row["sigma"]: row for row in [*document["table"], *extra]}
     for _, row in sorted(rows.items()):

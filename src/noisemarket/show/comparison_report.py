@@ -108,7 +108,9 @@ _BESIDE = 9.0
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
 
-_NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+_NARROW: dict[str, Any] = {
+    "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
+}  # fmt: skip
 
 _NOTHING = "#6a6a6a"
 
