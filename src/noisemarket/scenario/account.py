@@ -56,10 +56,7 @@ def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protect
 
 
 def sold_in(scenario: Scenario, levels: Levels, population: Population) -> FloatArray:
-    """The privacy that each saving sells in a scenario's job (``privacy_sold``).
-
-    Where a protection's account depends on the number of records, it is that of the median owner.
-    """
+    """The privacy that each saving sells in a scenario's job, for the median owner."""
     if scenario.game.protocol == "simultaneous":
         remedy = "with payoff epsilon_loss give signed: all outcomes would bind, infinite ones too."
         raise BadInput("game.protocol", scenario.game.protocol, remedy)
