@@ -210,7 +210,8 @@ class JsonLines(Closing):
     """A file of JSON lines that only grows, such as a journal, for one process at a time.
 
     A line is on disk before anything follows from it. So an unfinished last line, which a killed
-    process left, was never acted upon: reading skips it, and the next ``append`` replaces it.
+    process left, was never acted upon: reading skips it, and the next ``append`` replaces it. A
+    whole document that lacks only its line end counts: another program may have cut that off.
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
@@ -224,8 +225,9 @@ class JsonLines(Closing):
             self._lock.close()
             raise unusable(field, path, "used", problem) from None
         sync_folder(path.parent)
-        self._size = content.rfind(b"\n") + 1
+        self._size = _whole(content)
         self._lines = content[: self._size]
+        self._missing_end = b"\n" if self._lines and not self._lines.endswith(b"\n") else b""
         self.unfinished = content[self._size :]
         """What a killed process, or another program, left after the last whole line."""
         self._process, self._sound = os.getpid(), True
@@ -239,7 +241,7 @@ class JsonLines(Closing):
         if not self._sound or os.getpid() != self._process:
             raise NoisemarketError(f"{self._path}: open it again before more is written.")
         lines = (json.dumps(document, allow_nan=False) + "\n" for document in documents)
-        data = "".join(lines).encode()
+        data = self._missing_end + "".join(lines).encode()
         self._sound = False
         try:
             self._file.seek(self._size)
@@ -251,7 +253,7 @@ class JsonLines(Closing):
         except OSError as problem:
             raise not_written(self._path, problem) from None
         self._size += len(data)
-        self._sound = True
+        self._missing_end, self._sound = b"", True
 
     def close(self) -> None:
         try:
@@ -276,14 +278,23 @@ def parse_json_lines(
 ) -> list[Parsed]:
     """What ``parse`` makes of each line; an unfinished last one is skipped."""
     found = []
-    whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(content[: _whole(content)].splitlines(), start=1):
         try:
             found.append(parse(json.loads(line)))
         except (BadInput, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             reason = f"is damaged in line {number}: {remedy}"
             raise BadInput(field, str(path), reason) from None
     return found
+
+
+def _whole(content: bytes) -> int:
+    """The bytes without an unfinished last line; a whole list or object needs no line end."""
+    size = content.rfind(b"\n") + 1
+    try:
+        finished = isinstance(json.loads(content[size:]), list | dict)
+    except (ValueError, RecursionError):
+        finished = False
+    return len(content) if finished else size
 
 
 def private_folder(path: Path) -> Path:

@@ -207,7 +207,7 @@ class Database(Closing):
 
     def _head(self, row: Sequence[Any] | None) -> Head:
         if row is None:
-            raise LedgerBroken(None, "has lost its head.")
+            raise LedgerBroken(None, f"{self.name} has lost its head: restore it from a backup.")
         return Head(*row)
 
     def _create(self, connection: Connection) -> None:

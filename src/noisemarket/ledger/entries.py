@@ -77,7 +77,7 @@ class Head:
     def parse(cls, text: str) -> Head:
         """The head that ``str`` wrote; ValueError if the text is not one."""
         if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
-            raise ValueError(text)
+            raise ValueError("give count:hash, such as a receipt or verification prints it")
         count, _, digest = text.partition(":")
         return cls(int(count), digest)
 
