@@ -44,7 +44,7 @@ def tuned(name: str, value: Any, kind: ModelKind) -> Any:
 
 
 def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:
-    """The protection that a scenario asks for; ``model`` is what it is for, if not its own."""
+    """The protection of a scenario, for its own model or another one."""
     sections = {"training": scenario.training, "privacy": scenario.privacy}
     values = {
         f"{name}.{key}": tuned(key, value, model or scenario.training.model)

@@ -103,7 +103,7 @@ class GameSection(Section):
 
 
 class PopulationSection(Section):
-    """Who the owners are: drawn from distributions, or read from a file."""
+    """The owners: drawn from distributions, or read from a file."""
 
     owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
