@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import numpy as np
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import Closing, JsonLines, digest
+from noisemarket.files import digest
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
@@ -40,7 +40,7 @@ from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.calibrate import data_of
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, Row
+from noisemarket.study.results import NO_TRADE, QUANTILES, ResultFile, Row
 
 Key = tuple[int, str]
 """A training: the seed of data and noise, and a digest of all owners' noise."""
@@ -75,21 +75,12 @@ def or_left_out(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A mechanism's decision in one case.
+    """A mechanism's decision in one case; arrays have a value for each owner.
 
-    Args:
-        mechanism, budget, seed: the case; a budget of None is none.
-        sigma: the noise that each owner keeps.
-        gains: each owner's gain over no trade, by its own payoff.
-        costs: each owner's unit privacy cost.
-        paid: the sum of the payments.
-        sellers: number of owners that give up noise.
-        welfare_prices: what a point of quality and a unit of money are worth to the curator, and
-            what a unit of money is worth to an owner.
-        seconds: processor seconds of the mechanism.
-        messages: questions that an owner answered on average; None where nobody asks.
-        lying: the most that any owner could gain by lying, for the first seed; None where it is not
-            known, or where a budget could cut deals that a mechanism made without knowing it.
+    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``welfare_prices`` is what a
+    point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
+    ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
+    not known, or where a budget could cut deals that a mechanism made without knowing it.
     """
 
     mechanism: str
@@ -119,10 +110,6 @@ def decisions(
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
     deals those with most gain per money are struck, as ``run`` does. ``own`` has scenarios of
     single mechanisms, for settings of learning, menu, floor and surface.
-
-    Raises:
-        BadInput: a mechanism cannot serve the scenario.
-        Interrupted: ``stop`` returned True.
     """
     scenarios = {name: (own or {}).get(name, scenario) for name in plan.mechanisms}
     for name, one in scenarios.items():
@@ -274,27 +261,15 @@ class TrainingWork:
         return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
 
 
-class TrainingFile(Closing):
-    """Trainings in a file of JSON lines: each is on disk once it is done, and is not repeated."""
+class TrainingFile(ResultFile[Key, TrainingResult]):
+    """The trainings done so far, of earlier runs too."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = JsonLines(path, "trainings", "another comparison")
-        try:
-            results = self._file.read(_parse_training, "remove it, and it is trained again.")
-        except BaseException:
-            self._file.close()
-            raise
-        self.results = {one.key: one for one in results}
-
-    def add(self, one: TrainingResult) -> None:
-        """Save a training."""
-        self._file.append(asdict(one))
-        self.results[one.key] = one
-
-    def close(self) -> None:
-        """Close the file and let other processes use it."""
-        self._file.close()
+        remedy = "remove it, and it is trained again."
+        super().__init__(
+            path, "trainings", "another comparison", remedy,
+            lambda values: TrainingResult(**values), lambda one: one.key,
+        )  # fmt: skip
 
     def train(
         self,
@@ -315,19 +290,8 @@ class TrainingFile(Closing):
             told(sum(one.key in self.results for one in tasks), len(tasks))
 
 
-def _parse_training(values: dict[str, Any]) -> TrainingResult:
-    return TrainingResult(**values)
-
-
 class Comparison:
-    """A scenario's mechanisms compared through to the trained model.
-
-    Args:
-        scenario: the owners, the game, and how to train.
-        plan: mechanisms, budgets and seeds.
-        file: the trainings, of earlier runs too.
-        own: scenarios of single mechanisms (see ``decisions``).
-    """
+    """A scenario's mechanisms through to the trained model; ``own`` is as in ``decisions``."""
 
     def __init__(
         self,
