@@ -13,11 +13,11 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section, allowed_values
 from noisemarket.scenario.surface_file import anchored
-from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
 
 PRESETS: dict[str, dict[str, object]] = {
     # Contracts that bind payment to saving, and a privacy loss of the right sign: the defaults.
