@@ -167,7 +167,6 @@ class Contract(Document):
 
     @classmethod
     def from_bytes(cls, document: Bytes) -> Contract:
-        """The contract of a document."""
         try:
             values = parse(document)
         except (ValueError, TypeError) as problem:
@@ -179,7 +178,6 @@ class Contract(Document):
 
     @cached_property
     def id(self) -> str:
-        """The SHA-256 of the document, in hexadecimal."""
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:

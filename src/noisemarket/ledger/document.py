@@ -54,10 +54,7 @@ def parse(text: str | bytes) -> Any:
 
 
 class Document(BaseModel):
-    """An immutable document: exactly its fields, each of exactly its type.
-
-    Its constructor raises ``BadInput`` for a value that is out of range.
-    """
+    """An immutable document: exactly its fields, each of exactly its type; else ``BadInput``."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True

@@ -19,8 +19,7 @@ class PrivacyBudget:
     """The privacy terms that an owner's contract fixes before the job.
 
     ``sensitivity`` includes the rounding of the noise grid; it is infinite where the protection
-    bounds nothing. ``rho_cap`` is what all releases may cost together, and ``protects`` says in
-    words what the noise hides. ``simulated`` noise comes from a seed, and hides nothing.
+    bounds nothing. ``rho_cap`` is what all releases may cost together.
     """
 
     owner: OwnerId
@@ -62,9 +61,9 @@ class PrivacyBudget:
 class PrivacyStatement:
     """The privacy that one owner has spent so far, as text and as JSON.
 
-    ``rounds`` counts rounds and ``releases`` what went out in them, which is more when a round was
-    run again. ``epsilon`` is exact, ``epsilon_general`` the tight bound for any zCDP mechanism.
-    ``protects`` says in words what the noise hides, None where nothing is bounded.
+    ``releases`` exceeds ``rounds`` when a round was run again. ``epsilon`` is exact,
+    ``epsilon_general`` the tight bound for any zCDP mechanism. ``protects`` is None where nothing
+    is bounded.
     """
 
     owner: OwnerId
