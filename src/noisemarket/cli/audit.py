@@ -79,11 +79,7 @@ def verdict(result: AuditResult) -> list[str]:
         sentences.append(
             f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
             f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
-            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least: the most that "
-            f"{result.trials:,} trials can prove."
-            if worst.false_positives + worst.false_negatives == 0
-            else f"Protection {result.protection} claims nothing. One record shows with mu "
-            f"{worst.mu_low:.2f} at least."
+            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least."
         )
     else:
         sentences.append(

@@ -174,10 +174,15 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> BadInput:
     """The error for an unknown key, with the one that was probably meant."""
-    name = key.rpartition(".")[2]
-    close = difflib.get_close_matches(key, paths, n=1)
+    table, _, name = key.rpartition(".")
+    inside = [one.rpartition(".")[2] for one in paths if one.startswith(f"{table}.")]
     if name in paths:
         close = [".".join(paths[name])]
+    elif inside:
+        close = [f"{table}.{one}" for one in difflib.get_close_matches(name, inside, n=1)]
+    else:
+        alike = [one for one in paths if ("." in one) is ("." in key)]
+        close = difflib.get_close_matches(key, alike, n=1)
     hint = f"did you mean {close[0]}?" if close else "remove it."
     return BadInput(key, value, f"unknown key, {hint}")
 
@@ -215,7 +220,7 @@ def _sentence(problem: ValidationError) -> BadInput:
         case "value_error":
             remedy = said.removeprefix("Value error, ")
         case "extra_forbidden":
-            remedy = "unknown key, remove it"
+            return _unknown(field, first["input"], _fields())
         case "missing":
             remedy = f"add {path[-1]}, which is required"
         case "finite_number":

@@ -108,7 +108,9 @@ _BESIDE = 9.0
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
 
-_NARROW: dict[str, Any] = {"box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0)}
+_NARROW: dict[str, Any] = {
+    "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
+}  # fmt: skip
 
 _NOTHING = "#6a6a6a"
 
@@ -137,15 +139,6 @@ def middle_budget(rows: Sequence[Row]) -> float | None:
     """The budget that figures of one budget show."""
     budgets = list(dict.fromkeys(row.budget for row in rows))
     return budgets[len(budgets) // 2]
-
-
-def by_mechanism(rows: Sequence[Row], budget: float | None) -> dict[str, list[Row]]:
-    """The cases of a budget, mechanism by mechanism."""
-    out: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.budget == budget:
-            out.setdefault(row.mechanism, []).append(row)
-    return out
 
 
 def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
@@ -186,8 +179,7 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
     for row in rows:
         times = [one["iterations"] for one in row["recovery"]]
         words = " ".join("never" if time is None else str(time) for time in times)
-        cells = [row[column] for column in GAME_COLUMNS[:-1]]
-        out.append(["" if cell is None else cell for cell in [*cells, words]])
+        out.append([*(row[column] for column in GAME_COLUMNS[:-1]), words])
     return out
 
 
@@ -433,12 +425,14 @@ class RoundMeans:
 
 def round_means(rows: Sequence[Row]) -> list[RoundMeans]:
     """Of every mechanism under every budget."""
+    cases: dict[tuple[float | None, str], list[list[float]]] = {}
+    for row in rows:
+        cases.setdefault((row.budget, row.mechanism), []).append(row.accuracy_per_round)
     out = []
-    for budget in dict.fromkeys(row.budget for row in rows):
-        for name, some in by_mechanism(rows, budget).items():
-            values = np.array([row.accuracy_per_round for row in some])
-            widths = [half_width(list(column)) for column in values.T]
-            out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
+    for (budget, name), runs in cases.items():
+        values = np.array(runs)
+        widths = [half_width(list(column)) for column in values.T]
+        out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
     return out
 
 

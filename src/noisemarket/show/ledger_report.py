@@ -105,8 +105,8 @@ def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) ->
             f"{job.broken} broken), {format_micro(job.paid)} paid{limit}.",
             f"Curator's key: {job.curator_key}",
         ]
-    heads = ("owner", "state", "sigma", "weight", "saving", "payment", "rounds", "paid")
-    table = table_of(None, "contract", *heads, **_PLAIN)
+    heads = ("sigma", "weight", "saving", "payment", "rounds", "paid")
+    table = table_of(None, ("contract", "owner", "state"), *heads, **_PLAIN)
     for row in contracts:
         paid, weight = row["paid_micro"], row["weight"]
         table.add_row(
@@ -145,7 +145,9 @@ def statement_shown(document: Row) -> list[Shown]:
 
 
 def _rounds_shown(rounds: Sequence[Row]) -> list[Shown]:
-    table = table_of(None, "round", "rho", "epsilon", "outcome", "reason", **_PLAIN)
+    table = table_of(None, (), "round", "rho", "epsilon", **_PLAIN)
+    table.add_column("outcome")
+    table.add_column("reason")
     for each in rounds:
         numbers = (each["rho"], each["epsilon"])
         shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]

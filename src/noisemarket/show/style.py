@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from io import BytesIO
 from itertools import combinations
 from pathlib import Path
-from textwrap import wrap
+from textwrap import wrap as wrapped
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -78,12 +78,15 @@ def look_of(mechanism: str) -> dict[str, Any]:
     }
 
 
-def table_of(title: str | None, words: str, *numbers: str, **more: Any) -> Table:
-    """A table with a first column of words, and columns of numbers."""
+def table_of(
+    title: str | None, words: str | Sequence[str], *numbers: str, wrap: bool = True, **more: Any
+) -> Table:
+    """A table with columns of words first, and then columns of numbers."""
     table = Table(title=title, title_justify="left", **more)
-    table.add_column(words, no_wrap="box" in more)
+    for head in [words] if isinstance(words, str) else words:
+        table.add_column(head, no_wrap=not wrap)
     for head in numbers:
-        table.add_column(head, justify="right", no_wrap="box" in more)
+        table.add_column(head, justify="right", no_wrap=not wrap)
     return table
 
 
@@ -153,7 +156,7 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
     axis.get_xlim(), axis.get_ylim()  # limits that follow the curves are set when asked for
     to_axes = axis.transData + axis.transAxes.inverted()
     whole = {name: name.replace(" %", "\N{NO-BREAK SPACE}%") for name in ends}
-    shown = {name: "\n".join(wrap(whole[name], WIDEST, break_on_hyphens=False)) for name in ends}
+    shown = {name: "\n".join(wrapped(whole[name], WIDEST, break_on_hyphens=False)) for name in ends}
     tall = axis.get_window_extent().height * 72.0 / axis.figure.dpi  # in points
     line = 1.22 * FONT / tall
     placed = [to_axes.transform(ends[name][:2]) for name in ends]

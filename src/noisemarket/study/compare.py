@@ -22,6 +22,7 @@ from noisemarket.files import digest
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.alternatives import epsilons
 from noisemarket.market.baselines import with_noise
@@ -142,10 +143,10 @@ def _decisions(
     stop: Callable[[], bool],
     lies: bool,
 ) -> Iterator[Decision]:
-    mechanism, now, levels = find_mechanism(name), environment.phases[-1], environment.levels
+    mechanism, levels = find_mechanism(name), environment.levels
+    costs = np.asarray(environment.phases[-1].privacy_cost, dtype=float)
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
-    side, nothing = environment.owner_side(), np.zeros(len(environment), np.int64)
-    no_trade = side.payoffs_of(nothing, nothing)
+    side, joint = environment.owner_side(), JointValue.of(environment)
     made: Agreement | None = None
     seconds, lying = 0.0, None
     for budget in budgets:
@@ -170,15 +171,11 @@ def _decisions(
             budget=budget,
             seed=scenario.seed,
             sigma=left[struck.saving],
-            gains=side.payoffs_of(struck.saving, struck.payment) - no_trade,
-            costs=np.asarray(now.privacy_cost, dtype=float),
+            gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
+            costs=costs,
             paid=float(levels.payments[struck.payment].sum()),
             sellers=int((struck.saving > 0).sum()),
-            welfare_prices=(
-                len(environment) * now.quality_weight * now.quality_value,
-                (1.0 - now.quality_weight) * now.payment_cost,
-                environment.payment_value,
-            ),
+            welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
             seconds=seconds,
             messages=made.messages,
             lying=lying if _lying_is_known(mechanism, environment, budget) else None,
@@ -252,10 +249,12 @@ class TrainingWork:
     def __init__(self, scenario: Scenario) -> None:
         self._orders = Orders(scenario, data_of(scenario))
 
-    def __call__(self, task: TrainingTask, tell: Callable[[RoundResult], object]) -> TrainingResult:
+    def __call__(
+        self, task: TrainingTask, watch: Callable[[RoundResult], object]
+    ) -> TrainingResult:
         used = time.process_time()
         made = self._orders.under(task)
-        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=tell)
+        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=watch)
         ends = [deployed(result) or 0.0 for result in done.rounds]
         seconds = sum(result.seconds for result in done.rounds)
         return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
@@ -278,16 +277,16 @@ class TrainingFile(ResultFile[Key, TrainingResult]):
         *,
         workers: int | None = None,
         stop: Callable[[], bool] | None = None,
-        told: Callable[[int, int], object] = lambda done, total: None,
+        watch: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
         """Train the missing tasks, as many at once as there are processes."""
         left = [one for one in tasks if one.key not in self.results]
-        told(len(tasks) - len(left), len(tasks))
+        watch(len(tasks) - len(left), len(tasks))
         if not left:
             return
         for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
             self.add(result)
-            told(sum(one.key in self.results for one in tasks), len(tasks))
+            watch(sum(one.key in self.results for one in tasks), len(tasks))
 
 
 class Comparison:

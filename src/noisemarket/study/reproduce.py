@@ -94,7 +94,7 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class Study:
-    """How large the trials are, who hears of each run, and who may stop them."""
+    """The size of the trials, with callbacks for progress and for stopping."""
 
     seeds: int
     owners: int

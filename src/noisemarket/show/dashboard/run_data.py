@@ -61,8 +61,8 @@ COLUMNS: tuple[Column, ...] = get_args(Column)
 Row = dict[str, Any]
 
 
-def scenario_of(store: RunStore, run: str) -> Scenario:
-    """The scenario that a run was given."""
+def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
+    """The game of a run, with its owners."""
     path = store.file(run, SCENARIO)
     if path is None:
         raise BadInput("scenario", SCENARIO, "is not in this run folder.")
@@ -72,12 +72,6 @@ def scenario_of(store: RunStore, run: str) -> Scenario:
     for file in filter(None, named):
         if Path(file).resolve().parent != store.path(run):
             raise BadInput("scenario", Path(file).name, "is not in this run folder.")
-    return scenario
-
-
-def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
-    """The game of a run, with its owners."""
-    scenario = scenario_of(store, run)
     if scenario.population.owners > MOST_OWNERS:
         remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
         raise BadInput("population.owners", scenario.population.owners, remedy)
