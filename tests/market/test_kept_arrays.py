@@ -13,7 +13,7 @@ from tests.market.common import events, played, scenario
 from noisemarket.errors import BadInput
 from noisemarket.files import load_arrays, save_arrays
 from noisemarket.market.events import RoundTrained
-from noisemarket.market.noise_watch import gone_on_from
+from noisemarket.market.inspection import gone_on_from
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training

@@ -109,10 +109,6 @@ def run_simulation(
         workers: worker processes, by default one for each core.
         watch: is told how negotiation goes.
         stop: when it returns True the job stops, and can be resumed.
-
-    Raises:
-        BadInput: the scenario cannot be played by messages.
-        MissingExtra: Ray is not installed.
     """
     check_asks(market.scenario, market.environment)
     if find_spec("ray") is None:

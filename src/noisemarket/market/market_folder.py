@@ -97,10 +97,6 @@ class MarketFolder:
 
         With it, a round that was cut off is made again bit by bit and costs nothing more. One key
         stands for all owners here, because one process plays them all.
-
-        Raises:
-            BadInput: the file is damaged, or others may read it or enter its folder.
-            NoisemarketError: a new key cannot be written.
         """
         path = self.owners / NOISE_KEY
         if not path.exists():

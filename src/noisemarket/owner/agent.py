@@ -90,11 +90,7 @@ class OwnerAgent:
         self.folder, self._config, self._models = folder, config or {}, models
 
     def handle(self, question: messages.Question) -> messages.Reply:
-        """Answer a question of the curator: the one door to an owner.
-
-        Raises:
-            Declined: the owner will not.
-        """
+        """Answer a question of the curator: the one door to an owner."""
         match question:
             case messages.KeyQuestion():
                 return messages.PublicKey(self.invited(question.invitation))
@@ -317,9 +313,6 @@ class OwnerAgent:
             contract: what a curator offers.
             expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
                 no trade should the budget not reach to it.
-
-        Raises:
-            Declined: a field differs from what was agreed, or the contract has expired.
         """
         other: list[str] = ["terms"] * len(vars(contract))
         for one in expected:
@@ -418,9 +411,6 @@ class OwnerAgent:
             parameters: how many numbers of the owner's model are trained.
             rho_cap: the most zCDP that the owner sells in this job.
             assignment: counts only where noise is simulated.
-
-        Raises:
-            Declined: the contract costs more privacy than it says, or than ``rho_cap``.
         """
         terms = OwnerTerms.of(contract, assignment or Assignment())
         if not terms.build_protection().any_training:
@@ -439,9 +429,6 @@ class OwnerAgent:
 
         Returns:
             The receipt with the owner's signature, or a later one (``OwnerFolder.countersign``).
-
-        Raises:
-            Declined: a signature does not hold, or the receipt is another contract's.
         """
         try:
             signed.verify(self.public_key, curator_key)
@@ -479,12 +466,6 @@ class OwnerAgent:
         """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
-
-        Args:
-            receipt: what the curator signs that it pays, and where its ledger stands.
-
-        Raises:
-            Declined: the receipt is not good, or the job was settled otherwise before.
         """
         job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:

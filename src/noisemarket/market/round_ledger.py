@@ -1,4 +1,4 @@
-"""A round begins: said on the ledger when it is charged, before anything of it is released.
+"""The rounds of a job on the ledger: that one begins, what came of it, and the verdicts at the end.
 
 A round is charged in the journal, then begun on the ledger, then trained, then kept in the
 checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
@@ -7,18 +7,22 @@ one that the journal does not have, means that a file was lost: none is made twi
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.rounds import State
+from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED
+from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger
-from noisemarket.privacy.accountant import JournalledAccountant
+from noisemarket.market.inspection import SAME_NOISE, UploadInspector
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant
+from noisemarket.privacy.statement import OwnerId
 
 
 def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
@@ -51,9 +55,6 @@ class RoundBeginning:
 
         With all charges known, a round is made again bit by bit, or not at all. After the
         settlement nothing is: the key of the noise is gone. ``state`` is what the checkpoint says.
-
-        Raises:
-            BadInput: a round would be released that the ledger has already.
         """
         job, journal, ledger = self._job, str(accountant.path), self._ledger
         first = next(iter(contracts.values()))  # every round has an entry for every contract
@@ -83,3 +84,67 @@ class RoundBeginning:
                     "back; nothing is released twice."
                 )
                 raise BadInput("journal", journal, remedy)
+
+
+Refusals = Iterable[tuple[int, str]]
+"""Owners whose uploads did not count in a round, and why."""
+
+
+def round_entries(
+    contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
+) -> Iterator[list[entries.NewEntry]]:
+    """Round by round, what came, what did not, what was refused, and what each of these cost.
+
+    A round that had to be made again with other noise has cost more than once.
+    """
+    charged: dict[tuple[OwnerId, int], list[float]] = {}
+    for charge in accountant.charges:
+        charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
+    for result in results:
+        number = result.number
+        costs = {owner: math.fsum(charged.get((owner, number), ())) for owner in contracts}
+        yield entries_of_round(contracts, number, result.delivered, result.refused, costs)
+
+
+def entries_of_round(
+    contracts: Mapping[int, Contract],
+    number: int,
+    delivered: Collection[int],
+    refused: Refusals,
+    costs: Mapping[int, float],
+) -> list[entries.NewEntry]:
+    """A line for every contract; ``costs`` is what the round cost the owners that paid for it."""
+    why, came = dict(refused), set(delivered)
+    lines = []
+    for owner, contract in contracts.items():
+        rho = costs.get(owner, 0.0)
+        if owner in came:
+            lines.append(entries.delivered(contract, number, rho))
+        elif why.get(owner) == "missing":
+            lines.append(entries.missed(contract, number, "no upload came", rho))
+        elif owner in why:
+            lines.append(entries.refused(contract, number, why[owner], rho))
+        else:
+            lines.append(entries.missed(contract, number, "took no part", rho))
+    return lines
+
+
+def verdicts(
+    contracts: Mapping[int, Contract],
+    rounds: Iterable[tuple[Collection[int], Refusals]],
+    watch: UploadInspector,
+) -> list[Verdict]:
+    """What is found about each contract, from who delivered and who was refused in each round."""
+    came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
+    for delivered, refused in rounds:
+        for owner in delivered:
+            came[owner] += 1
+        for owner, reason in refused:
+            spoilt[owner] += reason not in ("missing", SAME_NOISE)
+    found = []
+    for owner, contract in contracts.items():
+        kept, evidence = owner not in watch.accused, watch.evidence(owner)
+        if kept and 2 * spoilt[owner] > contract.rounds:
+            kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
+        found.append(Verdict(contract.id, kept, came[owner], evidence))
+    return found
