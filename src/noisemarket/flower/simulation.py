@@ -148,7 +148,7 @@ def _simulated(
     """Run the curator in a ServerApp, whose thread hands its events to this one."""
     events, outcomes, closed = SimpleQueue[Event | None](), list[MarketOutcome](), list[bool]()
     at_once = ASKED_PER_CORE * workers
-    bounds = Bounds(grace=600.0, insecure=True, at_once=at_once, simulated=True)
+    bounds = Bounds(insecure=True, at_once=at_once, simulated=True)
 
     def curator(grid: Grid) -> None:
         blind = prepare(market.scenario, secrets=False)
