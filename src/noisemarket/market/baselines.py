@@ -136,19 +136,10 @@ PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
 class Alternative:
     """Contracts for the owners of a job, and what they are worth.
 
-    Args:
-        name: how its training is called among the baselines.
-        mechanism: by which the contracts were made; None where there was none.
-        sigma: the noise of each owner under them.
-        paid: the sum of the payments.
-        sellers: how many owners give up noise for them.
-        effective_noise: the one noise of all owners that would leave the mean as noisy.
-        epsilon: what each owner gives up in the whole job.
-        curator_value: what the contracts are worth to the curator over no trade, by the loss
-            surface; None for noise that nobody agreed to leave out.
-        owners_surplus: what the owners gain over no trade, all together; None likewise.
-        same_as: another alternative under which all owners have the same noise: training would be
-            the same.
+    ``effective_noise`` is the one noise of all owners that would leave the mean as noisy.
+    ``curator_value`` and ``owners_surplus`` are gains over no trade, by the loss surface; None for
+    noise that nobody agreed to leave out. ``same_as`` names an alternative with the same noise,
+    whose training would be the same.
     """
 
     name: str
@@ -238,7 +229,7 @@ def epsilons(made: Order) -> FloatArray:
 
 
 def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
-    """Whoever has the noise of one that is trained anyway says so."""
+    """Mark the alternatives that have the noise of one that is trained anyway."""
     trained = [valued[name] for name in (UNIFORM, MARKET, NO_DP)]
     out = []
     for one in valued.values():

@@ -59,14 +59,14 @@ Shapes = Mapping[str, tuple[tuple[int, ...], type[np.generic]]]
 REMEDY = "put the checkpoint back as it was written, or start anew."
 
 
-def gone_on_from(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str, NDArray[Any]]:
+def restore_arrays(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str, NDArray[Any]]:
     """The arrays of these shapes that a checkpoint has; zeros if it has none of them.
 
     A watch that began at zero again would forget what it has seen, and a replay of an old upload
     would be found later or not at all.
 
     Example:
-        >>> gone_on_from({}, {"seen": ((2,), np.int64)})
+        >>> restore_arrays({}, {"seen": ((2,), np.int64)})
         {'seen': array([0, 0])}
     """
     if not kept.keys() & shapes.keys():
@@ -87,17 +87,9 @@ class NoiseWatch:
     """Tests the uploads of a job beyond their length.
 
     It judges owners whose noise is added once at the end, and compares the uploads of all. What it
-    keeps is in ``arrays``: bounded, however many rounds there are.
-
-    Args:
-        sigma: each owner's contracted noise, in the order of rows.
-        bounds: the greatest length of each owner's update (its clip); infinity for none.
-        in_steps: for each owner, whether its noise comes in steps.
-        false_alarm: of the whole job.
-        rounds: how many rounds the job has.
-        dimension: how many numbers an upload has.
-        seed: of the sketch; None to draw a secret one.
-        arrays: what was kept before.
+    keeps is in ``arrays``: bounded, however many rounds there are. ``bounds`` are the greatest
+    lengths of the owners' updates (infinity for none); without a ``seed`` the sketch draws a secret
+    one.
     """
 
     def __init__(
@@ -126,7 +118,7 @@ class NoiseWatch:
         }
         if owners * dimension <= MOST_KEPT:
             shapes = {**shapes, "sums": ((owners, dimension), np.float32)}
-        self.arrays = gone_on_from(arrays or {}, shapes)
+        self.arrays = restore_arrays(arrays or {}, shapes)
 
     def check(
         self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]

@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.rounds import RoundResult, State
@@ -25,18 +24,13 @@ from noisemarket.privacy.accountant import Accountant, JournalledAccountant
 from noisemarket.privacy.statement import OwnerId
 
 
-def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
-    """What the ledger says of every round that was begun, by its number."""
-    said = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
-    return {int(one["round"]): one for one in said}
-
-
 class RoundBeginning:
     """Begins the rounds of a job on the ledger; one that was cut off begins once."""
 
     def __init__(self, ledger: Ledger, job: str) -> None:
         self._ledger, self._job = ledger, job
-        self._known = begun_rounds(ledger, job)
+        begun = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
+        self._known = {int(one["round"]): one for one in begun}
 
     def begin(self, number: int, owners: Collection[int]) -> None:
         """Say that a round begins, which was charged to these owners."""
@@ -93,7 +87,7 @@ Refusals = Iterable[tuple[int, str]]
 def round_entries(
     contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
 ) -> Iterator[list[entries.NewEntry]]:
-    """Round by round, what came, what did not, what was refused, and what each of these cost.
+    """Round by round a line for every contract: delivered, missed or refused, and at what cost.
 
     A round that had to be made again with other noise has cost more than once.
     """
@@ -101,32 +95,19 @@ def round_entries(
     for charge in accountant.charges:
         charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
     for result in results:
-        number = result.number
-        costs = {owner: math.fsum(charged.get((owner, number), ())) for owner in contracts}
-        yield entries_of_round(contracts, number, result.delivered, result.refused, costs)
-
-
-def entries_of_round(
-    contracts: Mapping[int, Contract],
-    number: int,
-    delivered: Collection[int],
-    refused: Refusals,
-    costs: Mapping[int, float],
-) -> list[entries.NewEntry]:
-    """A line for every contract; ``costs`` is what the round cost the owners that paid for it."""
-    why, came = dict(refused), set(delivered)
-    lines = []
-    for owner, contract in contracts.items():
-        rho = costs.get(owner, 0.0)
-        if owner in came:
-            lines.append(entries.delivered(contract, number, rho))
-        elif why.get(owner) == "missing":
-            lines.append(entries.missed(contract, number, "no upload came", rho))
-        elif owner in why:
-            lines.append(entries.refused(contract, number, why[owner], rho))
-        else:
-            lines.append(entries.missed(contract, number, "took no part", rho))
-    return lines
+        number, came, why = result.number, set(result.delivered), dict(result.refused)
+        lines = []
+        for owner, contract in contracts.items():
+            rho = math.fsum(charged.get((owner, number), ()))
+            if owner in came:
+                lines.append(entries.delivered(contract, number, rho))
+            elif why.get(owner) == "missing":
+                lines.append(entries.missed(contract, number, "no upload came", rho))
+            elif owner in why:
+                lines.append(entries.refused(contract, number, why[owner], rho))
+            else:
+                lines.append(entries.missed(contract, number, "took no part", rho))
+        yield lines
 
 
 def verdicts(

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from noisemarket.owner.round import Models
 
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
-"""What an owner must say about itself, in ``private.json`` or in its node's config."""
+"""What an owner must say about itself in ``private.json``."""
 
 
 class OwnerAgent:
@@ -67,8 +67,8 @@ class OwnerAgent:
 
     Args:
         folder: what the owner keeps.
-        config: its node's own settings. They may name its preferences and its limits: ``rho-cap``
-            is the most zCDP that it sells in one job. Without one it plays no game, unless it says
+        config: its node's own settings. They may name its limits: ``rho-cap`` is the most zCDP
+            that it sells in one job. Without one it plays no game, unless it says
             ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
             it the owner plays no game whose noise would come from a seed. ``floor`` is the least
@@ -285,8 +285,8 @@ class OwnerAgent:
         return player
 
     def _private(self) -> dict[str, Any]:
-        """The owner's own numbers: of its file, and of its node's config over it."""
-        names = (*PREFERENCES, "payoff", "floor", "rho_cap", "allow_unbounded")
+        """The owner's preferences, and its limits: those of its node's config come first."""
+        names = ("floor", "rho_cap", "allow_unbounded")
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
