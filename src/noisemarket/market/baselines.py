@@ -71,7 +71,7 @@ class BaselineWork:
     """Trains baselines of a job, here or in another process; tells the result of every round.
 
     Where weights and the server's steps follow the noise, they follow that of the baseline. The
-    noise is simulated; each draw has its own. A baseline that was stopped goes on where it was.
+    noise is simulated; each draw has its own. A stopped baseline resumes.
     """
 
     def __init__(

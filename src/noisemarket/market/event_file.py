@@ -36,7 +36,7 @@ TRACE_SECONDS, TRACE_NOTES = 0.5, 50
 
 
 def writing(write: Callable[[str], None], watch: Watch) -> Watch:
-    """The same watch; what it is told is written down, too.
+    """The same callback, with every progress written down as well.
 
     Where the mechanism keeps a trace, some points of it are in the lines: of all owners finished so
     far, every half second, and ever more rarely if the negotiation takes long.
@@ -77,7 +77,7 @@ def to_line(event: Event) -> str:
 
 
 def note(kind: str, **values: Any) -> str:
-    """Another line for who watches."""
+    """A line that is not an event."""
     return json.dumps({"kind": kind, **values}, default=str) + "\n"
 
 
@@ -143,7 +143,7 @@ class EventFile(Closing):
             raise not_written(self._path, problem) from None
 
     def watching(self, watch: Watch) -> Watch:
-        """The same watch; what it is told of the negotiation is written down, too."""
+        """The same callback, with the progress of the negotiation written down as well."""
         return writing(self.write, watch)
 
     def following(self, steps: Steps) -> Steps:

@@ -173,7 +173,7 @@ class NoiseWatch:
     def _repeated(
         self, round_number: int, rows: NDArray[np.int64], scaled: NDArray[np.float32]
     ) -> dict[int, UploadFinding]:
-        """Who sends again what it has sent before, or its opposite; then keep the new ones."""
+        """Find owners that repeat an earlier upload or its opposite; then keep the new uploads."""
         sketch, kept = self._sketch, self.arrays
         if not sketch.bits:
             return {}
@@ -294,11 +294,11 @@ class UploadInspector:
         return self._noise.arrays
 
     def present(self) -> list[int]:
-        """Who takes part: all whose contract was not found broken."""
+        """The owners whose contract was not found broken."""
         return [owner for owner in self._contracts if owner not in self._accused]
 
     def inspect(self, round_number: int, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        """Whom to refuse in this round, and why. Of what can be used: the screen has seen it."""
+        """The owners to refuse in this round, with reasons. All uploads have passed the screen."""
         refused: dict[int, str] = {}
         longest = self._longest(uploads)
         for owner, upload in sorted(uploads.items()):

@@ -212,7 +212,7 @@ class _OpenJob:
         clock.lap("negotiate")
 
         drafts = self._drafts(order, deals, keys)
-        if state.rounds_done:  # who has not signed by then takes no part
+        if state.rounds_done:  # owners that have not signed by then take no part
             known = signatures(self.ledger, manifest.job)
             drafts = {index: one for index, one in drafts.items() if one.id in known}
         contracts = yield from self._sign(order, drafts)

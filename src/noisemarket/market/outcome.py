@@ -103,7 +103,7 @@ def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
 
 
 Steps = Generator[Event, None, MarketOutcome]
-"""The events of a market; at its end, what it came to."""
+"""The events of a market, then its outcome."""
 
 
 class MarketRun(Iterator[Event]):

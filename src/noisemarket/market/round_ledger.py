@@ -115,7 +115,7 @@ def verdicts(
     rounds: Iterable[tuple[Collection[int], Refusals]],
     watch: UploadInspector,
 ) -> list[Verdict]:
-    """What is found about each contract, from who delivered and who was refused in each round."""
+    """The verdict on each contract, from the owners that delivered or were refused per round."""
     came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
     for delivered, refused in rounds:
         for owner in delivered:

@@ -52,7 +52,7 @@ class OwnerTrainer:
     ) -> Upload:
         """An owner's protected update to the global model in a round, counted from 1.
 
-        An update that diverged is all NaN: whoever screens uploads refuses it as not finite.
+        An update that diverged is all NaN: the screen of uploads refuses it as not finite.
         """
         seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
         self.model.reseed(int(seed.generate_state(1)[0]))

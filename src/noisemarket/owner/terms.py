@@ -71,7 +71,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class OwnerTerms:
-    """What an owner agreed to in a job: its noise, how it protects, and what it may spend.
+    """An owner's terms in a job: its noise, its protection, and the privacy that it may spend.
 
     Without a number of ``rounds`` only the cap ends them. ``noise`` is ``secure``, or
     ``simulated``: drawn from ``seed``, not private.
