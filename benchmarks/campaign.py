@@ -119,7 +119,7 @@ def compared(
     """A comparison that has decided and trained."""
     comparison = Comparison(scenario, plan, file, scenarios(scenario, own))
     comparison.decide()
-    comparison.train(workers=workers, told=lambda done, of: print(done, of, flush=True))
+    comparison.train(workers=workers, watch=lambda done, of: print(done, of, flush=True))
     return comparison
 
 

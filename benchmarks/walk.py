@@ -8,6 +8,7 @@ processes are not followed: what they run is the owner's training.
 from __future__ import annotations
 
 import argparse
+import inspect
 import sys
 import tempfile
 from itertools import groupby
@@ -27,7 +28,8 @@ def walk() -> list[tuple[Path, str]]:
         file = Path(frame.f_code.co_filename)
         if event == "call" and file.is_relative_to(PACKAGE):
             name, inside = frame.f_code.co_qualname, file.relative_to(PACKAGE)
-            if name != "<module>" and len(inside.parts) > 1:
+            function = frame.f_code.co_flags & inspect.CO_OPTIMIZED  # no module or class body
+            if function and len(inside.parts) > 1:
                 first.setdefault((inside, name))
 
     scenario = nm.Scenario.from_preset("market", owners=1, rounds=1)

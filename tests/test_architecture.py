@@ -36,7 +36,7 @@ ROOMS_BELOW: dict[str, set[str]] = {
     "pricing": {"errors", "federated", "formats", "game", "parts"},
     "ledger": {"errors", "files", "formats", "parts"},
 }
-ROOMS_BELOW["scenario"] = {"errors", "federated", "game", "pricing", "parts"}
+ROOMS_BELOW["scenario"] = {"errors", "federated", "files", "game", "pricing", "parts"}
 ROOMS_BELOW["owner"] = {
     *("errors", "federated", "files", "game", "formats", "ledger", "pricing", "privacy")
 }

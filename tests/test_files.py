@@ -341,7 +341,7 @@ def test_json_lines_have_one_user_at_a_time(tmp_path: Path) -> None:
 
 def test_an_unfinished_line_is_skipped_and_replaced(tmp_path: Path) -> None:
     path = tmp_path / "a"
-    for left in (b"[3", b"[3]", b"\xff", bytes(512)):
+    for left in (b"[3", b"3", b"\xff", bytes(512)):
         path.write_bytes(b"[1]\n[2]\n" + left)
         assert read_json_lines(path, "journal", list) == [[1], [2]]
         assert path.read_bytes().endswith(left)
@@ -349,6 +349,17 @@ def test_an_unfinished_line_is_skipped_and_replaced(tmp_path: Path) -> None:
             assert (file.read(list), file.unfinished) == ([[1], [2]], left)
             file.append([4])
         assert path.read_bytes() == b"[1]\n[2]\n[4]\n"
+
+
+def test_a_whole_document_counts_without_its_line_end(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_bytes(b"[1]\n[2]")
+    assert read_json_lines(path, "journal", list) == [[1], [2]]
+    with JsonLines(path, "journal", "another job") as file:
+        assert (file.read(list), file.unfinished) == ([[1], [2]], b"")
+        file.append([3])
+        file.append([4])
+    assert path.read_bytes() == b"[1]\n[2]\n[3]\n[4]\n"
 
 
 @pytest.mark.parametrize("line", [b"[1", b"\xff", b"1", b"", b"[" * 100_000])

@@ -7,7 +7,8 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.comparison_report import RoundMeans, head_of_mechanism, knows, middle_budget
+from noisemarket.show.comparison_report import RoundMeans, knows, middle_budget
+from noisemarket.show.style import name_of
 from noisemarket.study.results import (
     NO_TRADE,
     Difference,
@@ -117,4 +118,4 @@ def marked(points: tuple[float, bool]) -> str:
 
 def heads(names: Sequence[str]) -> list[str]:
     """Mechanisms in words."""
-    return [head_of_mechanism(name) for name in names]
+    return [name_of(name) for name in names]

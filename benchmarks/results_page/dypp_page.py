@@ -22,7 +22,8 @@ from benchmarks.results_page.campaigns import (
     marked,
 )
 from benchmarks.results_page.common import ROOT, Document, pm, stored, table
-from noisemarket.show.comparison_report import head_of_mechanism, knows, listed
+from noisemarket.show.comparison_report import knows, listed
+from noisemarket.show.style import name_of
 
 REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")
@@ -61,7 +62,7 @@ def points_in_words(
     """How one stands to another, and whether that is more than chance."""
     points, sure = found.between(budget, first, second)
     words = f"{abs(points):.2f} points {'ahead of' if points > 0 else 'behind'}"
-    other = "it" if short else head_of_mechanism(second)
+    other = "it" if short else name_of(second)
     return f"{words} {other}{'' if sure else ' (within chance)'}"
 
 
@@ -72,7 +73,7 @@ def money_section(found: Stored) -> list[str]:
         cells = [f"{accuracy_in_words(found.at('dypp', budget))}"]
         cells += [marked(found.between(budget, "dypp", name)) for name in OTHERS]
         lines.append([f"{budget:g}", *cells])
-    heads = ["budget", "DyPP, %", *(f"less {head_of_mechanism(name)}" for name in OTHERS)]
+    heads = ["budget", "DyPP, %", *(f"less {name_of(name)}" for name in OTHERS)]
     return [
         "## For the same money and the same privacy",
         "![Accuracy over money paid; every owner keeps noise 0.1](../images/frontier.png)",
@@ -102,7 +103,7 @@ def ahead(found: Stored) -> str:
                 and sign * found.between(budget, "dypp", name)[0] > 0
             ]
             if budgets:
-                some.append(f"{head_of_mechanism(name)} (budget {listed(budgets)})")
+                some.append(f"{name_of(name)} (budget {listed(budgets)})")
         words.append(f"{verb} {listed(some)}" if some else f"{verb} none of them")
     return f"By more than chance DyPP is {words[0]}, and {words[1]}."
 
@@ -127,7 +128,7 @@ def no_floor_section(found: Stored) -> list[str]:
         rows = [row for row in found.rows if (row.mechanism, row.budget) == (name, budget)]
         boundless = sum(row.epsilon_sold is None for row in rows)
         shown.append(
-            f"{head_of_mechanism(name)} {accuracy_in_words(found.at(name, budget))} % "
+            f"{name_of(name)} {accuracy_in_words(found.at(name, budget))} % "
             f"({boundless} of {len(rows)} seeds with a seller without bound)"
         )
     return [
@@ -339,9 +340,9 @@ def readme_sentence() -> str | None:
     leaders = []
     for budget in found.budgets:
         best = found.best(budget)
-        article = "the " if "auction" in head_of_mechanism(best) else ""
+        article = "the " if "auction" in name_of(best) else ""
         accuracy = brings(found, best, budget)
-        leaders.append(f"{article}{head_of_mechanism(best)} for {budget:g} ({accuracy})")
+        leaders.append(f"{article}{name_of(best)} for {budget:g} ({accuracy})")
     words = (
         f"Over [{found.nothing.seeds} seeds](docs/explanation/results.md), all owners keeping "
         f"noise 0.1, the clock auction brings {brings(found, 'clock', middle)} for {middle:g}, "
@@ -351,7 +352,7 @@ def readme_sentence() -> str | None:
     if free is not None:
         best = free.best(middle)
         words += (
-            f" If owners may sell all their noise, {head_of_mechanism(best)} brings "
+            f" If owners may sell all their noise, {name_of(best)} brings "
             f"{brings(free, best, middle)} for {middle:g}, and sellers without a bound on epsilon."
         )
     return words

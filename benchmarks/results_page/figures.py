@@ -21,14 +21,13 @@ from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivi
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.show.comparison_report import (
     draw_frontier,
-    head_of_mechanism,
     known,
     knows,
     listed,
     middle_budget,
     under_budget,
 )
-from noisemarket.show.style import figure, label, save
+from noisemarket.show.style import figure, label, name_of, save
 from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_differences
 
 IMAGES = ROOT / "docs" / "images"
@@ -150,7 +149,7 @@ def frontier_title(rows: Sequence[Row]) -> str:
         return "Accuracy over money paid"
     best = max(gains, key=lambda name: gains[name])
     first = (
-        f"{under_budget(budget)}, {head_of_mechanism(best)} gains most of those who know nothing "
+        f"{under_budget(budget)}, {name_of(best)} gains most of those who know nothing "
         f"private: {gains[best]:+.1f} points"
     )
     tested = [one for one in paired_differences(rows)
@@ -159,8 +158,8 @@ def frontier_title(rows: Sequence[Row]) -> str:
         return first
     behind = {one.first if one.second == best else one.second
               for one in tested if best in (one.first, one.second) and one.significant}  # fmt: skip
-    near = [head_of_mechanism(name) for name in gains if name != best and name not in behind]
-    less = [f"{head_of_mechanism(name)} {gains[name]:+.1f}"
+    near = [name_of(name) for name in gains if name != best and name not in behind]
+    less = [f"{name_of(name)} {gains[name]:+.1f}"
             for name in sorted(behind & gains.keys(), key=lambda name: -gains[name])]  # fmt: skip
     parts = [f"within chance of it: {listed(near)}"] if near else []
     parts += [f"less: {listed(less)}"] if less else []

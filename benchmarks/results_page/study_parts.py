@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
-from noisemarket.show.comparison_report import head_of_mechanism, listed
+from noisemarket.show.comparison_report import listed
+from noisemarket.show.style import name_of
 
 CHANGING = ["", "back after the first change", "after the second", "gain at the end"]
 
@@ -29,7 +30,7 @@ def lying_part() -> list[str]:
         lines.append(
             [
                 SURFACE_WORDS.get(row["surface"], row["surface"]),
-                head_of_mechanism(row["mechanism"]),
+                name_of(row["mechanism"]),
                 "-" if unknown else pm(row["mean"], 4),
                 "-" if unknown else f"{max(row['most']):.3f}",
                 pm(row["honest"], 4),
@@ -37,11 +38,11 @@ def lying_part() -> list[str]:
             ]
         )
     idle = [
-        f"{head_of_mechanism(row['mechanism'])} ({SURFACE_WORDS.get(row['surface'])})"
+        f"{name_of(row['mechanism'])} ({SURFACE_WORDS.get(row['surface'])})"
         for row in found["rows"]
         if not sum(row["sellers"])
     ]
-    names = [head_of_mechanism(name) for name in dict.fromkeys(truthful)]
+    names = [name_of(name) for name in dict.fromkeys(truthful)]
     who = f"No owner gains anything by lying to {listed(names)}. " if names else ""
     rest = f" Without any trade, and so left out: {listed(idle)}." if idle else ""
     heads = ["surface", "mechanism", "a lie, mean", "a lie, most", "honest surplus", "sellers"]

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from _reference import code, page, table
 from noisemarket.federated.partition import MINIMUM
+from noisemarket.files import DEEPEST
 from noisemarket.game.distributions import DISTRIBUTIONS
 from noisemarket.game.levels import MOST_CELLS
 from noisemarket.ledger.money import MICRO, MOST
@@ -18,7 +19,6 @@ from noisemarket.scenario import SYMBOLS, Scenario
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection
 from noisemarket.scenario.section import allowed_values
-from noisemarket.scenario.toml_text import DEEPEST
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.

@@ -1,19 +1,4 @@
-"""Everything that can go wrong by a user's doing, as one small tree.
-
-    NoisemarketError
-    |-- BadInput           a value that cannot be used: names field, value and remedy
-    |   `-- NoLedger       there is no ledger where one was named
-    |-- MissingExtra       an optional part is not installed: names the pip command
-    |-- Interrupted        the user stopped a run; what was finished has been kept
-    `-- LedgerError        the ledger cannot be reached, read or written
-        |-- BadSignature     a contract or receipt is not signed by the right key
-        |-- LedgerLost       the ledger lacks a head that was noted elsewhere
-        |-- LedgerConflict   an entry contradicts what the ledger holds already
-        |   `-- OverBudget   a contract or payment would pass the job's budget
-        `-- LedgerBroken     verification failed: names the first bad entry
-
-The command line prints the message of any of these as one sentence, without a traceback.
-"""
+"""Errors that a user can cause: their messages are sentences, printed without a traceback."""
 
 from __future__ import annotations
 

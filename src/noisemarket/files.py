@@ -14,6 +14,7 @@ import secrets
 import stat
 import sys
 import tokenize
+import tomllib
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -29,6 +30,9 @@ from noisemarket.errors import BadInput, NoisemarketError
 Parsed = TypeVar("Parsed")
 
 RESTORE = "restore it from a backup."
+DEEPEST = 20
+"""Tables and lists within one another; a scenario needs five."""
+
 LOCK = ".lock"
 """The name of a folder's lock, while a process holds it."""
 
@@ -206,7 +210,8 @@ class JsonLines(Closing):
     """A file of JSON lines that only grows, such as a journal, for one process at a time.
 
     A line is on disk before anything follows from it. So an unfinished last line, which a killed
-    process left, was never acted upon: reading skips it, and the next ``append`` replaces it.
+    process left, was never acted upon: reading skips it, and the next ``append`` replaces it. A
+    whole document that lacks only its line end counts: another program may have cut that off.
     """
 
     def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
@@ -220,8 +225,9 @@ class JsonLines(Closing):
             self._lock.close()
             raise unusable(field, path, "used", problem) from None
         sync_folder(path.parent)
-        self._size = content.rfind(b"\n") + 1
+        self._size = _whole(content)
         self._lines = content[: self._size]
+        self._missing_end = b"\n" if self._lines and not self._lines.endswith(b"\n") else b""
         self.unfinished = content[self._size :]
         """What a killed process, or another program, left after the last whole line."""
         self._process, self._sound = os.getpid(), True
@@ -235,7 +241,7 @@ class JsonLines(Closing):
         if not self._sound or os.getpid() != self._process:
             raise NoisemarketError(f"{self._path}: open it again before more is written.")
         lines = (json.dumps(document, allow_nan=False) + "\n" for document in documents)
-        data = "".join(lines).encode()
+        data = self._missing_end + "".join(lines).encode()
         self._sound = False
         try:
             self._file.seek(self._size)
@@ -247,7 +253,7 @@ class JsonLines(Closing):
         except OSError as problem:
             raise not_written(self._path, problem) from None
         self._size += len(data)
-        self._sound = True
+        self._missing_end, self._sound = b"", True
 
     def close(self) -> None:
         try:
@@ -272,14 +278,23 @@ def parse_json_lines(
 ) -> list[Parsed]:
     """What ``parse`` makes of each line; an unfinished last one is skipped."""
     found = []
-    whole = content[: content.rfind(b"\n") + 1]
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for number, line in enumerate(content[: _whole(content)].splitlines(), start=1):
         try:
             found.append(parse(json.loads(line)))
         except (BadInput, ValueError, TypeError, LookupError, AttributeError, RecursionError):
             reason = f"is damaged in line {number}: {remedy}"
             raise BadInput(field, str(path), reason) from None
     return found
+
+
+def _whole(content: bytes) -> int:
+    """The bytes without an unfinished last line; a whole list or object needs no line end."""
+    size = content.rfind(b"\n") + 1
+    try:
+        finished = isinstance(json.loads(content[size:]), list | dict)
+    except (ValueError, RecursionError):
+        finished = False
+    return len(content) if finished else size
 
 
 def private_folder(path: Path) -> Path:
@@ -331,3 +346,44 @@ def unusable(field: str, path: Path | str, verb: str, problem: OSError) -> BadIn
 def not_written(path: Path, problem: OSError) -> NoisemarketError:
     """The error that says why a file cannot be written."""
     return NoisemarketError(f"{path} cannot be written: {problem.strerror or problem}.")
+
+
+def read_text(field: str, file: str | Path) -> str:
+    """The text of a file that a field names."""
+    try:
+        return Path(file).read_text(encoding="utf-8-sig")
+    except (OSError, ValueError) as problem:
+        reason = getattr(problem, "strerror", None) or "not a UTF-8 text file"
+        raise BadInput(field, str(file), f"cannot be read ({reason}).") from None
+
+
+def toml_in(field: str, file: str | Path, text: str) -> dict[str, Any]:
+    """The document of a file that a field names, from its text."""
+    try:
+        return parse_toml(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise BadInput(field, str(file), f"not valid TOML: {problem}.") from None
+
+
+def parse_toml(text: str) -> dict[str, Any]:
+    """The document of a TOML text, nested ``DEEPEST`` times at most."""
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise _too_deep() from None
+    level: list[Any] = [document]
+    for _ in range(DEEPEST + 1):
+        level = [inner for value in level for inner in _inside(value)]
+        if not level:
+            return document
+    raise _too_deep()
+
+
+def _inside(value: Any) -> list[Any]:
+    if isinstance(value, dict):
+        return list(value.values())
+    return value if isinstance(value, list) else []
+
+
+def _too_deep() -> tomllib.TOMLDecodeError:
+    return tomllib.TOMLDecodeError(f"nested more than {DEEPEST} deep")

@@ -1,8 +1,4 @@
-"""Values as JSON and CSV hold them.
-
-JSON: ``null`` is a number that is not finite, such as no cap, no guarantee or an infinite loss.
-CSV: safe to open in a spreadsheet, which takes no text in it for a formula.
-"""
+"""Values in JSON (``null`` for a number that is not finite) and CSV (safe from formulas)."""
 
 from __future__ import annotations
 

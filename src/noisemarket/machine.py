@@ -1,4 +1,4 @@
-"""The machine: how many cores there are, what it is called, and how long work takes on it."""
+"""The machine: its cores, its name, and how long work takes on it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""Parts by name: those of this package, or your own by ``package.module:Name``.
-
-    mechanism = "my_package.pricing:MyMechanism"
-
-In Python, pass the object itself.
-"""
+"""Parts by name: those of this package, or your own by ``package.module:Name``."""
 
 from __future__ import annotations
 
@@ -42,8 +37,7 @@ class Parts(Mapping[str, Part], Generic[Part]):
     def find(self, name: str, field: str | None = None, *, load: bool = False) -> Part:
         """The part of that name. One's own is imported only if ``load`` is true.
 
-        Names in messages and files of others are looked up without ``load``: they find what this
-        process has imported already, and run nothing.
+        Names in messages and files of others are looked up without ``load``, and run nothing.
         """
         field = field or self._field
         if name in self._known:

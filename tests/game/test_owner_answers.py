@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.environment import Environment
-from noisemarket.game.sides import OwnerSide
+from noisemarket.game.sides import Behaviour, OwnerSide
 from noisemarket.market.negotiation import negotiate
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario

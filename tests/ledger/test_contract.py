@@ -1,6 +1,7 @@
 """The document, its one form, its rule of payment, and money."""
 
 import contextlib
+import copy
 import json
 import math
 import pickle
@@ -17,8 +18,9 @@ from tests.ledger.common import changed, contract
 from noisemarket.errors import BadInput
 from noisemarket.ledger.contract import ALL_ROUNDS, Contract
 from noisemarket.ledger.document import canonical, parse
-from noisemarket.ledger.entries import _hashed
+from noisemarket.ledger.entries import Head, _hashed
 from noisemarket.ledger.money import MICRO, MOST, checked_amount, format_micro, to_micro
+from noisemarket.ledger.receipts import Receipt
 
 TEXT = st.text(min_size=1, max_size=20).filter(str.isprintable)
 AMOUNT = st.integers(0, MOST)
@@ -232,6 +234,34 @@ def test_pro_rata_is_rounded_down_and_never_above_the_payment(
     assert changed(one, missed_rounds=ALL_ROUNDS).owed(delivered) == (
         payment if delivered == rounds else 0
     )
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong", "sentence"),
+    [
+        ("owner_key", "A" * 64, "64 small hexadecimal digits"),
+        ("saving", -1.0, r"saving is -1\.0: it should be greater than or equal to 0\."),
+        ("owner", "a" * 1001, "it should have at most 1000 characters"),
+    ],
+)
+def test_a_wrong_value_is_named_in_plain_words(field: str, wrong: Any, sentence: str) -> None:
+    with pytest.raises(BadInput, match=sentence):
+        contract(**{field: wrong})
+
+
+def test_a_receipt_with_a_wrong_head_says_what_a_head_is() -> None:
+    head = str(Head(1, "a" * 64))
+    of = contract()
+    keys = {"curator_key": of.curator_key, "owner_key": of.owner_key}
+    named = {"job": of.job, "owner": of.owner, "contract": of.id, **keys}
+    one = Receipt(**named, stage="signed", paid=None, head=head).to_dict()
+    with pytest.raises(BadInput, match=r"head is here: give count:hash"):
+        Receipt.from_dict(one | {"head": "here"})
+
+
+def test_a_copy_is_the_same_contract() -> None:
+    one = contract(settings={"steps": [1, 2]})
+    assert copy.deepcopy([one]) == [one]
 
 
 def test_the_minimum_share_counts_as_it_is_printed() -> None:

@@ -3,7 +3,7 @@
 from tests.ledger.common import contract, key, sign
 
 from noisemarket.ledger import entries
-from noisemarket.ledger.entries import KINDS, Head, seal_entry
+from noisemarket.ledger.entries import FIELDS, Head, seal_entry
 
 
 def test_the_once_key_of_every_kind() -> None:
@@ -25,4 +25,4 @@ def test_the_once_key_of_every_kind() -> None:
     }
     closed = [entries.paid(one, 3), entries.broken(one)]
     assert [entry.once for entry in closed] == 2 * [f"closed:{one.id}"]
-    assert {entry.kind for entry in (*made.values(), *closed)} == set(KINDS)
+    assert {entry.kind for entry in (*made.values(), *closed)} == set(FIELDS)

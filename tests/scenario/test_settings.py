@@ -175,6 +175,8 @@ BAD_SETTINGS: list[tuple[str, str, str, str]] = [
     # Setting, the field and the value that the message must name, a word of the remedy.
     ("colour=red", "colour", "red", "unknown key"),
     ("discont=0.5", "discont", "0.5", "did you mean discount?"),
+    ("market.bugdet=5", "market.bugdet", "5", "did you mean market.budget?"),
+    ("market.pay=1", "market.pay", "1", "unknown key, remove it"),
     ("learning.discont=0.5", "learning.discont", "0.5", "unknown key"),
     ("learning.owners=5", "learning.owners", "5", "unknown key"),
     ("J=0", "game.saving_levels", "0", "give a whole number from 1 to 10,000"),

@@ -8,8 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisemarket.show.curve_labels import crosses, direct_labels, heights
-from noisemarket.show.style import figure
+from noisemarket.show.style import crosses, direct_labels, figure, heights
 
 PARTS = st.floats(0.0, 1.0)
 ENDS = st.lists(st.tuples(st.floats(0.3, 1.0), PARTS), min_size=1, max_size=7, unique=True)

@@ -55,7 +55,7 @@ def words(images: Path, *more: str) -> list[str]:
 def read_points(path: Path) -> tuple[Point, ...]:
     alike = json.loads(path.read_text().partition("\n")[0])["fingerprint"]
     with Points(path, alike) as points:
-        return points.all()
+        return tuple(points.results.values())
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:

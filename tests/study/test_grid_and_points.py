@@ -78,10 +78,10 @@ class TestPoints:
             stored = [json.loads(line) for line in path.read_text().splitlines()]
             assert [(one["sigma"], one["loss"]) for one in stored] == [(0.1, 0.25), (0.2, None)]
         with Points(path, ALIKE) as points:
-            assert points.all() == (point(0.1), point(0.2, loss=None))
+            assert tuple(points.results.values()) == (point(0.1), point(0.2, loss=None))
             assert Setting(0.1, 1.0, 1) in points
             assert Setting(0.1, 1.0, 2) not in points
-            assert len(points) == 2
+            assert len(points.results) == 2
 
     def test_half_a_line_is_dropped_and_written_over(self, tmp_path: Path) -> None:
         path = tmp_path / "points.jsonl"
@@ -93,7 +93,7 @@ class TestPoints:
         for cut in (first, first + 1, len(whole) - 10, len(whole) - 1):
             path.write_bytes(whole[:cut])
             with Points(path, ALIKE) as points:
-                assert points.all() == (point(0.1),)
+                assert tuple(points.results.values()) == (point(0.1),)
                 points.add(point(0.2))
             assert path.read_bytes() == whole
 

@@ -9,7 +9,7 @@ import sys
 import warnings
 
 _OPTIONS = {
-    **{name: f"--{name}" for name in ("out", "resume", "contracts", "mixed", "seeds")},
+    **{name: f"--{name}" for name in ("out", "resume", "contracts", "mixed", "records", "seeds")},
     "setting": "--set",
 }
 """The options by the arguments that they set."""

@@ -73,7 +73,7 @@ class DashboardOptions:
     most_runs: int = option("Runs that may go on at once.", default=2, min=1, max=64)
     show: bool = option("Open the page in a browser.", "--open/--no-open", default=True)
     token: bool = option(
-        "Let in only who has the token of the address.", "--token/--no-token", default=True
+        "Require the token that the printed address contains.", "--token/--no-token", default=True
     )
     ledger: list[str] | None = option(  # noqa: RUF009
         "URL of a ledger on a server that may be read; again for more."

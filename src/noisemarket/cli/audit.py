@@ -16,11 +16,11 @@ from noisemarket.scenario.account import protection_of
 from noisemarket.show.audit_report import audit_table, draw_audit
 from noisemarket.study.audit import (
     LEAST_SIGMA,
+    Audit,
     AuditResult,
     AuditSettings,
     Target,
     Watch,
-    prepare_audit,
     uploads,
 )
 
@@ -31,10 +31,10 @@ def run(options: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
     scenario = options.load()
     settings = _settings(scenario, options)
-    prepared = prepare_audit(protection_of(scenario), settings)
+    audit = Audit(protection_of(scenario), settings)
     with options.folder(scenario, "audit") as folder:
         with _watched(uploads(settings.trials)) as watch:
-            result = prepared.run(_noise(scenario), watch)
+            result = audit.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
         folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
@@ -79,11 +79,7 @@ def verdict(result: AuditResult) -> list[str]:
         sentences.append(
             f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
             f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
-            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least: the most that "
-            f"{result.trials:,} trials can prove."
-            if worst.false_positives + worst.false_negatives == 0
-            else f"Protection {result.protection} claims nothing. One record shows with mu "
-            f"{worst.mu_low:.2f} at least."
+            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least."
         )
     else:
         sentences.append(

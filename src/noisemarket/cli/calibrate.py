@@ -80,7 +80,7 @@ def run(options: CalibrateOptions) -> None:
         missing = sum(one not in points for one in settings)
         wanted = len(plan.grid)
         result = calibrated(
-            plan.name, plan.command, wanted, missing, points.all(), plan.labels
+            plan.name, plan.command, wanted, missing, [*points.results.values()], plan.labels
         )  # fmt: skip
         folder.write_json("summary.json", result.summary(scenario))
         if (text := surface_file(result, scenario)) is not None:

@@ -6,7 +6,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import Stop, paths, progress, show, stoppable
@@ -31,7 +30,7 @@ from noisemarket.show.comparison_report import (
 )
 from noisemarket.show.style import name_of
 from noisemarket.study.compare import Comparison, Plan, TrainingFile, or_left_out
-from noisemarket.study.results import AVERAGED, Row, comparison_document
+from noisemarket.study.results import AVERAGED, comparison_document
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""
@@ -65,9 +64,15 @@ def run(options: CompareOptions) -> None:
                 folder.status("incomplete", problem=str(problem))
                 words = "stopped; what was trained is kept: continue with --resume "
                 raise Interrupted(f"{words}{folder.path}.") from None
-        _write_csv(folder, rows)
+        columns = ("mechanism", "budget", "seed", *AVERAGED)
+        cells = ([getattr(row, name) for name in columns] for row in rows)
+        folder.write_text("comparison.csv", csv_text(columns, cells))
         document = {
-            **_settings(scenario),
+            "preset": scenario.preset,
+            "owners": scenario.population.owners,
+            "rounds": scenario.training.rounds,
+            "model": scenario.training.model,
+            "surface": scenario.surface_name(),
             **vars(plan),
             **comparison_document(rows),
             "command": command,
@@ -193,11 +198,11 @@ def _trained(
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 
-        def told(done: int, total: int) -> None:
+        def watch(done: int, total: int) -> None:
             bar.update(line, completed=done, total=total)
             say(done, total)
 
-        comparison.train(workers=options.workers, stop=stop, told=told)
+        comparison.train(workers=options.workers, stop=stop, watch=watch)
     return comparison
 
 
@@ -217,34 +222,17 @@ def _teller() -> Callable[[int, int], None]:
     return tell
 
 
-def _settings(scenario: Scenario) -> dict[str, Any]:
-    return {
-        "preset": scenario.preset,
-        "owners": scenario.population.owners,
-        "rounds": scenario.training.rounds,
-        "model": scenario.training.model,
-        "surface": scenario.surface_name(),
-    }
-
-
 def _spent(effort: Effort, comparison: Comparison, *, resumed: bool) -> dict[str, object]:
-    """Date, machine and what it took; of a resumed run, whose last part says little, no seconds."""
+    """Date, machine and processor time; seconds only of a run that was not resumed."""
     last = ("seconds", "cpu_seconds") if resumed else ()
     spent = {key: value for key, value in effort.as_dict().items() if key not in last}
     return {**spent, "training_cpu_seconds": round(comparison.training_cpu_seconds, 1)}
 
 
 def _command(options: CompareOptions, plan: Plan) -> str:
-    """The command that makes such a comparison, with what it left to the defaults."""
+    """The command that repeats the comparison, defaults written out."""
     budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
     return options.command_line(
         "compare", "--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds)),
         "--budgets", budgets,
     )  # fmt: skip
-
-
-def _write_csv(folder: RunFolder, rows: list[Row]) -> None:
-    columns = ("mechanism", "budget", "seed", *AVERAGED)
-    cells = [["" if (one := getattr(row, name)) is None else one for name in columns]
-             for row in rows]  # fmt: skip
-    folder.write_text("comparison.csv", csv_text(columns, cells))

@@ -91,7 +91,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, kind)
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(address)
-        listening.listen(128)  # who reads the address may come at once
+        listening.listen(128)  # browsers may connect at once
     except (OSError, OverflowError, UnicodeError) as problem:
         if listening is not None:
             listening.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Annotated, Any
 
 import typer
@@ -27,25 +26,22 @@ def ls(
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
-    from noisemarket.cli.common import console
+    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import print_jobs
+    from noisemarket.show.ledger_report import jobs_shown
 
     with reading(where) as ledger:
         jobs = [each for each in queries.jobs(ledger) if job in (None, each.job)]
         if job is not None and not jobs:
             raise BadInput("--job", job, "is not in this ledger.")
-        rows = (queries.row(each) for each in queries.contracts(ledger, job))
-        if as_json:
-            document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": list(rows)}
-            print(json.dumps(document))
-            return
-        print_jobs(console(), jobs, rows)
+        rows = [queries.row(each) for each in queries.contracts(ledger, job)]
+    document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": rows}
+    show(as_json, document, *jobs_shown(jobs, rows))
 
 
 @ledger_app.command("show")
-def show(
+def contract_command(
     where: Where,
     contract: Annotated[
         str, Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
@@ -53,18 +49,15 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one contract in full, and its outcome."""
-    from noisemarket.cli.common import console
+    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import contract_in_full, print_contract
+    from noisemarket.show.ledger_report import contract_in_full, contract_shown
 
     with reading(where) as ledger:
         found = queries.account(ledger, queries.find_contract(ledger, contract))
-        document = contract_in_full(found)
-        if as_json:
-            print(json.dumps(document, ensure_ascii=False))
-            return
-        print_contract(console(), document)
+    document = contract_in_full(found)
+    show(as_json, document, *contract_shown(document))
 
 
 @ledger_app.command("verify")
@@ -83,7 +76,7 @@ def verify_command(
     as_json: Json = False,
 ) -> None:
     """Check every hash, signature, state and payment; name the first wrong entry."""
-    from noisemarket.cli.common import console, progress
+    from noisemarket.cli.common import progress, show
     from noisemarket.errors import LedgerBroken
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.receipts import load_receipt
@@ -108,22 +101,18 @@ def verify_command(
         except LedgerBroken as problem:
             if not as_json:
                 raise
-            print(json.dumps({"sound": False, "entry": problem.seq, "problem": problem.reason}))
+            show(True, {"sound": False, "entry": problem.seq, "problem": problem.reason})
             raise typer.Exit(1) from None
-    if as_json:
-        document = {"sound": True, **_money(vars(found)), "head": str(found.head)}
-        print(json.dumps(document))
-        return
-    console().print(
+    said = [
         f"Sound: {found.entries} entries, {found.jobs} jobs ({found.jobs_settled} settled), "
         f"{found.contracts} contracts ({found.contracts_paid} paid, {found.contracts_broken} "
         f"broken), {format_micro(found.paid)} paid in all."
-    )
+    ]
     if held is not None:
-        print(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
-    print(f"Head to note elsewhere: {found.head}")
-    for key in found.curator_keys:
-        print(f"Curator's key to note elsewhere: {key}")
+        said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
+    said.append(f"Head to note elsewhere: {found.head}")
+    said += [f"Curator's key to note elsewhere: {key}" for key in found.curator_keys]
+    show(as_json, {"sound": True, **_money(vars(found)), "head": str(found.head)}, *said)
 
 
 @ledger_app.command("export")
@@ -156,25 +145,22 @@ def statement(
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
-    from noisemarket.cli.common import console
+    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
-    from noisemarket.show.ledger_report import contract_statement, print_statement
+    from noisemarket.show.ledger_report import contract_statement, statement_shown
 
     with reading(where) as ledger:
         ids = [each.id for each in queries.documents(ledger) if each.owner == owner]
         if not ids:
             raise BadInput("owner", owner, "has no contract in this ledger.")
         accounts = [queries.account(ledger, contract) for contract in ids]
-        document = {
-            "owner": owner,
-            "contracts": [contract_statement(account) for account in accounts],
-            "paid_micro": sum(account.paid or 0 for account in accounts),
-        }
-        if as_json:
-            print(json.dumps(document, ensure_ascii=False))
-        else:
-            print_statement(console(), document)
+    document = {
+        "owner": owner,
+        "contracts": [contract_statement(account) for account in accounts],
+        "paid_micro": sum(account.paid or 0 for account in accounts),
+    }
+    show(as_json, document, *statement_shown(document))
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -66,12 +66,10 @@ def flag(name: str, meaning: str) -> Any:
 def taking(
     kind: type[Options], names: str = ""
 ) -> Callable[[Callable[[Options], object]], Callable[..., object]]:
-    """Make of a function of one object what typer takes for a function of its fields.
+    """Make a typer command of a function that takes a dataclass of options.
 
-    Args:
-        kind: a dataclass whose fields are made by ``option``, or annotated for typer.
-        names: the fields that become options, in this order; the others keep their defaults. By
-            default all.
+    ``names`` are the fields that become options, in this order (by default all); the others keep
+    their defaults.
     """
     hints = get_type_hints(kind, include_extras=True)
     known = {one.name: one for one in fields(kind)}  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from noisemarket.privacy.zcdp import (
 )
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
+from noisemarket.show.style import table_of
 
 SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 """The rows of the table, besides those that were requested."""
@@ -115,9 +116,8 @@ def _shown(document: dict[str, Any]) -> list[Table | str]:
         )
     if needed is not None:
         out.append(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
-    table = Table(box=None, pad_edge=False)
-    for head in ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic"):
-        table.add_column(head, justify="right")
+    heads = ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic")
+    table = table_of(None, (), *heads, box=None, pad_edge=False)
     extra = [row for row in (requested, needed) if row is not None]
     rows = {row["sigma"]: row for row in [*document["table"], *extra]}
     for _, row in sorted(rows.items()):

@@ -55,11 +55,7 @@ NETWORK_AVERAGING = 0.6
 
 @dataclass(frozen=True, eq=False)
 class PublicFigures:
-    """What is public about the owners before a round: contracts and sizes, never uploads.
-
-    ``sigma`` and ``records`` have one value for each owner. ``beta`` is the mean non-IID degree of
-    their data; 1 where nobody has stated it.
-    """
+    """What is public about the owners before a round; ``beta`` is the mean non-IID degree."""
 
     sigma: FloatArray
     records: NDArray[np.int64]
@@ -136,9 +132,6 @@ def owner_weights(weighting: Weighting, figures: PublicFigures) -> FloatArray:
 def capped(weights: FloatArray, cap: float) -> FloatArray:
     """The weights, the largest lowered to one value, so that none is more than ``cap`` of all.
 
-    That bounds what one owner can do to the model. 1 is no limit; below one owner's equal share
-    all count alike.
-
     Example:
         >>> capped(np.array([6.0, 1.0, 1.0]), 0.5).tolist()
         [2.0, 1.0, 1.0]
@@ -188,10 +181,7 @@ def aggregate(
     rate: float = 1.0,
     weight_cap: float = 1.0,
 ) -> FloatArray:
-    """The global model moved by the weighted mean of the updates, summed in the owners' order.
-
-    The mean counts ``rate`` times. No owner has a larger part in the mean than ``weight_cap``.
-    """
+    """The global model moved by ``rate`` times the weighted mean, summed in the owners' order."""
     present = sorted(uploads)
     counts = capped(shares[present], weight_cap) if present else np.zeros(0)
     whole = float(counts.sum())
@@ -205,10 +195,7 @@ def aggregate(
 
 @dataclass(frozen=True)
 class ServerSteps:
-    """velocity = momentum * velocity + mean update; model += rate * velocity.
-
-    ``averaging`` is the weight of the past in an average of the global models.
-    """
+    """velocity = momentum * velocity + mean update; model += rate * velocity."""
 
     rate: float
     momentum: float
@@ -218,8 +205,7 @@ class ServerSteps:
 def linear_steps(noise: float, length: float, rounds: int = ROUNDS) -> ServerSteps:
     """The steps for a linear model, by the deviation of the mean update's noise on every weight.
 
-    ``length`` is how long an update may be without its noise; infinite where nothing bounds it.
-    Then the mean counts once: plain federated averaging.
+    ``length`` is how long an update may be without its noise; if infinite, the mean counts once.
 
     Example:
         >>> linear_steps(noise=0.06, length=1.0)

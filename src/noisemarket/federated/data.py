@@ -114,10 +114,7 @@ class Dataset:
         scaling: tuple[float, float] | None = None,
         channel: bool = True,
     ) -> Dataset:
-        """A dataset from any arrays, each checked; wider floats become ``float32``.
-
-        Without ``scaling`` bytes are brought to -1..1 and floats stay as they are.
-        """
+        """A dataset from any arrays, each checked. By default bytes are brought to -1..1."""
         train, marks = _half("train", train_images, train_labels)
         test, test_marks = _half("test", test_images, test_labels)
         if train.shape[1:] != test.shape[1:] or train.dtype != test.dtype:

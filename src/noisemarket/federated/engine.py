@@ -141,4 +141,4 @@ class Engine(Closing):
 
     @abstractmethod
     def close(self) -> None:
-        """Stop whatever was started."""
+        """Stop all workers."""

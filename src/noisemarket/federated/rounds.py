@@ -52,7 +52,6 @@ class RoundResult:
 
     @property
     def charged(self) -> tuple[int, ...]:
-        """All owners that the round was charged to."""
         return tuple(sorted({*self.delivered, *(owner for owner, _ in self.refused)}))
 
     def to_dict(self) -> dict[str, Any]:

@@ -53,12 +53,12 @@ def _read_records(path: Path) -> tuple[np.ndarray, np.ndarray]:
         arrays = load_arrays(path)
         images, labels = arrays["images"].astype(np.float32), arrays["labels"].astype(np.int64)
     except OSError as problem:
-        raise unusable("--records", path, "read", problem) from None
+        raise unusable("records", path, "read", problem) from None
     except (KeyError, ValueError) as problem:
         remedy = f"is not an .npz file with images and labels ({problem})."
-        raise BadInput("--records", str(path), remedy) from None
+        raise BadInput("records", str(path), remedy) from None
     if labels.ndim != 1 or len(images) != len(labels) or not len(labels):
-        raise BadInput("--records", str(path), "give one label for each image.")
+        raise BadInput("records", str(path), "give one label for each image.")
     return images, labels
 
 

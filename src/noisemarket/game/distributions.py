@@ -1,7 +1,4 @@
-"""Named distributions that a population is drawn from, each given by its quantile function.
-
-Drawing by quantile makes the first owners of a larger population those of a smaller one.
-"""
+"""Distributions by quantile: a larger population begins with the owners of a smaller one."""
 
 from __future__ import annotations
 

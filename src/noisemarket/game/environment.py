@@ -9,11 +9,10 @@ from typing import Any, Literal
 import numpy as np
 
 from noisemarket.errors import BadInput
-from noisemarket.game.behaviour import EXACT, Behaviour, scrambled
 from noisemarket.game.levels import BoolArray, FloatArray, Levels
 from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol, games
-from noisemarket.game.sides import CuratorSide, OwnerSide, Payoff
+from noisemarket.game.sides import EXACT, Behaviour, CuratorSide, OwnerSide, Payoff, scrambled
 from noisemarket.game.surface import LossSurface
 
 OWNER_PREFERENCES = ("privacy_cost", "markup", "beta")
@@ -51,11 +50,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class Environment:
-    """Levels, payoffs, protocol and preferences: what a mechanism works on.
-
-    ``sold`` is the privacy that each saving sells (``OwnerSide``), ``behaviour`` how the owners
-    answer.
-    """
+    """Levels, payoffs, protocol and preferences: what a mechanism works on."""
 
     levels: Levels
     surface: LossSurface
@@ -82,7 +77,6 @@ class Environment:
         return replace(self, phases=(replace(self.phases[phase], start=0),))
 
     def owner_side(self, phase: int = -1, some: slice = slice(None)) -> OwnerSide:
-        """The owners' private side in a phase (by default the last)."""
         now = self.phases[phase]
         return OwnerSide(
             levels=self.levels,
@@ -98,7 +92,6 @@ class Environment:
         )
 
     def curator_side(self, phase: int = -1, some: slice = slice(None)) -> CuratorSide:
-        """The curator's private side in a phase (by default the last)."""
         now = self.phases[phase]
         return CuratorSide(
             levels=self.levels,

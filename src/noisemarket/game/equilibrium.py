@@ -97,7 +97,6 @@ class CheapestDeals:
 
     @classmethod
     def in_tables(cls, games: Games) -> CheapestDeals:
-        """Found in the tables of signed games."""
         payment, signed = games.agreed.argmax(axis=2), np.asarray(games.agreed.any(axis=2))
         rewards = [
             np.take_along_axis(table, payment[:, :, None], axis=2)[:, :, 0]
@@ -120,11 +119,9 @@ class CheapestDeals:
         )
 
     def best_for_owner(self) -> Contracts:
-        """The proposal that each owner makes: the equilibrium."""
         return self._at(_first_highest(self.owner))
 
     def best_for_curator(self) -> Contracts:
-        """What a curator who knew everything would choose."""
         return self._at(_first_highest(self.curator))
 
     def _at(self, saving: IntArray) -> Contracts:

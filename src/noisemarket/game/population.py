@@ -42,8 +42,7 @@ class DataOwner:
 class Population:
     """All owners of a job, one array per field.
 
-    ``key`` names each owner's stream of random numbers: it follows the owner, not its
-    position, so that a reordered population gets the same results, reordered.
+    ``key`` names each owner's random numbers and follows it, so that order does not matter.
     """
 
     names: Sequence[str] | range

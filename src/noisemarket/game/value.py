@@ -51,7 +51,6 @@ class Worth:
     joint_gain: float
 
     def as_dict(self) -> dict[str, float]:
-        """All figures by name."""
         return asdict(self)
 
 
@@ -95,12 +94,8 @@ class JointValue:
     """A curator's value of all contracts together, from public figures and its own preferences.
 
     ``V = N varpi lambda_s Q(effective noise, mean beta, share) - (1 - varpi) mu sum(payments)``:
-    the paper's sum over owners, with the one quality that all of them share.
-
-    ``records`` are the owners' numbers of records. ``beta`` is the mean non-IID degree of their
-    data as it counts in the quality, ``dealt`` as the data is dealt out, by which updates are
-    weighed. ``quality_price`` is N varpi lambda_s, what a point of quality is worth,
-    ``money_price`` is (1 - varpi) mu, what a unit of money is worth.
+    the paper's sum over owners, with the one quality that all of them share. ``quality_price`` is N
+    varpi lambda_s, ``money_price`` is (1 - varpi) mu, ``dealt`` the mean beta as data is dealt out.
     """
 
     levels: Levels
@@ -113,7 +108,6 @@ class JointValue:
 
     @classmethod
     def of(cls, environment: Environment) -> JointValue:
-        """The joint value by the last preferences."""
         now, owners = environment.phases[-1], len(environment)
         return cls(
             levels=environment.levels,
@@ -136,7 +130,6 @@ class JointValue:
         return float(self.surface.quality(noise, self.beta, min(share, 1.0)))
 
     def value(self, contracts: Contracts) -> float:
-        """V of these contracts."""
         paid = math.fsum(self.levels.payments[contracts.payment])
         return self.quality_price * self.fitted_quality(contracts) - self.money_price * paid
 

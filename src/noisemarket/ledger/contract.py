@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from fractions import Fraction
@@ -34,7 +33,6 @@ ALL_ROUNDS: Literal["all_rounds"] = "all_rounds"
 MOST_ROUNDS = 1_000_000
 _MOST_TEXT = 1000
 Bytes = bytes  # inside Contract, ``bytes`` is its method
-_HEX = re.compile(r"[0-9a-f]{64}")
 
 
 def moment(name: str, value: object) -> datetime:
@@ -169,7 +167,6 @@ class Contract(Document):
 
     @classmethod
     def from_bytes(cls, document: Bytes) -> Contract:
-        """The contract of a document."""
         try:
             values = parse(document)
         except (ValueError, TypeError) as problem:
@@ -181,7 +178,6 @@ class Contract(Document):
 
     @cached_property
     def id(self) -> str:
-        """The SHA-256 of the document, in hexadecimal."""
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
@@ -215,8 +211,3 @@ def owed(
 def nonce_of(job: str, owner: str) -> str:
     """The nonce of an owner's contract in a job: it has one contract there, and no second."""
     return hashlib.sha256(f"{job}\0{owner}".encode()).hexdigest()[:32]
-
-
-def is_key(value: object) -> bool:
-    """Whether this is a public key as a contract names it."""
-    return isinstance(value, str) and _HEX.fullmatch(value) is not None

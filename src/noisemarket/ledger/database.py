@@ -153,10 +153,7 @@ class Database(Closing):
         after: int = 0,
         until: int | None = None,
     ) -> Iterator[Entry]:
-        """Entries in order, a page in each transaction, also while others write.
-
-        All conditions hold together; ``after`` is exclusive and ``until`` inclusive.
-        """
+        """Entries in order, a page in each transaction; ``after`` is exclusive."""
         query = select(*_ROW).order_by(ENTRIES.c.seq).limit(PAGE)
         if job is not None:
             query = query.where(ENTRIES.c.job == job)
@@ -176,11 +173,7 @@ class Database(Closing):
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction for one writer at a time: the others wait.
-
-        Added entries are durable when the block ends, and are rolled back if it raises or is
-        killed.
-        """
+        """A transaction for one writer at a time, durable when the block ends; the others wait."""
         with self._writing() as connection:
             row = connection.execute(
                 select(HEAD.c.length, HEAD.c.hash).with_for_update()  # SQLite: BEGIN IMMEDIATE does
@@ -214,7 +207,7 @@ class Database(Closing):
 
     def _head(self, row: Sequence[Any] | None) -> Head:
         if row is None:
-            raise LedgerBroken(None, "has lost its head.")
+            raise LedgerBroken(None, f"{self.name} has lost its head: restore it from a backup.")
         return Head(*row)
 
     def _create(self, connection: Connection) -> None:
@@ -283,7 +276,6 @@ class Transaction:
                 yield Entry(*row)
 
     def entries(self, job: str, after: int) -> Iterator[Entry]:
-        """The job's entries after that number, in order."""
         query = select(*_ROW).where(ENTRIES.c.job == job, ENTRIES.c.seq > after)
         query = query.where(ENTRIES.c.seq <= self.head.count).order_by(ENTRIES.c.seq)
         for row in self._connection.execute(query.execution_options(yield_per=PAGE)):

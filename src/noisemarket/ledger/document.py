@@ -6,15 +6,30 @@ Any language has a library for the JSON Canonicalization Scheme, so anyone can v
 from __future__ import annotations
 
 import json
+import re
 from typing import Annotated, Any, Self
 
 import rfc8785
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from noisemarket.errors import BadInput
 from noisemarket.ledger.money import MOST
 
-PublicKey = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_HEX = re.compile(r"[0-9a-f]{64}")
+
+
+def is_key(value: object) -> bool:
+    """Whether this is a public key as a contract names it."""
+    return isinstance(value, str) and _HEX.fullmatch(value) is not None
+
+
+def _public_key(text: str) -> str:
+    if not is_key(text):
+        raise ValueError("give a public key as 64 small hexadecimal digits")
+    return text
+
+
+PublicKey = Annotated[str, AfterValidator(_public_key)]
 Amount = Annotated[int, Field(ge=0, le=MOST)]
 """Money in micro-units."""
 
@@ -39,10 +54,7 @@ def parse(text: str | bytes) -> Any:
 
 
 class Document(BaseModel):
-    """An immutable document: exactly its fields, each of exactly its type.
-
-    Its constructor raises ``BadInput`` for a value that is out of range.
-    """
+    """An immutable document: exactly its fields, each of exactly its type; else ``BadInput``."""
 
     model_config = ConfigDict(
         frozen=True, strict=True, extra="forbid", allow_inf_nan=False, validate_default=True
@@ -55,7 +67,11 @@ class Document(BaseModel):
             first = problem.errors()[0]
             field = ".".join(map(str, first["loc"]))
             remedy = first["msg"].removeprefix("Value error, ")
+            remedy = re.sub("^(Input|String) should", "it should", remedy)
             raise BadInput(field, first["input"], f"{remedy[0].lower()}{remedy[1:]}.") from None
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values for JSON; what is infinite is None."""

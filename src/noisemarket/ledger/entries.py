@@ -26,8 +26,19 @@ BEGUN, DELIVERED, MISSED, REFUSED = "begun", "delivered", "missed", "refused"
 VERIFIED, PAID, BROKEN, SETTLED = "verified", "paid", "broken", "settled"
 SEALED = "sealed"
 ROUND_KINDS = (DELIVERED, MISSED, REFUSED)
-KINDS = (OPENED, OFFERED, SIGNED, BEGUN, *ROUND_KINDS, VERIFIED, PAID, BROKEN, SETTLED, SEALED)
-"""All kinds of entries: the reference describes each of them."""
+FIELDS: dict[str, set[str] | None] = {
+    OPENED: {"budget", "curator_key", "owner_keys", "about"},
+    OFFERED: {"contract"},
+    SIGNED: {"owner_signature", "curator_signature"},
+    BEGUN: {"round", "owners"},
+    **dict.fromkeys(ROUND_KINDS),
+    VERIFIED: {"kept", "delivered", "evidence"},
+    PAID: {"amount"},
+    BROKEN: {"evidence"},
+    SETTLED: {"total", "contracts_paid", "contracts_broken"},
+    SEALED: {"signature"},
+}
+"""All kinds of entries and their fields; None for the outcomes of rounds, which may say more."""
 
 JOB_KINDS = (OPENED, BEGUN, SETTLED, SEALED)
 """Entries that are about a whole job; the others are about a contract."""
@@ -66,7 +77,7 @@ class Head:
     def parse(cls, text: str) -> Head:
         """The head that ``str`` wrote; ValueError if the text is not one."""
         if not re.fullmatch(r"[0-9]{1,18}:[0-9a-f]{64}", text):
-            raise ValueError(text)
+            raise ValueError("give count:hash, such as a receipt or verification prints it")
         count, _, digest = text.partition(":")
         return cls(int(count), digest)
 
@@ -93,7 +104,6 @@ class Entry:
         return cls(*fields, entry_hash(*fields))
 
     def content(self) -> dict[str, Any]:
-        """The parsed body."""
         try:
             content = json.loads(self.body)
         except (ValueError, TypeError, RecursionError):
@@ -129,10 +139,7 @@ def entry_hash(
 
 
 def once_key(kind: str, contract: str | None, round: int | None) -> str | None:
-    """Under which key an entry is recorded at most one time in its job.
-
-    A round of a contract has one outcome, and a contract is closed one time: paid or broken.
-    """
+    """The key under which an entry is recorded once in its job: a round's outcome, a closing."""
     if kind == SEALED:
         return None
     stem = "round" if kind in ROUND_KINDS else "closed" if kind in (PAID, BROKEN) else kind
@@ -162,10 +169,7 @@ def opened(
     owner_keys: Mapping[str, str] | None = None,
     **about: Any,
 ) -> NewEntry:
-    """A job begins: its budget in micro-units, and the keys that its contracts must name.
-
-    Without ``owner_keys`` a contract may name any key as its owner's. ``about`` is kept as given.
-    """
+    """A job begins. Without ``owner_keys`` a contract may name any key as its owner's."""
     body = {
         "budget": checked_amount(budget, "budget"),
         "curator_key": curator_key,

@@ -17,26 +17,13 @@ from typing import Any, NamedTuple
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.formats import infinite
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract, is_key, moment, owed
-from noisemarket.ledger.document import parse
+from noisemarket.ledger.contract import Contract, moment, owed
+from noisemarket.ledger.document import is_key, parse
 from noisemarket.ledger.entries import Entry, NewEntry, once_key, seal_holds
 from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.money import checked_amount
 
 _ROUNDING = 1e-9  # relative: rho is added up in another order than the accountant's
-
-_FIELDS = {
-    entries.OPENED: {"budget", "curator_key", "owner_keys", "about"},
-    entries.BEGUN: {"round", "owners"},
-    entries.OFFERED: {"contract"},
-    entries.SIGNED: {"owner_signature", "curator_signature"},
-    entries.VERIFIED: {"kept", "delivered", "evidence"},
-    entries.PAID: {"amount"},
-    entries.BROKEN: {"evidence"},
-    entries.SETTLED: {"total", "contracts_paid", "contracts_broken"},
-    entries.SEALED: {"signature"},
-}
-"""The fields of every kind but the outcomes of rounds, which may say more."""
 
 
 class InvalidEntry(Exception):
@@ -93,7 +80,6 @@ class JobHistory:
     def add(
         self, entry: Entry | NewEntry, recorded_at: str, *, check_signatures: bool = True
     ) -> None:
-        """Add the next entry of the job."""
         try:
             content = parse(entry.body)
             if not isinstance(content, dict):
@@ -287,8 +273,8 @@ def _verified(held: _Open, content: dict[str, Any]) -> None:
 
 def _check_form(entry: Entry | NewEntry, content: dict[str, Any]) -> None:
     """Check that an entry names a contract if its kind does, and has the right fields."""
-    kind, fields = entry.kind, _FIELDS.get(entry.kind)
-    if kind not in entries.KINDS:
+    kind, fields = entry.kind, entries.FIELDS.get(entry.kind)
+    if kind not in entries.FIELDS:
         raise InvalidEntry("is of an unknown kind.")
     if kind == entries.SEALED and not isinstance(entry, Entry):
         raise InvalidEntry("is a seal that the ledger did not write itself.")

@@ -63,7 +63,6 @@ class KeyPair:
 
     @classmethod
     def load(cls, folder: str | Path) -> KeyPair:
-        """The key in a folder."""
         path = Path(folder) / KEY_FILE
         text = read_private(path, "key", _ANEW)
         with contextlib.suppress(OSError):  # of a process that was killed right after it wrote it

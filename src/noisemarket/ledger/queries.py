@@ -59,7 +59,6 @@ class Account:
     evidence: dict[str, Any] = field(default_factory=dict)
 
     def count(self, outcome: str) -> int:
-        """How many rounds had this outcome."""
         return sum(entry.outcome == outcome for entry in self.rounds)
 
 

@@ -1,7 +1,6 @@
-"""Receipts: what the curator signs for an owner at signing and at settlement, with the head.
+"""Receipts: the curator's signature, for an owner, under what the ledger held at a head.
 
-A head pins everything up to it, so with a receipt an owner can prove, against the curator itself,
-what the ledger held. The owner signs it, too: the curator can then prove that the owner had it.
+With one an owner can prove it against the curator; the owner's own signature proves receipt.
 """
 
 from __future__ import annotations
@@ -52,7 +51,6 @@ class Receipt(Document):
     def of(
         cls, curator: KeyPair, contract: Contract, stage: str, head: Head, paid: int | None = None
     ) -> Receipt:
-        """A new receipt, signed by the curator."""
         stated: dict[str, Any] = {
             "job": contract.job,
             "owner": contract.owner,
@@ -72,11 +70,9 @@ class Receipt(Document):
 
     @property
     def noted(self) -> Head:
-        """The head, as count and hash."""
         return Head.parse(self.head)
 
     def countersigned(self, owner: KeyPair) -> Receipt:
-        """With the owner's signature."""
         return self.model_copy(update={"owner_signature": owner.seal(_BY_OWNER, self.bytes())})
 
     def check(self, curator_key: str, *, owner: bool = False) -> None:
@@ -101,7 +97,6 @@ class Receipt(Document):
 
     @classmethod
     def from_json(cls, text: str) -> Receipt:
-        """The receipt of a JSON text, as ``from_dict``."""
         try:
             values = json.loads(text)
         except (ValueError, RecursionError):

@@ -15,7 +15,8 @@ from typing import TypeVar
 
 from noisemarket.errors import BadSignature, NoisemarketError
 from noisemarket.files import write_json
-from noisemarket.ledger.contract import Contract, is_key
+from noisemarket.ledger.contract import Contract
+from noisemarket.ledger.document import is_key
 from noisemarket.ledger.keys import OWNER, SignedContract, holds
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.market.channel import Channel

@@ -10,6 +10,7 @@ import numpy as np
 from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
+from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative
 from noisemarket.market.outcome import MarketOutcome, owner_rows
@@ -69,6 +70,7 @@ def summary(
         "total_paid": sum(paid) / MICRO,
         "total_paid_micro": sum(paid),
         "paid": least_median_most([one / MICRO for one in paid]),
+        "owners_surplus": finite(worth(negotiation.environment, deals.levels).owners_surplus),
         "sigma_max": scenario.game.sigma_max,
         "sigma": least_median_most([deal.sigma for deal in deals.deals]),
         "rho": least_median_most([one.rho_total for one in outcome.statements]),

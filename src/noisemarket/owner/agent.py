@@ -23,9 +23,8 @@ from noisemarket.federated.models import maker_of
 from noisemarket.federated.protections import PROTECTIONS
 from noisemarket.federated.protections.protection import privacy_sold
 from noisemarket.files import write_json
-from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.levels import FloatArray, Levels
-from noisemarket.game.sides import OwnerSide
+from noisemarket.game.sides import Behaviour, OwnerSide
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from noisemarket.errors import BadInput
 from noisemarket.game.levels import Levels
-from noisemarket.ledger.contract import is_key
+from noisemarket.ledger.document import is_key
 from noisemarket.owner.folder import Declined
 from noisemarket.pricing.players import GameRules
 

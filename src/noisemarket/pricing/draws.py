@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from noisemarket.game.behaviour import scrambled
+from noisemarket.game.sides import scrambled
 
 GOLDEN = 0x9E3779B97F4A7C15
 

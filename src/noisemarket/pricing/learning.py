@@ -18,9 +18,9 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisemarket.game.behaviour import scrambled
 from noisemarket.game.jit import cached
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
+from noisemarket.game.sides import scrambled
 from noisemarket.pricing.rule import CLIMBING, EXPLORING, FIXED
 
 PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)

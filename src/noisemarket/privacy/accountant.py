@@ -35,11 +35,7 @@ class BudgetSpent(BadInput):
 
 @dataclass(frozen=True)
 class Charge:
-    """One release of an owner in a round, counted from 1.
-
-    ``rho`` is its cost in zCDP, infinite where nothing is guaranteed. ``release_id`` names
-    the bits: equal for the same bits released again, else new.
-    """
+    """One release in a round; ``release_id`` is equal for the same bits released again."""
 
     owner: OwnerId
     round: int
@@ -85,12 +81,10 @@ class Accountant:
 
     @property
     def budgets(self) -> tuple[PrivacyBudget, ...]:
-        """In the order in which they were given."""
         return tuple(self._budgets.values())
 
     @property
     def charges(self) -> tuple[Charge, ...]:
-        """Owner by owner, each owner's in order."""
         return tuple(
             Charge(owner, number, rho, release_id)
             for owner, costs in self._charged.items()
@@ -114,8 +108,7 @@ class Accountant:
     ) -> bool:
         """Charge one release, before it goes out, and say whether it was new.
 
-        ``rho`` is by default what the owner's budget says. The same ``release_id`` for this owner
-        and round costs nothing more; without one, a release always counts as new.
+        The same ``release_id`` for this owner and round costs nothing more; without one it is new.
         """
         return bool(self.charge_all([self._charge(owner, round, rho, release_id)]))
 
@@ -147,7 +140,6 @@ class Accountant:
         return added
 
     def statement(self, owner: OwnerId) -> PrivacyStatement:
-        """What this owner has given up so far."""
         budget, entries, total = self._budget(owner), self._costs(owner), self.spent(owner)
         bounded = math.isfinite(total + budget.rho_per_round)
         return PrivacyStatement(

@@ -59,10 +59,7 @@ class NoiseSource(Protocol):
         """The source for one purpose, such as an owner and a round; independent of call order."""
 
     def release_id(self) -> str:
-        """Name for what is released with the next noise of this stream.
-
-        Equal ids mean equal noise, bit by bit: an accountant charges them once.
-        """
+        """Name for what is released with the next noise of this stream: equal for equal bits."""
 
     def gaussians(self, count: int) -> FloatArray:
         """The next ``count`` standard Gaussians."""
@@ -107,7 +104,6 @@ class KeyedNoise:
 
     @staticmethod
     def new_key() -> bytes:
-        """A fresh secret key from the operating system."""
         return secrets.token_bytes(KEY_BYTES)
 
     def bound(self, context: bytes) -> KeyedNoise:
@@ -165,11 +161,7 @@ class SimulatedNoise:
 
 
 def add_noise(update: NDArray[Any], sigma: float, source: NoiseSource) -> NDArray[Any]:
-    """The update plus N(0, sigma^2) on every coordinate, both on the grid.
-
-    It is float32 for a float32 update, else float64. Rounding to float32 uses the released value
-    alone and leaks nothing.
-    """
+    """The update plus N(0, sigma^2) on every coordinate, both on the grid."""
     if not 0.0 <= sigma <= LARGEST:
         raise BadInput("sigma", sigma, f"give a number from 0 to {LARGEST:.0f}.")
     # Not max(abs()): a NaN must fail the comparison, and no copy is needed.

@@ -83,10 +83,9 @@ _SLOPE = 1.0 / math.sqrt(2.0 * math.pi)
 class Evidence:
     """What the check saw, enough to repeat the judgement.
 
-    ``statistic`` is the squared length over sigma^2 (over 1 without noise), ``degrees`` its degrees
-    of freedom and ``largest_shift`` the largest noncentrality of an honest owner. Outside
-    ``lowest`` to ``highest`` the verdict is against the owner. ``z_score`` measures the distance
-    from the nearest honest law, in standard deviations of a Gaussian with the same tail.
+    ``statistic`` is the squared length over sigma^2 (over 1 without noise) and ``largest_shift``
+    the largest noncentrality of an honest owner. Outside ``lowest`` to ``highest`` the verdict is
+    against the owner. ``z_score`` measures the distance from the nearest honest law.
     """
 
     method: Method
@@ -105,10 +104,7 @@ class Evidence:
 
 
 def alarm_rate(false_alarm: float, owners: int, rounds: int) -> float:
-    """The rate for one side of one test, so that a whole job accuses any honest owner that rarely.
-
-    Every owner is tested in every round, alone and pooled with the rounds before, on two sides.
-    """
+    """The rate for one side of one test: every owner, every round, alone and pooled, two sides."""
     return false_alarm / (4.0 * owners * rounds)
 
 
@@ -137,8 +133,7 @@ def check_upload(difference: NDArray[Any], sigma: float, clip: float, rate: floa
 def check_steps(difference: NDArray[Any], sigma: float, reach: float, rate: float) -> Evidence:
     """Judge an upload whose noise came in steps that may have reacted to each other.
 
-    An honest owner is accused at most at ``rate``; it finds a little less than ``check_upload``,
-    and takes the same but for ``reach``, the greatest length of the upload without its noise.
+    ``reach`` is the greatest length of the upload without its noise.
     """
     values = _finite_values(difference)
     if sigma == 0.0:
@@ -269,10 +264,7 @@ def _sigmas(rate: float) -> float:
 
 @dataclass(frozen=True)
 class UploadFinding:
-    """What a test found against an upload, with enough to repeat the judgement.
-
-    ``statistic`` is outside ``lowest`` to ``highest``. ``rounds`` says of how many uploads it is.
-    """
+    """What a test found against an upload: ``statistic`` is outside ``lowest`` to ``highest``."""
 
     test: str
     reason: str
@@ -309,10 +301,7 @@ def _sizes(dimension: int) -> tuple[tuple[int, NDArray[np.bool_]], ...]:
 
 
 def check_blocks(values: FloatArray, bound: float, rate: float) -> UploadFinding | None:
-    """Test the noise of every block of coordinates of an upload over its sigma.
-
-    ``bound`` is M; an honest owner is accused at ``rate`` by one side of one block.
-    """
+    """Test the noise of every block of coordinates of an upload over its sigma; ``bound`` is M."""
     starts = blocks_of(values.size)
     if not starts.size:
         return None
@@ -377,10 +366,7 @@ def check_curves(
 
 @dataclass(frozen=True)
 class Sketch:
-    """Some bits of an upload that tell it from others, by a secret seed.
-
-    Who knows the seed could change an upload without changing its bits.
-    """
+    """Some bits of an upload that tell it from others, by a seed that must stay secret."""
 
     dimension: int
     seed: int

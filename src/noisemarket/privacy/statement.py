@@ -19,8 +19,7 @@ class PrivacyBudget:
     """The privacy terms that an owner's contract fixes before the job.
 
     ``sensitivity`` includes the rounding of the noise grid; it is infinite where the protection
-    bounds nothing. ``rho_cap`` is what all releases may cost together, and ``protects`` says in
-    words what the noise hides. ``simulated`` noise comes from a seed, and hides nothing.
+    bounds nothing. ``rho_cap`` is what all releases may cost together.
     """
 
     owner: OwnerId
@@ -62,9 +61,9 @@ class PrivacyBudget:
 class PrivacyStatement:
     """The privacy that one owner has spent so far, as text and as JSON.
 
-    ``rounds`` counts rounds and ``releases`` what went out in them, which is more when a round was
-    run again. ``epsilon`` is exact, ``epsilon_general`` the tight bound for any zCDP mechanism.
-    ``protects`` says in words what the noise hides, None where nothing is bounded.
+    ``releases`` exceeds ``rounds`` when a round was run again. ``epsilon`` is exact,
+    ``epsilon_general`` the tight bound for any zCDP mechanism. ``protects`` is None where nothing
+    is bounded.
     """
 
     owner: OwnerId
@@ -88,34 +87,37 @@ class PrivacyStatement:
         return plain(asdict(self))
 
     def text(self) -> str:
-        sentences = [
-            f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
-            f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}."
-        ]
-        if self.protects is None:
-            sentences.append(f"Nothing is guaranteed: {self._why()}.")
-        else:
-            cap = "no cap" if math.isinf(self.rho_cap) else f"a cap of {self.rho_cap:.4g}"
-            sentences += [
-                f"Hidden: {self.protects} (neighbours: {self.neighbours}).",
-                f"The noise is {self.noise_multiplier:.4g} times the sensitivity: rho "
-                f"{self.rho_per_round:.4g} a round, {self.rho_total:.4g} so far, with {cap}.",
-                f"That is epsilon {self.epsilon:.4g} at delta {self.delta:g}, exactly; at most "
-                f"{self.epsilon_general:.4g} by the bound for any zCDP mechanism.",
-            ]
-        if self.simulated:
-            sentences.append(
-                "NOT PRIVATE: noise from a fixed seed. Figures are those of secure noise of this "
-                "size; anyone with the seed can remove this noise."
-            )
-        return " ".join(sentences)
+        released = f"{_counted(self.releases, 'upload')} in {_counted(self.rounds, 'round')}"
+        first = f"Owner {self.owner}, protection {self.protection}, noise sigma {self.sigma:g}, "
+        return " ".join([f"{first}{released}.", *privacy_sentences(self.to_dict())])
 
-    def _why(self) -> str:
-        if self.sigma == 0.0:
-            return "no noise is added"
-        if self.noise_multiplier == 0.0:
-            return "no bound on what a record changes"
-        return "what was released has too little noise"
+
+def privacy_sentences(stated: Mapping[str, Any]) -> list[str]:
+    """The plain values of a statement, by an account or on a contract, in words."""
+    times = stated.get("noise_multiplier")
+    if stated["protects"] is None or stated["rho_per_round"] is None or stated["rho_total"] is None:
+        why = "what was released has too little noise"
+        if stated["sigma"] == 0.0:
+            why = "no noise is added"
+        elif not times:
+            why = "no bound on what a record changes"
+        out = [f"Nothing is guaranteed: {why}."]
+    else:
+        cap = "no cap" if stated["rho_cap"] is None else f"a cap of {stated['rho_cap']:.4g}"
+        noise = f"The noise is {times:.4g} times the sensitivity: rho" if times else "Privacy: rho"
+        out = [
+            f"Hidden: {stated['protects']} (neighbours: {stated['neighbours']}).",
+            f"{noise} {stated['rho_per_round']:.4g} a round, {stated['rho_total']:.4g} so far, "
+            f"with {cap}.",
+            f"That is epsilon {stated['epsilon']:.4g} at delta {stated['delta']:g}, exactly; at "
+            f"most {stated['epsilon_general']:.4g} by the bound for any zCDP mechanism.",
+        ]
+    if stated["simulated"]:
+        out.append(
+            "NOT PRIVATE: noise from a fixed seed. Figures are those of secure noise of this size; "
+            "anyone with the seed can remove this noise."
+        )
+    return out
 
 
 def _counted(number: int, noun: str) -> str:

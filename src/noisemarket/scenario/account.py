@@ -44,7 +44,7 @@ def tuned(name: str, value: Any, kind: ModelKind) -> Any:
 
 
 def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protection:
-    """The protection that a scenario asks for; ``model`` is what it is for, if not its own."""
+    """The protection of a scenario, for its own model or another one."""
     sections = {"training": scenario.training, "privacy": scenario.privacy}
     values = {
         f"{name}.{key}": tuned(key, value, model or scenario.training.model)
@@ -56,10 +56,7 @@ def protection_of(scenario: Scenario, model: ModelKind | None = None) -> Protect
 
 
 def sold_in(scenario: Scenario, levels: Levels, population: Population) -> FloatArray:
-    """The privacy that each saving sells in a scenario's job (``privacy_sold``).
-
-    Where a protection's account depends on the number of records, it is that of the median owner.
-    """
+    """The privacy that each saving sells in a scenario's job, for the median owner."""
     if scenario.game.protocol == "simultaneous":
         remedy = "with payoff epsilon_loss give signed: all outcomes would bind, infinite ones too."
         raise BadInput("game.protocol", scenario.game.protocol, remedy)

@@ -13,11 +13,11 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
+from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.schema import Scenario
 from noisemarket.scenario.section import Section, allowed_values
 from noisemarket.scenario.surface_file import anchored
-from noisemarket.scenario.toml_text import parse_toml, read_text, toml_in
 
 PRESETS: dict[str, dict[str, object]] = {
     # Contracts that bind payment to saving, and a privacy loss of the right sign: the defaults.
@@ -174,10 +174,15 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
 
 def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> BadInput:
     """The error for an unknown key, with the one that was probably meant."""
-    name = key.rpartition(".")[2]
-    close = difflib.get_close_matches(key, paths, n=1)
+    table, _, name = key.rpartition(".")
+    inside = [one.rpartition(".")[2] for one in paths if one.startswith(f"{table}.")]
     if name in paths:
         close = [".".join(paths[name])]
+    elif inside:
+        close = [f"{table}.{one}" for one in difflib.get_close_matches(name, inside, n=1)]
+    else:
+        alike = [one for one in paths if ("." in one) is ("." in key)]
+        close = difflib.get_close_matches(key, alike, n=1)
     hint = f"did you mean {close[0]}?" if close else "remove it."
     return BadInput(key, value, f"unknown key, {hint}")
 
@@ -215,7 +220,7 @@ def _sentence(problem: ValidationError) -> BadInput:
         case "value_error":
             remedy = said.removeprefix("Value error, ")
         case "extra_forbidden":
-            remedy = "unknown key, remove it"
+            return _unknown(field, first["input"], _fields())
         case "missing":
             remedy = f"add {path[-1]}, which is required"
         case "finite_number":

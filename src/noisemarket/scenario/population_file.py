@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from noisemarket.errors import BadInput
+from noisemarket.files import read_text, toml_in
 from noisemarket.game.population import FIELDS, OPTIONAL, Population
-from noisemarket.scenario.toml_text import read_text, toml_in
 
 SECRETS = ("privacy_cost", "markup", "floor")
 """What a curator does not need to know about its owners."""

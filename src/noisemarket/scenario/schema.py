@@ -8,12 +8,11 @@ import numpy as np
 from pydantic import AfterValidator, Field
 
 from noisemarket.errors import BadInput
-from noisemarket.game.behaviour import Behaviour
 from noisemarket.game.distributions import Distribution, make_distribution
 from noisemarket.game.environment import Change, Environment, phases
-from noisemarket.game.levels import MOST_CELLS, FloatArray, Levels
+from noisemarket.game.levels import MOST_CELLS, Levels
 from noisemarket.game.population import FIELDS, Population
-from noisemarket.game.sides import Payoff
+from noisemarket.game.sides import Behaviour, Payoff
 from noisemarket.pricing.rule import Settings
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.section import Auto, NotNegative, Positive, Section, Share
@@ -104,7 +103,7 @@ class GameSection(Section):
 
 
 class PopulationSection(Section):
-    """Who the owners are: drawn from distributions, or read from a file."""
+    """The owners: drawn from distributions, or read from a file."""
 
     owners: int = Field(100, ge=1, le=10**8, description="N: number of data owners")
     privacy_cost: Spread = Field(_COSTS, description="unit privacy cost, the owner's secret")
@@ -123,7 +122,6 @@ class PopulationSection(Section):
     file: str = Field("", description="CSV or TOML file of owners, instead of drawing them")
 
     def distributions(self) -> dict[str, Distribution]:
-        """The distribution of every field."""
         if isinstance(self.data_size, float) and self.data_size < 1:
             raise BadInput("population.data_size", self.data_size, "give at least 1.")
         return {
@@ -304,7 +302,6 @@ class ChangeSection(Section):
     set: dict[str, NotNegative] = Field({}, description="preference = new value: replaces it")
 
     def change(self) -> Change:
-        """The change of the game."""
         if not self.scale and not self.set:
             raise BadInput("changes.at", self.at, "give scale or set: what changes.")
         if self.names and (self.share < 1.0 or self.who == "curator"):
@@ -369,6 +366,12 @@ class Scenario(Section):
                 raise BadInput("changes.at", section.at, f"give an iteration up to {last}.")
         changes = [section.change() for section in self.changes]
         levels = Levels(g.sigma_max, g.saving_levels, g.payment_max, g.payment_levels)
+        errors = int(np.random.SeedSequence([self.seed, 4]).generate_state(1, np.uint64)[0])
+        sold = None
+        if g.payoff == "epsilon_loss":
+            from noisemarket.scenario.account import sold_in  # protections load slowly
+
+            sold = sold_in(self, levels, population)
         return Environment(
             levels=levels,
             surface=find_surface(self.surface_name()),
@@ -378,20 +381,9 @@ class Scenario(Section):
             privacy_weight=g.privacy_weight,
             population=population,
             phases=phases(population, curator, changes, draw_changes),
-            sold=self._sold(levels, population),
-            behaviour=self._behaviour(),
+            sold=sold,
+            behaviour=Behaviour(self.behaviour.temperature, self.behaviour.answer_rate, errors),
         )
-
-    def _sold(self, levels: Levels, population: Population) -> FloatArray | None:
-        if self.game.payoff != "epsilon_loss":
-            return None
-        from noisemarket.scenario.account import sold_in  # protections load slowly
-
-        return sold_in(self, levels, population)
-
-    def _behaviour(self) -> Behaviour:
-        own = np.random.SeedSequence([self.seed, 4]).generate_state(1, np.uint64)[0]
-        return Behaviour(self.behaviour.temperature, self.behaviour.answer_rate, int(own))
 
     def surface_name(self) -> str:
         """The loss surface that is played on: a name or a path."""
@@ -403,7 +395,6 @@ class Scenario(Section):
         return np.random.SeedSequence(self.seed).spawn(3)
 
     def play_seed(self) -> int:
-        """The seed of the pairs' random streams."""
         return int(self.seeds()[2].generate_state(1, np.uint64)[0])
 
     @classmethod

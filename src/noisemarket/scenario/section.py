@@ -85,7 +85,7 @@ def _bounds(about: Mapping[str, Any]) -> str:
     if high is not None:
         words.append(f"to {_number(high)}" if low is not None else f"and at most {_number(high)}")
     if below is not None:
-        words.append(f"to below {_number(below)}" if low is not None else f"below {_number(below)}")
+        words.append(f"{'to' if low is not None else 'and'} below {_number(below)}")
     return "".join(f" {word}" for word in words)
 
 

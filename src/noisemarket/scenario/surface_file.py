@@ -17,8 +17,8 @@ from typing import Any
 import tomli_w
 
 from noisemarket.errors import BadInput
+from noisemarket.files import read_text, toml_in
 from noisemarket.game.surface import SURFACES, LossSurface
-from noisemarket.scenario.toml_text import read_text, toml_in
 
 _LARGEST = 1e30
 

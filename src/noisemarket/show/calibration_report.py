@@ -142,7 +142,7 @@ def _residuals(
 
 
 def _keys(axis: Axes) -> tuple[list[Any], list[str]]:
-    """One entry per kind of residual, whatever its colour."""
+    """One legend entry per kind of residual, in any colour."""
     handles, names = axis.get_legend_handles_labels()
     by_name = dict(zip(reversed(names), reversed(handles), strict=True))
     return list(by_name.values()), list(by_name)

@@ -22,9 +22,17 @@ from rich.table import Table
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.convergence import Recovery
-from noisemarket.show.curve_labels import direct_labels
 from noisemarket.show.negotiation_report import recovered
-from noisemarket.show.style import colour_of, figure, label, look_of, name_of, save
+from noisemarket.show.style import (
+    colour_of,
+    direct_labels,
+    figure,
+    label,
+    look_of,
+    name_of,
+    save,
+    table_of,
+)
 from noisemarket.study.lying import gained_by_lying, mean_and_most
 from noisemarket.study.results import (
     LEVEL,
@@ -100,12 +108,11 @@ _BESIDE = 9.0
 Points = NDArray[np.float64]
 """A row per budget: paid, accuracy, half width of its interval."""
 
+_NARROW: dict[str, Any] = {
+    "box": SIMPLE_HEAD, "pad_edge": False, "padding": (0, 1, 0, 0), "wrap": False,
+}  # fmt: skip
+
 _NOTHING = "#6a6a6a"
-
-
-def head_of_mechanism(name: str) -> str:
-    """A mechanism in words; the one without any trade is called so."""
-    return "no trade" if name == NO_TRADE else name_of(name)
 
 
 def knows(name: str) -> str:
@@ -119,7 +126,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def budget_in_words(budget: float | None) -> str:
-    """A budget for people."""
+    """The cell of a budget."""
     return "no limit" if budget is None else f"{budget:,g}"
 
 
@@ -132,15 +139,6 @@ def middle_budget(rows: Sequence[Row]) -> float | None:
     """The budget that figures of one budget show."""
     budgets = list(dict.fromkeys(row.budget for row in rows))
     return budgets[len(budgets) // 2]
-
-
-def by_mechanism(rows: Sequence[Row], budget: float | None) -> dict[str, list[Row]]:
-    """The cases of a budget, mechanism by mechanism."""
-    out: dict[str, list[Row]] = {}
-    for row in rows:
-        if row.budget == budget:
-            out.setdefault(row.mechanism, []).append(row)
-    return out
 
 
 def game_rows(results: Mapping[str, Negotiation]) -> list[dict[str, Any]]:
@@ -163,12 +161,9 @@ def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     the one model, its value to the curator over no trade, the share of signed contracts, and the
     largest gain of any owner by lying."""
     changed = any(row["recovery"] for row in rows)
-    table = _table("Mechanisms on one population, means per owner")
-    table.add_column("mechanism", no_wrap=True)
-    for _, head, _ in _GAME_CELLS:
-        table.add_column(head, justify="right", no_wrap=True)
-    if changed:
-        table.add_column("recovers in", justify="right")
+    heads = [head for _, head, _ in _GAME_CELLS] + ["recovers in"] * changed
+    title = "Mechanisms on one population, means per owner"
+    table = table_of(title, "mechanism", *heads, **_NARROW)
     for row in rows:
         cells = [_cell(row[name], form) for name, _, form in _GAME_CELLS]
         if changed:
@@ -184,19 +179,15 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
     for row in rows:
         times = [one["iterations"] for one in row["recovery"]]
         words = " ".join("never" if time is None else str(time) for time in times)
-        cells = [row[column] for column in GAME_COLUMNS[:-1]]
-        out.append(["" if cell is None else cell for cell in [*cells, words]])
+        out.append([*(row[column] for column in GAME_COLUMNS[:-1]), words])
     return out
 
 
 def trained_table(rows: Sequence[MeanRow]) -> Table:
     """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval."""
     seeds = max((one["seeds"] for one in rows), default=0)
-    table = _table(f"Mechanisms on the same owners and data, means of {seeds} seeds")
-    table.add_column("budget", justify="right")
-    table.add_column("mechanism", no_wrap=True)
-    for _, head, _ in _TRAINED_CELLS:
-        table.add_column(head, justify="right", no_wrap=True)
+    title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
+    table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     for budget in dict.fromkeys(one["budget"] for one in rows):
         for one in rows:
             if one["budget"] == budget:
@@ -205,14 +196,8 @@ def trained_table(rows: Sequence[MeanRow]) -> Table:
     return table
 
 
-def _table(title: str) -> Table:
-    return Table(
-        title=title, title_justify="left", box=SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0)
-    )
-
-
 def _cells(one: MeanRow) -> list[str]:
-    out = [budget_in_words(one["budget"]), head_of_mechanism(one["mechanism"])]
+    out = [name_of(one["mechanism"]), budget_in_words(one["budget"])]
     for name, _, form in _TRAINED_CELLS:
         text = _cell(one[name], form)
         if name == "accuracy" and one.get("accuracy_half_width"):
@@ -235,7 +220,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
         some = [one for one in found if one.budget == budget and own in (one.first, one.second)]
         words = [_difference(one, own) for one in some]
         if words:
-            own_name = head_of_mechanism(own)
+            own_name = name_of(own)
             out.append(f"{under_budget(budget)}, accuracy of the {own_name}: {'; '.join(words)}.")
     if any(one.p is not None for one in found):
         same = len(same_contracts(rows))
@@ -250,7 +235,7 @@ def findings(rows: Sequence[Row]) -> list[str]:
 def _difference(one: Difference, own: str) -> str:
     points, other = (one.points, one.second) if one.first == own else (-one.points, one.first)
     mark = "*" if one.significant else ""
-    return f"{points:+.2f}{mark} against {head_of_mechanism(other)}"
+    return f"{points:+.2f}{mark} against {name_of(other)}"
 
 
 def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenario: Path) -> str:
@@ -260,7 +245,7 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
         f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
     )
-    heads = ["budget", "mechanism", *(head for _, head, _ in _TRAINED_CELLS)]
+    heads = ["mechanism", "budget", *(head for _, head, _ in _TRAINED_CELLS)]
     caption = "<caption>Means over the seeds</caption>"
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
@@ -268,7 +253,7 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
         figures="\n".join(_figure(path) for path in figures if path.suffix == ".svg"),
         means=_html_table(heads, map(_cells, document["means"]), caption),
         knows="".join(
-            f"<li><b>{escape(head_of_mechanism(name))}</b>: {escape(knows(name))}</li>"
+            f"<li><b>{escape(name_of(name))}</b>: {escape(knows(name))}</li>"
             for name in document["mechanisms"]
         ),
         differences=_differences(document["differences"]),
@@ -294,7 +279,7 @@ def _differences(found: Sequence[Mapping[str, Any]]) -> str:
     rows = [
         (
             budget_in_words(one["budget"]),
-            f"{head_of_mechanism(one['first'])} less {head_of_mechanism(one['second'])}",
+            f"{name_of(one['first'])} less {name_of(one['second'])}",
             f"{one['points']:+.2f}",
             _cell(one["p_corrected"], "{:.2g}"),
             "yes" if one["significant"] else "no",
@@ -367,13 +352,13 @@ def draw_frontier(
         face = "white" if any(name in boundless for name in names) else look["color"]
         axis.errorbar(points[:, 0], points[:, 1], points[:, 2], **look, markerfacecolor=face,
                       capsize=2, elinewidth=0.9)  # fmt: skip
-        words = listed([head_of_mechanism(name) for name in names])
+        words = listed([name_of(name) for name in names])
         ends[words] = float(points[-1, 0]), float(points[-1, 1]), colour_of(names[0])
-    nothing = ["no trade", *(head_of_mechanism(name) for name in idle if name != NO_TRADE)]
-    ends[listed(nothing)] = axis.get_xlim()[1], base, _NOTHING
+    nothing = [NO_TRADE, *(name for name in idle if name != NO_TRADE)]
+    ends[listed([name_of(name) for name in nothing])] = axis.get_xlim()[1], base, _NOTHING
     direct_labels(axis, ends)
     if boundless:
-        sellers = f"sellers to {listed([head_of_mechanism(name) for name in boundless])}"
+        sellers = f"sellers to {listed([name_of(name) for name in boundless])}"
         title += f"\nOpen markers: {sellers} may have no bound on epsilon"
     label(axis, title, "money paid in all (a point for each budget)", "test accuracy, %")
     return save(canvas, folder, "frontier")
@@ -440,12 +425,14 @@ class RoundMeans:
 
 def round_means(rows: Sequence[Row]) -> list[RoundMeans]:
     """Of every mechanism under every budget."""
+    cases: dict[tuple[float | None, str], list[list[float]]] = {}
+    for row in rows:
+        cases.setdefault((row.budget, row.mechanism), []).append(row.accuracy_per_round)
     out = []
-    for budget in dict.fromkeys(row.budget for row in rows):
-        for name, some in by_mechanism(rows, budget).items():
-            values = np.array([row.accuracy_per_round for row in some])
-            widths = [half_width(list(column)) for column in values.T]
-            out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
+    for (budget, name), runs in cases.items():
+        values = np.array(runs)
+        widths = [half_width(list(column)) for column in values.T]
+        out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
     return out
 
 
@@ -474,7 +461,7 @@ def draw_rounds(folder: Path, shown: Sequence[RoundMeans], title: str) -> list[P
         )
         high, least = (f"{end([by_name[name].mean[-1] for name in names]):.1f}"
                        for end in (max, min))  # fmt: skip
-        words = listed([head_of_mechanism(name) for name in names])
+        words = listed([name_of(name) for name in names])
         values = high if high == least else f"{least} to {high}"
         ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
     direct_labels(axis, ends)

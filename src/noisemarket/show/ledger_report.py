@@ -12,7 +12,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -22,9 +21,13 @@ from noisemarket.ledger import queries
 from noisemarket.ledger.entries import DELIVERED, MISSED, REFUSED
 from noisemarket.ledger.money import MOST, format_micro
 from noisemarket.ledger.store import Ledger
+from noisemarket.privacy.statement import privacy_sentences
 from noisemarket.privacy.zcdp import gaussian_epsilon, zcdp_epsilon
+from noisemarket.show.style import table_of
 
 Row = Mapping[str, Any]
+Shown = Table | str
+_PLAIN: dict[str, Any] = {"box": None, "pad_edge": False}
 
 _STATED = ("saving", "sigma", "protection", "neighbours", "protects", "whole_owner", "simulated")
 COLUMNS = (
@@ -91,20 +94,19 @@ def contract_in_full(account: queries.Account) -> dict[str, Any]:
     }
 
 
-def print_jobs(out: Console, jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) -> None:
+def jobs_shown(jobs: Iterable[queries.JobStanding], contracts: Iterable[Row]) -> list[Shown]:
     """Every job in a sentence, and a table of all contracts."""
+    out: list[Shown] = []
     for job in jobs:
         state = "settled" if job.settled else "open"
         limit = ", no budget" if job.budget == MOST else f" of {format_micro(job.budget)}"
-        out.print(
+        out += [
             f"Job {job.job}: {state}, {job.contracts} contracts ({job.signed} signed, "
             f"{job.broken} broken), {format_micro(job.paid)} paid{limit}.",
-            markup=False,
-        )
-        out.print(f"Curator's key: {job.curator_key}", markup=False)
-    table = Table("contract", "owner", "state", box=None, pad_edge=False)
-    for name in ("sigma", "weight", "saving", "payment", "rounds", "paid"):
-        table.add_column(name, justify="right")
+            f"Curator's key: {job.curator_key}",
+        ]
+    heads = ("sigma", "weight", "saving", "payment", "rounds", "paid")
+    table = table_of(None, ("contract", "owner", "state"), *heads, **_PLAIN)
     for row in contracts:
         paid, weight = row["paid_micro"], row["weight"]
         table.add_row(
@@ -114,34 +116,43 @@ def print_jobs(out: Console, jobs: Iterable[queries.JobStanding], contracts: Ite
             f"{row['delivered']}/{row['rounds']}",
             "-" if paid is None else format_micro(paid),
         )
-    out.print(table)
+    return [*out, table]
 
 
-def print_contract(out: Console, document: Row) -> None:
+def contract_shown(document: Row) -> list[Shown]:
     """One contract: its terms, its outcome, and every round."""
+    out: list[Shown] = []
     outcome = {k: v for k, v in document.items() if k not in ("terms", "each_round")}
     for title, facts in (("Agreed", document["terms"]), ("Outcome", outcome)):
-        out.print(title, style="bold")
-        table = Table(box=None, pad_edge=False, show_header=False)
+        table = Table(show_header=False, **_PLAIN)
         for name, value in facts.items():
             shown = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             if name in ("payment", "paid_micro") and value is not None:
                 shown = format_micro(value)
             table.add_row(name.removesuffix("_micro").replace("_", " "), Text(shown))
-        out.print(table)
-    _print_rounds(out, document["each_round"])
+        out += [title, table]
+    return out + _rounds_shown(document["each_round"])
 
 
-def print_statement(out: Console, document: Row) -> None:
+def statement_shown(document: Row) -> list[Shown]:
     """An owner's contracts: noise sold, privacy cost, and payment."""
-    out.print(f"Owner {document['owner']}", style="bold", markup=False)
+    out: list[Shown] = [f"Owner {document['owner']}"]
     for contract in document["contracts"]:
-        out.print("")
-        for line in statement_sentences(contract):
-            out.print(line, markup=False)
-        _print_rounds(out, contract["each_round"])
+        out += ["", *statement_sentences(contract), *_rounds_shown(contract["each_round"])]
     if len(document["contracts"]) > 1:
-        out.print(f"Paid in all: {format_micro(document['paid_micro'])}.")
+        out.append(f"Paid in all: {format_micro(document['paid_micro'])}.")
+    return out
+
+
+def _rounds_shown(rounds: Sequence[Row]) -> list[Shown]:
+    table = table_of(None, (), "round", "rho", "epsilon", **_PLAIN)
+    table.add_column("outcome")
+    table.add_column("reason")
+    for each in rounds:
+        numbers = (each["rho"], each["epsilon"])
+        shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
+        table.add_row(str(each["round"]), *shown, each["outcome"], Text(each["reason"] or ""))
+    return [table] if rounds else []
 
 
 def statement_sentences(contract: Row) -> list[str]:
@@ -153,20 +164,8 @@ def statement_sentences(contract: Row) -> list[str]:
         f"Sold: {contract['saving']:g} of its noise; it added sigma {contract['sigma']:g} "
         f"({contract['protection']}).",
     ]
-    if contract["rho_per_round"] is None or contract["rho_total"] is None:
-        lines.append("Nothing is guaranteed: there is no bound on what the uploads reveal.")
-    else:
-        lines += [
-            f"Hidden: {contract['protects']} (neighbours: {contract['neighbours']}).",
-            f"A round costs rho {contract['rho_per_round']:.4g}: epsilon "
-            f"{contract['epsilon_per_round']:.4g} at delta {contract['delta']:g}.",
-            f"The job cost rho {contract['rho_total']:.4g}: epsilon {contract['epsilon']:.4g} at "
-            f"delta {contract['delta']:g}; at most {contract['epsilon_general']:.4g} by the bound "
-            "for any zCDP mechanism.",
-        ]
-    if contract["simulated"]:
-        lines.append("NOT PRIVATE: the noise came from a fixed seed.")
     lines += [
+        *privacy_sentences(contract),
         f"Rounds: {contract['delivered']} of {contract['rounds']} delivered, "
         f"{contract['missed']} missed, {contract['refused']} refused.",
         f"The contract is {kept}. Agreed: {format_micro(contract['payment_micro'])}; paid: "
@@ -175,21 +174,6 @@ def statement_sentences(contract: Row) -> list[str]:
     if contract["kept"] is False and contract["evidence"]:
         lines.append(f"Evidence: {json.dumps(contract['evidence'], ensure_ascii=False)}")
     return lines
-
-
-def _print_rounds(out: Console, rounds: Sequence[Row]) -> None:
-    if not rounds:
-        return
-    table = Table(box=None, pad_edge=False)
-    for name in ("round", "rho", "epsilon"):
-        table.add_column(name, justify="right")
-    for name in ("outcome", "reason"):
-        table.add_column(name)
-    for each in rounds:
-        numbers = (each["rho"], each["epsilon"])
-        shown = ["infinite" if value is None else f"{value:.4g}" for value in numbers]
-        table.add_row(str(each["round"]), *shown, each["outcome"], Text(each["reason"] or ""))
-    out.print(table)
 
 
 def right_guesses(epsilon: float, delta: float) -> float:

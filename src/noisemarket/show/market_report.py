@@ -16,14 +16,12 @@ from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM,
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
-from noisemarket.show.curve_labels import direct_labels
-from noisemarket.show.style import colour_of, figure, label, name_of, save, table_of
+from noisemarket.show.style import colour_of, direct_labels, figure, label, name_of, save, table_of
 from noisemarket.show.training_report import draw_partition
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_HEADS = {UNIFORM: "no trade", FULL_KNOWLEDGE: "with full knowledge", NO_DP: "no noise"}
 _COLOURS = {UNIFORM: "#c8641b", NO_DP: "#222222"}
 _BLUE = "#1f5fa8"
 _SPOKEN = 4  # groups of a figure that are described in words
@@ -33,7 +31,7 @@ MOST_GROUPS = 12
 
 def head_of(name: str, mechanism: str | None) -> str:
     """The name of an alternative."""
-    return _HEADS.get(name) or name_of(mechanism or name)
+    return "with full knowledge" if name == FULL_KNOWLEDGE else name_of(mechanism or name)
 
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,67 +21,56 @@ from noisemarket.show.style import colour_of, figure, label, name_of, save, tabl
 
 _DRAWN_OWNERS = 5000
 
-_ROWS: tuple[tuple[str, Callable[[Worth], str]], ...] = (
-    ("saving", lambda one: f"{one.mean_saving:.3f}"),
-    ("payment", lambda one: f"{one.mean_payment:.2f}"),
-    ("owner's payoff", lambda one: f"{one.mean_owner_payoff:.3f}"),
-    ("curator's payoff", lambda one: f"{one.mean_curator_payoff:.3f}"),
-    ("curator's gain over no trade", lambda one: f"{one.curator_gain:.3f}"),
-    ("model quality (surface, %)", lambda one: f"{one.mean_quality:.1f}"),
-    ("owners with a signed contract", lambda one: f"{100 * one.signed_share:.0f} %"),
+_BILATERAL_ROWS = (
+    ("saving", "mean_saving", "{:.3f}"),
+    ("payment", "mean_payment", "{:.2f}"),
+    ("owner's payoff", "mean_owner_payoff", "{:.3f}"),
+    ("curator's payoff", "mean_curator_payoff", "{:.3f}"),
+    ("curator's gain over no trade", "curator_gain", "{:.3f}"),
+    ("model quality (surface, %)", "mean_quality", "{:.1f}"),
+    ("owners with a signed contract", "signed_share", "{:.0%}"),
 )
-
-
-_JOINT_ROWS: tuple[tuple[str, Callable[[Worth, int], str]], ...] = (
-    ("owners that sell", lambda one, owners: f"{round(one.signed_share * owners):,}"),
-    ("paid in all", lambda one, owners: f"{one.total_payment:,.2f}"),
-    ("owners' surplus", lambda one, owners: f"{one.mean_owner_payoff * owners:,.2f}"),
-    ("quality of the model (surface, %)", lambda one, owners: f"{one.model_quality:.1f}"),
-    ("curator's value over no trade", lambda one, owners: f"{one.joint_gain:,.2f}"),
+_JOINT_ROWS = (
+    ("paid in all", "total_payment", "{:,.2f}"),
+    ("owners' surplus", "owners_surplus", "{:,.2f}"),
+    ("quality of the model (surface, %)", "model_quality", "{:.1f}"),
+    ("curator's value over no trade", "joint_gain", "{:,.2f}"),
 )
+"""Words, figure of ``Worth`` and format of each row."""
 
 
 def summary_table(result: Negotiation) -> Table:
-    """The result beside the exact answers of its kind."""
-    mechanism = result.scenario.mechanism
-    joint = mechanism in MECHANISMS and find_mechanism(mechanism).joint
-    return _joint_table(result) if joint else _bilateral_table(result)
-
-
-def _joint_table(result: Negotiation) -> Table:
-    """Contracts for one model, beside no trade and the best under full knowledge."""
-    name, owners = name_of(result.scenario.mechanism), len(result.environment)
+    """The result beside the exact answers of its kind: for one model, or owner by owner."""
+    mechanism, agreement = result.scenario.mechanism, result.agreement
+    name = name_of(mechanism)
     title = f"{name} on the {result.scenario.preset} preset"
-    table = table_of(title, "all owners together", "no trade", name, "with full knowledge")
-    tallies = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
-    nothing = tallies[0].mean_owner_payoff
-    over = [replace(one, mean_owner_payoff=one.mean_owner_payoff - nothing) for one in tallies]
-    for title, value in _JOINT_ROWS:
-        table.add_row(title, *(value(one, owners) for one in over))
-    return table
-
-
-def _bilateral_table(result: Negotiation) -> Table:
-    """Contracts per owner, beside the exact equilibrium and the first best."""
-    name = name_of(result.scenario.mechanism)
-    title = f"{name} on the {result.scenario.preset} preset"
+    if mechanism in MECHANISMS and find_mechanism(mechanism).joint:
+        table = table_of(title, "all owners together", "no trade", name, "with full knowledge")
+        found = result.exactly("uniform"), result.learned, result.exactly("best_portfolio")
+        owners = len(result.environment)
+        table.add_row("owners that sell", *(f"{round(x.signed_share * owners):,}" for x in found))
+        _add_rows(table, _JOINT_ROWS, found)
+        return table
     table = table_of(title, "mean per owner", name, "exact equilibrium", "first best")
-    tallies = (result.learned, result.equilibrium, result.first_best)
-    for title, value in _ROWS:
-        table.add_row(title, *(value(one) for one in tallies))
-    if result.agreement.trace is not None:
-        at, last = result.converged_at, result.agreement.trace.iteration[-1]
+    _add_rows(table, _BILATERAL_ROWS, (result.learned, result.equilibrium, result.first_best))
+    if agreement.trace is not None:
+        at, last = result.converged_at, agreement.trace.iteration[-1]
         shown = f"not within {last:,}" if at is None else f"{at:,}"
         table.add_row("iterations to converge", shown, "-", "-")
-    owner = result.agreement.owner_exploitability
-    curator = result.agreement.curator_exploitability
-    if owner is not None and curator is not None and result.agreement.done.any():
+    owner, curator = agreement.owner_exploitability, agreement.curator_exploitability
+    if owner is not None and curator is not None and agreement.done.any():
         table.add_row("owner could still gain", f"{np.nanmean(owner):.3f}", "", "")
         table.add_row("curator could still gain", f"{np.nanmean(curator):.3f}", "", "")
     for recovery in result.recoveries:
         title = f"iterations to recover from the change at {recovery.at:,}"
         table.add_row(title, recovered(recovery), "-", "-")
     return table
+
+
+def _add_rows(table: Table, rows: Sequence[tuple[str, str, str]], columns: Sequence[Worth]) -> None:
+    for words, name, form in rows:
+        shown = (form.format(getattr(one, name)).replace("%", " %") for one in columns)
+        table.add_row(words, *shown)
 
 
 def recovered(recovery: Recovery) -> str:

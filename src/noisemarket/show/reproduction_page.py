@@ -13,8 +13,16 @@ from noisemarket.formats import csv_text
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import colour_of, figure, label, name_of, save
-from noisemarket.study.claims import ClaimVerdict, Interval, judge, judge_adaptation
-from noisemarket.study.reproduce import LEARNERS, PRESETS, Adaptation, Trials
+from noisemarket.study.reproduce import (
+    LEARNERS,
+    PRESETS,
+    Adaptation,
+    ClaimVerdict,
+    Interval,
+    Trials,
+    judge,
+    judge_adaptation,
+)
 
 FIGURES = {
     "saving": ("convergence-saving", "mean noise saving", "Noise saving of the owners"),

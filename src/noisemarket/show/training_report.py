@@ -77,20 +77,17 @@ def draw_training(
 
 @dataclass(frozen=True, eq=False)
 class Holdings:
-    """Data for the figure: owners in the order in which they are drawn.
+    """Owners' indices and their images by class, in the order in which they are drawn.
 
     Owners stand beside those of the same main class, those with most of it first, so that uneven
-    holdings show as blocks and even ones as level bands.
+    holdings show as blocks and even ones as level bands. ``effective_classes`` is the exponential
+    of the label entropy, from 1 to all; ``whole`` the same of all images: what an IID owner has.
     """
 
     owner: IntArray
-    """Index of the owner at each position."""
     counts: IntArray
-    """Images by position and class."""
     effective_classes: FloatArray
-    """Exponential of the label entropy: as mixed as so many even classes, from 1 to all."""
     whole: float
-    """The same of all images: what an IID owner has."""
 
 
 def holdings(partition: Partition, labels: ArrayLike) -> Holdings:

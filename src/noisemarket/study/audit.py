@@ -55,14 +55,9 @@ class Target:
 class AuditSettings:
     """How to audit.
 
-    Args:
-        sigma: the noise of every canary; by default the noise at which the claim is ``mu``.
-        mu: the claim where no sigma is given; at 2.5, wrong noise shows best.
-        trials: uploads of each neighbour.
-        confidence: least probability that a right protection passes, over all canaries.
-        delta: the delta of (epsilon, delta).
-        seed: of the canaries.
-        target: the model that is really trained.
+    ``sigma`` is the noise of every canary, by default that at which the claim is ``mu``; at 2.5,
+    wrong noise shows best. ``trials`` are uploads of each neighbour, ``confidence`` is the least
+    probability that a right protection passes, over all canaries.
     """
 
     sigma: float | None = None
@@ -208,16 +203,36 @@ class _Scores:
     sizes: NDArray[np.int64]
 
 
-@dataclass(frozen=True)
-class Prepared:
-    """An audit with its canaries: the protection can be audited with these settings."""
+class Audit:
+    """A protection and the canaries to attack it with.
 
-    protection: Protection
-    settings: AuditSettings
-    canaries: tuple[_Canary, ...]
-    silent: Pair
-    silent_sigma: float
-    claimed: bool
+    Raises:
+        BadInput: the protection cannot be audited with these settings.
+    """
+
+    def __init__(self, protection: Protection, settings: AuditSettings) -> None:
+        if parts(protection) > MOST:
+            remedy = f"audit at most {MOST}: the code is the same."
+            raise BadInput(str(protection.part_setting), parts(protection), remedy)
+        self.protection, self.settings = protection, settings
+        target, seed = settings.target, settings.seed
+        model = target.maker(seed)
+        with model.one_thread():
+            probe = probe_for(model)
+            self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
+            self.silent = canaries.silent(protection, probe)
+            self.silent_sigma = _sigma(protection, self.silent, settings)
+            goal = protection.sensitivity(len(model), 1, Neighbours.REPLACE_ONE)  # of one step
+            enough = goal if self.claimed else 20.0 * (settings.sigma or UNCLAIMED_SIGMA)
+            pairs = (
+                canaries.whole(protection, probe, seed),
+                canaries.partial(protection, probe, seed),
+                canaries.network(protection, model, target.shape, target.classes, enough, seed),
+            )
+            self.canaries = [
+                _Canary(pair, pair.plain(protection), _sigma(protection, pair, settings))
+                for pair in pairs
+            ]
 
     def run(self, noise: NoiseSource | None = None, watch: Watch | None = None) -> AuditResult:
         """Attack, and compare what is proven with what is claimed."""
@@ -311,36 +326,6 @@ class Prepared:
         )
 
 
-def prepare_audit(protection: Protection, settings: AuditSettings) -> Prepared:
-    """Make the canaries of an audit.
-
-    Raises:
-        BadInput: the protection cannot be audited with these settings.
-    """
-    if parts(protection) > MOST:
-        remedy = f"audit at most {MOST}: the code is the same."
-        raise BadInput(str(protection.part_setting), parts(protection), remedy)
-    target, seed = settings.target, settings.seed
-    model = target.maker(seed)
-    with model.one_thread():
-        probe = probe_for(model)
-        claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
-        silent = canaries.silent(protection, probe)
-        silent_sigma = _sigma(protection, silent, settings)
-        goal = protection.sensitivity(len(model), 1, Neighbours.REPLACE_ONE)  # of one step
-        enough = goal if claimed else 20.0 * (settings.sigma or UNCLAIMED_SIGMA)
-        pairs = (
-            canaries.whole(protection, probe, seed),
-            canaries.partial(protection, probe, seed),
-            canaries.network(protection, model, target.shape, target.classes, enough, seed),
-        )
-        ready = tuple(
-            _Canary(pair, pair.plain(protection), _sigma(protection, pair, settings))
-            for pair in pairs
-        )
-    return Prepared(protection, settings, ready, silent, silent_sigma, claimed)
-
-
 def audit(
     protection: Protection,
     *,
@@ -350,14 +335,8 @@ def audit(
 ) -> AuditResult:
     """Attack a protection, and compare what is proven with what it claims for ``replace_one``.
 
-    Args:
-        protection: the target of the attack; it need not be one of this package.
-        noise: the source of its noise; secure by default.
-        watch: callback for progress.
-        settings: those of ``AuditSettings`` by name, such as ``trials=200``.
-
-    Raises:
-        BadInput: a setting is out of range, or the protection cannot be audited.
+    The protection need not be one of this package. Noise is secure by default; ``settings`` are
+    those of ``AuditSettings`` by name.
 
     Example:
         ::
@@ -365,7 +344,7 @@ def audit(
             from noisemarket.study.audit import audit
             assert audit(nm.Sharded(shards=4), trials=200).passed
     """
-    return prepare_audit(protection, AuditSettings(**settings)).run(noise, watch)
+    return Audit(protection, AuditSettings(**settings)).run(noise, watch)
 
 
 def uploads(trials: int) -> int:

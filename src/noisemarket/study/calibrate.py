@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +24,14 @@ from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
 from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
-from noisemarket.files import Closing, JsonLines, remove_unfinished
+from noisemarket.files import remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order, given_sigma, order
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.population_file import read_population
+from noisemarket.study.results import ResultFile
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BETAS = (0.1, 1.0, 10.0)
@@ -167,50 +168,31 @@ class Point:
         return self.sigma if self.noise is None else self.noise
 
 
-class Points(Closing):
-    """The points measured so far, by their setting; one process at a time may hold the file.
+class Points(ResultFile[Setting, Point]):
+    """The points measured so far, by their setting, of one calibration.
 
     All of them were measured alike but for their setting, as the ``fingerprint`` in each line says.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
-        self.path, self.fingerprint = path, fingerprint
-        self._file = JsonLines(path, "points", "another calibration")
-        try:
-            points = self._file.read(_parse, "drop that line to measure its point again.")
-            if any(alike != fingerprint for alike, _ in points):
-                remedy = "holds a point of other settings or data: they cannot mix."
-                raise BadInput("points", str(path), remedy)
-        except BaseException:
-            self._file.close()
-            raise
-        self._points = {point.setting: point for _, point in points}
+        seen = set()
 
-    def __contains__(self, setting: Setting) -> bool:
-        return setting in self._points
+        def parse(values: dict[str, Any]) -> Point:
+            seen.add(values.pop("fingerprint"))
+            per_round = tuple(map(float, values.pop("accuracy_per_round")))
+            return Point(**values, accuracy_per_round=per_round)
 
-    def __len__(self) -> int:
-        return len(self._points)
+        remedy = "drop that line to measure its point again."
+        super().__init__(path, "points", "another calibration", remedy, parse, lambda p: p.setting)
+        self.fingerprint = fingerprint
+        if seen - {fingerprint}:
+            self.close()
+            remedy = "holds a point of other settings or data: they cannot mix."
+            raise BadInput("points", str(path), remedy)
 
-    def all(self) -> tuple[Point, ...]:
-        """The points in the order in which they were measured."""
-        return tuple(self._points.values())
-
-    def close(self) -> None:
-        """Close the file and let other processes use it."""
-        self._file.close()
-
-    def add(self, point: Point) -> None:
-        """Save a point. Once this returns it is on disk."""
-        self._file.append(asdict(point) | {"fingerprint": self.fingerprint})
-        self._points[point.setting] = point
-
-
-def _parse(values: dict[str, Any]) -> tuple[str, Point]:
-    """The fingerprint and the point in a line."""
-    fingerprint = str(values.pop("fingerprint"))
-    per_round = tuple(map(float, values.pop("accuracy_per_round")))
-    return fingerprint, Point(**values, accuracy_per_round=per_round)
+    def add(self, one: Point, **more: object) -> None:
+        """Save a point, with the fingerprint."""
+        super().add(one, **more, fingerprint=self.fingerprint)
 
 
 def simulated(scenario: Scenario) -> Scenario:

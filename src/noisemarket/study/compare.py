@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ import numpy as np
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import Closing, JsonLines, digest
+from noisemarket.files import digest
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons, with_noise
 from noisemarket.market.local_engine import SerialEngine
@@ -39,7 +40,7 @@ from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.calibrate import data_of
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, Row
+from noisemarket.study.results import NO_TRADE, QUANTILES, ResultFile, Row
 
 Key = tuple[int, str]
 """A training: the seed of data and noise, and a digest of all owners' noise."""
@@ -74,21 +75,12 @@ def or_left_out(name: str) -> Iterator[None]:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """A mechanism's decision in one case.
+    """A mechanism's decision in one case; arrays have a value for each owner.
 
-    Args:
-        mechanism, budget, seed: the case; a budget of None is none.
-        sigma: the noise that each owner keeps.
-        gains: each owner's gain over no trade, by its own payoff.
-        costs: each owner's unit privacy cost.
-        paid: the sum of the payments.
-        sellers: number of owners that give up noise.
-        welfare_prices: what a point of quality and a unit of money are worth to the curator, and
-            what a unit of money is worth to an owner.
-        seconds: processor seconds of the mechanism.
-        messages: questions that an owner answered on average; None where nobody asks.
-        lying: the most that any owner could gain by lying, for the first seed; None where it is not
-            known, or where a budget could cut deals that a mechanism made without knowing it.
+    ``gains`` are over no trade, ``costs`` the unit privacy costs. ``welfare_prices`` is what a
+    point of quality and a unit of money are worth to the curator, and a unit of money to an owner.
+    ``lying`` is the most that any owner could gain by lying, for the first seed; None where it is
+    not known, or where a budget could cut deals that a mechanism made without knowing it.
     """
 
     mechanism: str
@@ -118,10 +110,6 @@ def decisions(
     A mechanism that buys owner by owner knows no budget. It is run once for all budgets, and of its
     deals those with most gain per money are struck, as ``run`` does. ``own`` has scenarios of
     single mechanisms, for settings of learning, menu, floor and surface.
-
-    Raises:
-        BadInput: a mechanism cannot serve the scenario.
-        Interrupted: ``stop`` returned True.
     """
     scenarios = {name: (own or {}).get(name, scenario) for name in plan.mechanisms}
     for name, one in scenarios.items():
@@ -154,10 +142,10 @@ def _decisions(
     stop: Callable[[], bool],
     lies: bool,
 ) -> Iterator[Decision]:
-    mechanism, now, levels = find_mechanism(name), environment.phases[-1], environment.levels
+    mechanism, levels = find_mechanism(name), environment.levels
+    costs = np.asarray(environment.phases[-1].privacy_cost, dtype=float)
     left = np.array([levels.sigma_left(level) for level in range(levels.saving_levels + 1)])
-    side, nothing = environment.owner_side(), np.zeros(len(environment), np.int64)
-    no_trade = side.payoffs_of(nothing, nothing)
+    side, joint = environment.owner_side(), JointValue.of(environment)
     made: Agreement | None = None
     seconds, lying = 0.0, None
     for budget in budgets:
@@ -182,15 +170,11 @@ def _decisions(
             budget=budget,
             seed=scenario.seed,
             sigma=left[struck.saving],
-            gains=side.payoffs_of(struck.saving, struck.payment) - no_trade,
-            costs=np.asarray(now.privacy_cost, dtype=float),
+            gains=side.payoffs_of(struck.saving, struck.payment) - side.base(),
+            costs=costs,
             paid=float(levels.payments[struck.payment].sum()),
             sellers=int((struck.saving > 0).sum()),
-            welfare_prices=(
-                len(environment) * now.quality_weight * now.quality_value,
-                (1.0 - now.quality_weight) * now.payment_cost,
-                environment.payment_value,
-            ),
+            welfare_prices=(joint.quality_price, joint.money_price, environment.payment_value),
             seconds=seconds,
             messages=made.messages,
             lying=lying if _lying_is_known(mechanism, environment, budget) else None,
@@ -264,36 +248,26 @@ class TrainingWork:
     def __init__(self, scenario: Scenario) -> None:
         self._orders = Orders(scenario, data_of(scenario))
 
-    def __call__(self, task: TrainingTask, tell: Callable[[RoundResult], object]) -> TrainingResult:
+    def __call__(
+        self, task: TrainingTask, watch: Callable[[RoundResult], object]
+    ) -> TrainingResult:
         used = time.process_time()
         made = self._orders.under(task)
-        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=tell)
+        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=watch)
         ends = [deployed(result) or 0.0 for result in done.rounds]
         seconds = sum(result.seconds for result in done.rounds)
         return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
 
 
-class TrainingFile(Closing):
-    """Trainings in a file of JSON lines: each is on disk once it is done, and is not repeated."""
+class TrainingFile(ResultFile[Key, TrainingResult]):
+    """The trainings done so far, of earlier runs too."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self._file = JsonLines(path, "trainings", "another comparison")
-        try:
-            results = self._file.read(_parse_training, "remove it, and it is trained again.")
-        except BaseException:
-            self._file.close()
-            raise
-        self.results = {one.key: one for one in results}
-
-    def add(self, one: TrainingResult) -> None:
-        """Save a training."""
-        self._file.append(asdict(one))
-        self.results[one.key] = one
-
-    def close(self) -> None:
-        """Close the file and let other processes use it."""
-        self._file.close()
+        remedy = "remove it, and it is trained again."
+        super().__init__(
+            path, "trainings", "another comparison", remedy,
+            lambda values: TrainingResult(**values), lambda one: one.key,
+        )  # fmt: skip
 
     def train(
         self,
@@ -302,31 +276,20 @@ class TrainingFile(Closing):
         *,
         workers: int | None = None,
         stop: Callable[[], bool] | None = None,
-        told: Callable[[int, int], object] = lambda done, total: None,
+        watch: Callable[[int, int], object] = lambda done, total: None,
     ) -> None:
         """Train the missing tasks, as many at once as there are processes."""
         left = [one for one in tasks if one.key not in self.results]
-        told(len(tasks) - len(left), len(tasks))
+        watch(len(tasks) - len(left), len(tasks))
         if not left:
             return
         for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
             self.add(result)
-            told(sum(one.key in self.results for one in tasks), len(tasks))
-
-
-def _parse_training(values: dict[str, Any]) -> TrainingResult:
-    return TrainingResult(**values)
+            watch(sum(one.key in self.results for one in tasks), len(tasks))
 
 
 class Comparison:
-    """A scenario's mechanisms compared through to the trained model.
-
-    Args:
-        scenario: the owners, the game, and how to train.
-        plan: mechanisms, budgets and seeds.
-        file: the trainings, of earlier runs too.
-        own: scenarios of single mechanisms (see ``decisions``).
-    """
+    """A scenario's mechanisms through to the trained model; ``own`` is as in ``decisions``."""
 
     def __init__(
         self,

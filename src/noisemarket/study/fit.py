@@ -401,6 +401,10 @@ class Calibration:
     def summary(self, scenario: Scenario) -> dict[str, Any]:
         """As plain values for JSON."""
         fit, paper = self.fit, self.paper_way
+        surface = fit and fit.surface
+        constants = ("gamma", "zeta", "labels", "spread")
+        quality = ("rms_accuracy", "worst_accuracy", "rms_loss")
+        errors = ("gamma_errors", "zeta_errors", "spread_errors")
         return {
             "name": self.name,
             "complete": not self.missing,
@@ -410,20 +414,12 @@ class Calibration:
             "owners": scenario.population.owners,
             "rounds": scenario.training.rounds,
             "averaged": _averaged(scenario),
-            "gamma": fit and list(fit.surface.gamma),
-            "zeta": fit and list(fit.surface.zeta),
-            "labels": fit and fit.surface.labels,
-            "spread": fit and list(fit.surface.spread),
-            "spread_errors": fit and list(fit.spread_errors),
-            "gamma_errors": fit and list(fit.gamma_errors),
-            "zeta_errors": fit and list(fit.zeta_errors),
-            "rms_accuracy": fit and fit.rms_accuracy,
-            "worst_accuracy": fit and fit.worst_accuracy,
-            "rms_loss": fit and fit.rms_loss,
+            **{name: getattr(surface, name, None) for name in constants},
+            **{name: getattr(fit, name, None) for name in (*errors, *quality)},
             "by_loss": paper
             and {
-                "gamma": list(paper.surface.gamma),
-                "zeta": list(paper.surface.zeta),
+                "gamma": paper.surface.gamma,
+                "zeta": paper.surface.zeta,
                 "rms_accuracy": paper.rms_accuracy,
                 "rms_loss": paper.rms_loss,
             },

@@ -1,18 +1,26 @@
-"""The trials behind the reproduction: every learner, both presets, many seeds."""
+"""The reproduction: every learner on both presets over many seeds, and the paper's claims tested.
+
+A page makes some 25 comparisons, so each is decided at 0.05 / 25 (Bonferroni): a verdict is "yes"
+or "no" only where the evidence is that strong, else "not shown". Numbers are shown with plain 95 %
+intervals over seeds. Learners play the same seeds, so all comparisons are paired.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
+from scipy import stats
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.market.negotiation import Negotiation, negotiate
-from noisemarket.pricing.convergence import TAIL, settled_at
+from noisemarket.pricing.convergence import RECOVERED, TAIL, settled_at
 from noisemarket.scenario import Scenario
+from noisemarket.study.results import half_width
 
 LEARNERS = ("dypp", "q_learning", "greedy")
 PRESETS = ("paper", "market")
@@ -86,7 +94,7 @@ class Adaptation:
 
 @dataclass(frozen=True)
 class Study:
-    """How large the trials are, who hears of each run, and who may stop them."""
+    """The size of the trials, with callbacks for progress and for stopping."""
 
     seeds: int
     owners: int
@@ -175,3 +183,204 @@ def _learned(value: Value | None) -> Value:
     if value is None:
         raise NoisemarketError("a trial has no trace or no exploitability: nothing was learned.")
     return value
+
+
+# Claims
+
+SHOWN, DECISIVE = 0.95, 1.0 - 0.05 / 25
+HORIZONS = (4, 2, 1)
+"""Speeds are compared after a quarter, a half and all of the run."""
+
+TURN_BACK = 0.05
+"""Part of its way that a series may go back and still "keep increasing"."""
+
+YES, NO, OPPOSITE, OPEN = "yes", "no", "no, the opposite", "not shown"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over seeds with its confidence interval (Student's t)."""
+
+    mean: float
+    half: float
+
+    @classmethod
+    def of(cls, values: FloatArray, confidence: float = SHOWN) -> Interval:
+        """The interval of one value per seed."""
+        half = half_width(values, confidence) if len(values) > 1 else math.inf
+        return cls(float(values.mean()), half)
+
+    def shown(self, digits: int) -> str:
+        """As text, with the given decimals."""
+        return f"{self.mean:,.{digits}f} ± {self.half:,.{digits}f}"
+
+
+@dataclass(frozen=True)
+class ClaimVerdict:
+    """One claim on one preset: seen or not, and the numbers."""
+
+    claim: str
+    preset: str
+    seen: str
+    numbers: str
+
+
+def positive(values: FloatArray) -> str:
+    """Whether the mean of one value per seed is above zero, beyond doubt."""
+    interval = Interval.of(values, DECISIVE)
+    if interval.mean - interval.half > 0:
+        return YES
+    return OPPOSITE if interval.mean + interval.half < 0 else OPEN
+
+
+def sooner(first: FloatArray, second: FloatArray) -> str:
+    """Whether the first is sooner, seed by seed: a sign test, in which never is later than any."""
+    wins, losses = int((first < second).sum()), int((first > second).sum())
+    if wins + losses == 0 or stats.binomtest(wins, wins + losses).pvalue > 1.0 - DECISIVE:
+        return OPEN
+    return YES if wins > losses else OPPOSITE
+
+
+def all_of(verdicts: Sequence[str]) -> str:
+    """A claim of several parts: seen if each is, refuted if any is."""
+    if all(verdict == YES for verdict in verdicts):
+        return YES
+    return NO if OPPOSITE in verdicts or NO in verdicts else OPEN
+
+
+def moves(series: FloatArray, sign: int) -> tuple[str, float]:
+    """Whether series (a row per seed) keep moving up (or down), and what part they turn back by."""
+    count = min(20, series.shape[1])
+    parts = np.array(
+        [[row[0], *(part.mean() for part in np.array_split(row, count))] for row in sign * series]
+    )
+    way = parts.max(axis=1) - parts[:, 0]
+    back = float(np.mean((parts.max(axis=1) - parts[:, -1]) / np.where(way > 0, way, 1.0)))
+    seen = positive(parts[:, -1] - parts[:, 0])
+    return ("partly" if seen == YES and back > TURN_BACK else seen), back
+
+
+def judge(trials: Mapping[str, Trials]) -> list[ClaimVerdict]:
+    """All claims on the trials of one preset, by learner."""
+    wolf, q, greedy = (trials[name] for name in ("dypp", "q_learning", "greedy"))
+    return [
+        *(_shape(wolf, series, sign) for series, sign in (("saving", 1), ("payment", -1))),
+        _speed("Greedy converges fastest", greedy, [wolf, q]),
+        _quality(greedy, wolf, q),
+        _speed("Q-learning needs the most iterations, WoLF-PHC is faster", wolf, [q]),
+        _played_and_signed(
+            "WoLF-PHC gives better model utility than Q-learning", wolf.preset, 1,
+            ("saving as played {}", wolf.at_end("saving"), q.at_end("saving"), 3),
+            ("quality of the contracts {} %", wolf.quality, q.quality, 1),
+        ),
+        _played_and_signed(
+            "WoLF-PHC gives lower payments than Q-learning", wolf.preset, -1,
+            ("as played {}", wolf.at_end("payment"), q.at_end("payment"), 2),
+            ("in the contracts {}", wolf.contract_payment, q.contract_payment, 2),
+        ),
+        _nash(wolf, q, greedy),
+    ]  # fmt: skip
+
+
+def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
+    last = int(wolf.iteration[-1])
+    seen, back = moves(getattr(wolf, series), sign)
+    settled = np.isfinite(wolf.settled(last, series))
+    if seen == YES and not settled.all():
+        seen = f"yes, but settled in {int(settled.sum())} of {len(settled)} seeds only"
+    digits = 3 if series == "saving" else 2
+    start, end = (Interval.of(at(series)) for at in (wolf.at_start, wolf.at_end))
+    word = "increasing" if sign > 0 else "decreasing"
+    numbers = f"from {start.shown(digits)} to {end.shown(digits)}"
+    if seen == "partly":
+        numbers += f", having turned back by {100 * back:.0f} % of the way"
+    return ClaimVerdict(
+        f"{series.capitalize()}s keep {word}, then settle", wolf.preset, seen, numbers
+    )
+
+
+def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> ClaimVerdict:
+    last, verdicts, shown = int(fast.iteration[-1]), [], []
+    for part in HORIZONS:
+        horizon = last // part
+        times = {t.learner: t.settled(horizon, "saving", "payment") for t in (fast, *others)}
+        verdicts.append(all_of([sooner(times[fast.learner], times[t.learner]) for t in others]))
+        medians = ", ".join(f"{_name(name)} {_median(time)}" for name, time in times.items())
+        shown.append(f"after {horizon:,}: {medians}")
+    same = len(set(verdicts)) == 1
+    seen = verdicts[0] if same else "depends on the length of the run"
+    return ClaimVerdict(claim, fast.preset, seen, "settled (median) " + "; ".join(shown))
+
+
+def _quality(greedy: Trials, wolf: Trials, q: Trials) -> ClaimVerdict:
+    seen = all_of([positive(other.quality - greedy.quality) for other in (wolf, q)])
+    shown = ", ".join(
+        f"{Interval.of(t.quality).shown(1)} % ({_name(t.learner)})" for t in (greedy, wolf, q)
+    )
+    claim = "Greedy has the worst model performance"
+    return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
+
+
+def _played_and_signed(
+    claim: str, preset: str, sign: int, *pairs: tuple[str, FloatArray, FloatArray, int]
+) -> ClaimVerdict:
+    """A claim on what is played (exploration included) and on what is signed in the end.
+
+    Each pair has the words for its numbers, what should be more (or, by ``sign``, less), what it is
+    compared with, and how many decimals to show.
+    """
+    played, signed = (positive(sign * (first - second)) for _, first, second, _ in pairs)
+    seen = played if played == signed else f"as played: {played}; as signed: {signed}"
+    numbers = "; ".join(
+        words.format(" against ".join(Interval.of(one).shown(digits) for one in both))
+        for words, *both, digits in pairs
+    )
+    return ClaimVerdict(claim, preset, seen, numbers)
+
+
+def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
+    """Equal within 5 % of the equilibrium's gain, or not."""
+    share = wolf.contract_gain / wolf.equilibrium_gain
+    near = positive(np.minimum(share - 0.95, 1.05 - share))
+    exploitable = ", ".join(
+        f"{Interval.of(t.exploitability).shown(3)} ({_name(t.learner)})" for t in (wolf, q, greedy)
+    )
+    numbers = (
+        f"curator's gain {Interval.of(wolf.contract_gain).shown(2)}, "
+        f"{Interval.of(100 * share).shown(0)} % of the exact equilibrium's; exploitability "
+        f"{exploitable}"
+    )
+    claim = "WoLF-PHC converges to the Nash equilibrium"
+    return ClaimVerdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
+
+
+def judge_adaptation(adaptations: Sequence[Adaptation]) -> list[ClaimVerdict]:
+    """The claim that learners adapt to new preferences, one verdict per change."""
+    out = []
+    for change in dict.fromkeys(one.change for one in adaptations):
+        by_learner = {one.learner: one for one in adaptations if one.change == change}
+        wolf = by_learner["dypp"]
+        seen = positive(wolf.after - RECOVERED * wolf.before)
+        claim = f"WoLF-PHC adapts when all privacy costs {change}"
+        shares = ", ".join(_adapted(one) for one in by_learner.values())
+        numbers = f"share of the equilibrium's gain before and after: {shares}"
+        out.append(ClaimVerdict(claim, "market", NO if seen == OPPOSITE else seen, numbers))
+    return out
+
+
+def _adapted(one: Adaptation) -> str:
+    back = one.iterations[~np.isnan(one.iterations)]
+    again = f"{len(back)} of {len(one.after)} seeds recover"
+    if len(back):
+        again += f", in the median in {np.median(back):,.0f} iterations"
+    before, after = Interval.of(100 * one.before), Interval.of(100 * one.after)
+    return f"{before.shown(0)} % and {after.shown(0)} % ({_name(one.learner)}; {again})"
+
+
+def _name(learner: str) -> str:
+    return {"dypp": "WoLF-PHC", "q_learning": "Q-learning"}.get(learner, learner)
+
+
+def _median(times: FloatArray) -> str:
+    middle = float(np.sort(times)[len(times) // 2])
+    return "never" if math.isinf(middle) else f"{middle:,.0f}"

@@ -1,4 +1,4 @@
-"""Results of a comparison: a row per case, means over the seeds, and paired tests."""
+"""Results of a study: a file that stores each once; of a comparison, means and paired tests."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
 from operator import attrgetter
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from noisemarket.files import Closing, JsonLines
 from noisemarket.game.levels import FloatArray
 
 Value = TypeVar("Value")
+Key = TypeVar("Key")
+Result = TypeVar("Result")
 Cases = dict[float | None, dict[str, list[Value]]]
 NO_TRADE = "uniform"
 """The mechanism that all are measured by: nobody sells."""
@@ -26,29 +30,47 @@ Pair = tuple[float | None, str, str]
 """A budget and two mechanisms under it, in alphabetical order."""
 
 
+class ResultFile(Closing, Generic[Key, Result]):
+    """Results in a file of JSON lines: each is on disk once it is added, and not computed again.
+
+    One process at a time may have the file open.
+    """
+
+    def __init__(
+        self, path: Path, noun: str, user: str, remedy: str,
+        parse: Callable[[Any], Result], key: Callable[[Result], Key],
+    ) -> None:  # fmt: skip
+        self.path, self._key = path, key
+        self._file = JsonLines(path, noun, user)
+        try:
+            self.results = {key(one): one for one in self._file.read(parse, remedy)}
+        except BaseException:
+            self.close()
+            raise
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self.results
+
+    def add(self, one: Result, **more: object) -> None:
+        """Save a result, with more fields in its line. It is on disk when this returns."""
+        self._file.append({**vars(one), **more})
+        self.results[self._key(one)] = one
+
+    def close(self) -> None:
+        """Close the file and let other processes use it."""
+        self._file.close()
+
+
 @dataclass(frozen=True)
 class Row:
-    """The result of a case.
+    """The result of a case: mechanism, budget (None: no limit) and seed.
 
-    Args:
-        mechanism, budget, seed: the case; a budget of None is none.
-        paid: the sum of the payments.
-        accuracy: deployed test accuracy at the end, in per cent.
-        curator_value: what the trained model and the payments are worth to the curator, over no
-            trade of the same seed.
-        owners_surplus: what all owners gain over no trade.
-        social_welfare: both in units of money, each side by what money is worth to it: payments
-            cancel. None where money is worth nothing to one of them.
-        worse_off: owners whose contract is worth less to them than no trade.
-        sellers: owners that give up noise.
-        epsilon_sold: the sum over owners of what they give up beyond no trade; None without bound.
-        lying_gain: the most that an owner gains by any misreport; None where it is not known, and
-            for all seeds but the first.
-        messages: questions that an owner answers on average.
-        seconds: of processors that the mechanism took to decide.
-        accuracy_per_round: deployed accuracy after each round.
-        epsilon_by_cost: mean epsilon given up beyond no trade, by quantile of the privacy cost.
-        surplus_by_cost: mean gain of an owner, by the same quantiles.
+    ``accuracy`` is of the deployed model, in per cent. ``curator_value`` counts it and the
+    payments, over no trade of the same seed. ``social_welfare`` adds both sides in units of money,
+    each by what money is worth to it: None where it is worth nothing to one of them.
+    ``epsilon_sold`` is None without bound; ``lying_gain`` is the most that an owner gains by any
+    misreport, known for the first seed only. Lists by cost are means by quantile of the owners'
+    privacy cost.
     """
 
     mechanism: str
@@ -128,10 +150,9 @@ def same_contracts(rows: Iterable[Row]) -> list[Pair]:
     same model are taken to be the same.
     """
     what = attrgetter("paid", "sellers", "accuracy", "owners_surplus", "epsilon_sold")
-    bought = _by_case(rows, what)
     return [
         pair_of(budget, first, second)
-        for budget, by_name in bought.items()
+        for budget, by_name in _by_case(rows, what).items()
         for first, second in combinations(by_name, 2)
         if by_name[first] == by_name[second]
     ]
@@ -177,7 +198,7 @@ class Difference:
 
 
 def pair_of(budget: float | None, first: str, second: str) -> Pair:
-    """Two mechanisms under a budget, whoever is named first."""
+    """Two mechanisms under a budget, in alphabetical order."""
     return (budget, *sorted((first, second)))  # type: ignore[return-value]
 
 
@@ -187,10 +208,8 @@ def differences(
 ) -> list[Difference]:
     """All pairs of mechanisms under each budget, largest differences first.
 
-    Args:
-        accuracies: by budget and mechanism, over the same seeds in the same order.
-        same: pairs that decided the same in every seed. There is nothing to compare, so they are
-            left out, and do not count among the comparisons that are corrected for.
+    Accuracies are over the same seeds in the same order. Pairs that are the ``same`` in every seed
+    are left out, and do not count among the comparisons that are corrected for.
     """
     found = []
     for budget, by_name in accuracies.items():

@@ -53,7 +53,6 @@ class CNN(nn.Module):
         self.outer = nn.Linear(hidden, classes)
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
-        """Class scores of a batch of images (batch, 1, side, side)."""
         seen = images
         for layer in (self.first, self.second):
             seen = functional.relu(self._even(layer(seen)))

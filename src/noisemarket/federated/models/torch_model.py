@@ -195,7 +195,6 @@ class TorchModel(Model):
     def _batched_updates(
         self, start: torch.Tensor, stack: TorchRecords, steps: int, rate: float
     ) -> torch.Tensor:
-        """A row of updates for each shard of a stack."""
         moved = torch.zeros(len(stack), len(self))
         for step in range(steps):
             shared = step == 0  # all begin with the same weights
@@ -213,7 +212,6 @@ class TorchModel(Model):
         return functional.cross_entropy(out, labels)
 
     def _views(self, flat: torch.Tensor) -> dict[str, torch.Tensor]:
-        """The parameters in a flat vector, by name."""
         parts = zip(self._shapes.items(), flat.split_with_sizes(self._sizes), strict=True)
         return {name: _shaped(part, shape) for (name, shape), part in parts}
 

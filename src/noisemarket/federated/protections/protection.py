@@ -1,8 +1,4 @@
-"""What an owner does to its update before it leaves: one interface, one protection a file.
-
-Who gets which contract is a *mechanism*; how an update is made private is a *protection*. All keep
-the paper's sigma: the scale of the noise on the uploaded model.
-"""
+"""How an owner makes its update private: one interface, one protection a file."""
 
 from __future__ import annotations
 
@@ -29,11 +25,7 @@ Upload = NDArray[np.float32]
 
 @dataclasses.dataclass(frozen=True)
 class UploadTask:
-    """One owner's part in a round.
-
-    ``start`` is the global model, which must not be changed. ``sigma`` is the scale of the noise on
-    the whole upload, 0 for none, drawn from ``noise``; ``rng`` orders batches and nothing else.
-    """
+    """One owner's part in a round; ``rng`` orders batches and nothing else."""
 
     model: Model
     start: Flat
@@ -173,11 +165,7 @@ class Protection(ABC):
         stated: Mapping[str, Any],
         longest: float = math.inf,
     ) -> Evidence:
-        """Check whether the contracted noise is in an upload.
-
-        ``rate`` is the false alarm rate of one side of the test (``noise_check.alarm_rate``),
-        ``stated`` are the ``contract_settings``, ``longest`` is the ``usual_length`` of the round.
-        """
+        """Whether the contracted noise is in an upload, at one side's false alarm ``rate``."""
         reach = float(stated["reach"]) if self.states_reach else self.reach(0)
         check = check_steps if self.noise_in_steps else check_upload
         return check(upload, sigma, min(reach, longest), rate)
@@ -189,7 +177,6 @@ class Protection(ABC):
     # Its settings
 
     def settings(self) -> dict[str, Any]:
-        """Its settings by name: numbers, texts, or lists of these."""
         return {name: getattr(self, name) for name in _fields(type(self))}
 
     def contract_settings(self, records: int) -> dict[str, Any]:
@@ -219,7 +206,6 @@ class Protection(ABC):
 
     @classmethod
     def settings_in(cls, stated: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings among all that a contract states."""
         figures = ("reach",) if cls.states_reach else ()
         return {name: value for name, value in stated.items() if name not in figures}
 

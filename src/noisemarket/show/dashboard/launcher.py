@@ -95,7 +95,7 @@ class Launcher:
             raise TooManyRuns(words)
 
     def _reap(self) -> None:
-        """Forget children that have ended. Who calls this holds the lock."""
+        """Forget children that have ended. The caller holds the lock."""
         for run in [run for run, child in self._children.items() if child.poll() is not None]:
             del self._children[run]
 

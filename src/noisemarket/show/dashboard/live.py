@@ -50,7 +50,6 @@ Stream = AsyncGenerator[bytes, None]
 MOST_POINTS = 400
 Point = TypeVar("Point")
 _NOTES = 50
-LABELS = {MARKET: "the market", UNIFORM: "no trade", NO_DP: "no noise"}
 _DAMAGED = (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError)
 """Errors of a line that is no event of a market."""
 
@@ -175,7 +174,8 @@ class RunProgress:
         for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *self.baselines)):
             own = [self.rounds] if name == MARKET else []
             if found := _series([*own, *self.baselines.get(name, {}).values()]):
-                yield {"name": name, "label": LABELS.get(name) or name_of(name), **found}
+                label = "the market" if name == MARKET else name_of(name)
+                yield {"name": name, "label": label, **found}
 
 
 def _series(runs: list[dict[int, float]]) -> dict[str, Any] | None:

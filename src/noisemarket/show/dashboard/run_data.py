@@ -1,25 +1,29 @@
-"""The data of a run for a page: its game, the course of play, its contracts, and comparisons."""
+"""The data of a run for a page: its game, its contracts, one owner, its ledger, comparisons."""
 
 from __future__ import annotations
 
 import csv
 import io
 import time
+import zipfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from noisemarket.errors import BadInput
-from noisemarket.formats import csv_text, finite, text_of
+import numpy as np
+
+from noisemarket.errors import BadInput, LedgerBroken
+from noisemarket.formats import csv_text, finite, infinite, text_of
 from noisemarket.game.environment import Environment
 from noisemarket.game.value import worth
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.baselines import MARKET
+from noisemarket.ledger.verification import verify
 from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
+from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.dashboard.live import thinned
 from noisemarket.show.dashboard.run_store import (
@@ -30,17 +34,25 @@ from noisemarket.show.dashboard.run_store import (
     SUMMARY,
     RunLedger,
     RunStore,
+    UnknownRun,
+    is_elsewhere,
     ledger_of,
 )
 from noisemarket.show.dashboard.whatif import clock_course
+from noisemarket.show.ledger_report import contract_statement, owner_words, statement_sentences
 from noisemarket.show.style import name_of
 
 MOST_OWNERS = 20_000
 """Owners up to which exact answers are computed for a page."""
 
 MOST_POINTS = 600
-SERVER_SECONDS = 2.0
-"""Lifetime in the cache of the rows of a ledger on a server."""
+SERVER_SECONDS, CHECKED_SECONDS = 2.0, 30.0
+"""Lifetime in the cache of the rows of a ledger on a server, and of its verification."""
+
+POLICIES = "policies.npz"
+ELSEWHERE = (
+    "The ledger of this run is on a server. Start the dashboard with --ledger URL to read it here."
+)
 
 Column = Literal["owner", "saving", "sigma", "payment", "epsilon", "weight", "state", "paid"]
 COLUMNS: tuple[Column, ...] = get_args(Column)
@@ -49,8 +61,8 @@ COLUMNS: tuple[Column, ...] = get_args(Column)
 Row = dict[str, Any]
 
 
-def scenario_of(store: RunStore, run: str) -> Scenario:
-    """The scenario that a run was given."""
+def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
+    """The game of a run, with its owners."""
     path = store.file(run, SCENARIO)
     if path is None:
         raise BadInput("scenario", SCENARIO, "is not in this run folder.")
@@ -60,12 +72,6 @@ def scenario_of(store: RunStore, run: str) -> Scenario:
     for file in filter(None, named):
         if Path(file).resolve().parent != store.path(run):
             raise BadInput("scenario", Path(file).name, "is not in this run folder.")
-    return scenario
-
-
-def environment_of(store: RunStore, run: str) -> tuple[Scenario, Environment]:
-    """The game of a run, with its owners."""
-    scenario = scenario_of(store, run)
     if scenario.population.owners > MOST_OWNERS:
         remedy = f"exact answers are computed here for up to {MOST_OWNERS:,} owners."
         raise BadInput("population.owners", scenario.population.owners, remedy)
@@ -151,23 +157,19 @@ def _ledger_row(one: queries.Standing) -> Row:
 
 
 def _from_csv(path: Path) -> list[Row]:
+    signed = {"true": "signed", "false": "no trade"}
+    numbers = [name for name in COLUMNS if name not in ("owner", "state")]
     try:
-        return [_csv_row(row) for row in _read_csv(path)]
+        return [
+            {
+                "owner": text_of(row["owner"]),
+                **{name: finite(float(row[name])) if row.get(name) else None for name in numbers},
+                "state": _STATES.get(row.get("kept"), signed.get(row.get("signed", ""), "")),
+            }
+            for row in _read_csv(path)
+        ]
     except (OSError, ValueError, KeyError):
         raise BadInput("contracts", path.name, "cannot be read.") from None
-
-
-def _csv_row(row: dict[str, str]) -> Row:
-    signed = {"true": "signed", "false": "no trade"}.get(row.get("signed") or "", "")
-    return {
-        "owner": text_of(row["owner"]),
-        **{name: _number(row.get(name)) for name in COLUMNS if name not in ("owner", "state")},
-        "state": _STATES.get(row.get("kept"), signed),
-    }
-
-
-def _number(text: str | None) -> float | None:
-    return finite(float(text)) if text else None
 
 
 def selected(
@@ -216,25 +218,25 @@ def _compared_rows(store: RunStore, run: str) -> list[Row]:
     compared = store.document(run, COMPARISON)
     trained = isinstance(compared, dict)
     found = compared.get("means") if isinstance(compared, dict) else compared
-    known = [
-        one for one in (found if isinstance(found, list) else [])
-        if isinstance(one, dict) and isinstance(one.get("mechanism"), str)
-    ]  # fmt: skip
-    return [_compared_row(run, one, trained) for one in known]
-
-
-def _compared_row(run: str, one: Row, trained: bool) -> Row:
-    row, budget = _empty_row(run, one["mechanism"]), one.get("budget")
-    limit = "" if budget is None else f", at most {budget:g}"
-    return row | {
-        "name": f"{row['name']}{limit}",
-        "measured": trained,
-        "accuracy": one.get("accuracy" if trained else "model_quality"),
-        "paid": one.get("paid" if trained else "total_payment"),
-        "surplus": one.get("owners_surplus"),
-        "sellers": one.get("sellers"),
-        "privacy_sold": one.get("mean_saving"),
-    }
+    rows = []
+    for one in found if isinstance(found, list) else []:
+        if not isinstance(one, dict) or not isinstance(one.get("mechanism"), str):
+            continue
+        row, budget = _empty_row(run, one["mechanism"]), one.get("budget")
+        limit = "" if budget is None else f", at most {budget:g}"
+        rows.append(
+            row
+            | {
+                "name": f"{row['name']}{limit}",
+                "measured": trained,
+                "accuracy": one.get("accuracy" if trained else "model_quality"),
+                "paid": one.get("paid" if trained else "total_payment"),
+                "surplus": one.get("owners_surplus"),
+                "sellers": one.get("sellers"),
+                "privacy_sold": one.get("mean_saving"),
+            }
+        )
+    return rows
 
 
 def _run_row(store: RunStore, overview: Row) -> Row:
@@ -248,19 +250,11 @@ def _run_row(store: RunStore, overview: Row) -> Row:
         "accuracy": overview["accuracy" if measured else "quality"],
         "no_trade_accuracy": overview["no_trade_accuracy"],
         "paid": overview["paid"],
-        "surplus": _surplus(summary),
+        "surplus": summary.get("owners_surplus"),
         "privacy_sold": sum(sold) / len(sold) if sold else None,
         "sellers": sum(saving > 0 for saving in sold) if sold else None,
         "epsilon": epsilon if isinstance(epsilon, dict) else None,
     }
-
-
-def _surplus(summary: Row) -> float | None:
-    """Gain of all owners over no trade; of a market only where it was compared with no trade."""
-    rows = summary.get("alternatives")
-    found = [one for one in rows if one.get("name") == MARKET] if isinstance(rows, list) else []
-    value = (found[0] if found else summary).get("owners_surplus")
-    return value if isinstance(value, float) else None
 
 
 def _empty_row(run: str, mechanism: str) -> Row:
@@ -268,3 +262,100 @@ def _empty_row(run: str, mechanism: str) -> Row:
                "epsilon")  # fmt: skip
     named = {"run": run, "mechanism": mechanism, "name": name_of(mechanism), "measured": False}
     return dict.fromkeys(unknown) | named
+
+
+def verification(store: RunStore, run: str) -> dict[str, Any]:
+    """Whether the ledger of a run is sound; the head that its summary noted is checked, too.
+
+    A ledger file that has not changed is not verified again.
+    """
+    where = ledger_of(store, run)
+    if where is None:
+        elsewhere = is_elsewhere(store, run)
+        raise UnknownRun(ELSEWHERE if elsewhere else "This run has no ledger: nothing was signed.")
+    noted = store.table(run, SUMMARY).get("ledger_head")
+    stamp = where.location, where.stamp or time.monotonic() // CHECKED_SECONDS, str(noted)
+    found: dict[str, Any] = store.answers.get(
+        ("verified", run), stamp, lambda: _verified(where, noted)
+    )
+    return found
+
+
+def _verified(where: RunLedger, noted: object) -> dict[str, Any]:
+    with where.reading() as ledger:
+        try:
+            found = verify(ledger, noted if isinstance(noted, str) else None)
+        except (LedgerBroken, BadInput) as problem:
+            entry = getattr(problem, "seq", None)
+            return {"sound": False, "entry": entry, "problem": str(problem)}
+    return {
+        "sound": True,
+        "entries": found.entries,
+        "head": str(found.head),
+        "noted_head": noted,
+    }
+
+
+def all_of_owner(store: RunStore, run: str, owner: str) -> dict[str, Any]:
+    """All that is known of an owner in a run."""
+    rows = [row for row in contract_rows(store, run) if row["owner"] == owner]
+    if not rows:
+        raise UnknownRun("This run has no such owner.")
+    found: dict[str, Any] = {"owner": owner, "row": rows[-1], "contract": None, "entries": []}
+    found["policy"] = policy(store, run, owner)
+    where = ledger_of(store, run)
+    if where is None:
+        return found
+    with where.reading() as ledger:
+        offered = queries.documents(ledger, where.job or None)
+        ids = [one.id for one in offered if one.owner == owner]
+        if not ids:
+            return found
+        statement = contract_statement(queries.account(ledger, ids[-1]))
+        found["entries"] = [
+            {
+                "entry": entry.seq,
+                "kind": entry.kind,
+                "round": entry.content().get("round"),
+                "recorded_at": entry.recorded_at,
+                "hash": entry.hash,
+            }
+            for entry in ledger.entries(contracts=[ids[-1]])
+        ]
+    rounds = statement["each_round"]
+    spent = np.cumsum([infinite(one["rho"]) for one in rounds])
+    return found | {
+        "contract": statement,
+        "trace": {
+            "round": [one["round"] for one in rounds],
+            "epsilon": [finite(gaussian_epsilon(rho, statement["delta"])) for rho in spent],
+        },
+        "words": owner_words(statement),
+        "statement": statement_sentences(statement),
+    }
+
+
+def policy(store: RunStore, run: str, owner: str) -> dict[str, Any] | None:
+    """Both sides' final policies of a pair, of a game that was learned; None if there are none."""
+    path = store.file(run, POLICIES)
+    if path is None:
+        return None
+    try:
+        _, environment = environment_of(store, run)
+        index = list(map(str, environment.population.names)).index(owner)
+        with np.load(path, allow_pickle=False) as saved:
+            row = int(np.flatnonzero(saved["owners"] == index)[0])
+            tables = saved["owner"][row], saved["curator"][row]
+    except (BadInput, OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile):
+        return None
+    savings = np.round(environment.levels.savings, 4).tolist()
+    payments = np.round(environment.levels.payments, 4).tolist()
+    owner_side = {"state": "payment that was last quoted", "states": payments,
+                  "action": "saving that the owner proposes", "actions": savings}  # fmt: skip
+    curator_side = {"state": "saving that was proposed", "states": savings,
+                    "action": "payment that the curator quotes", "actions": payments}  # fmt: skip
+    chances = [np.round(table.astype(float), 3).tolist() for table in tables]
+    return {
+        "owner": owner_side | {"chances": chances[0]},
+        "curator": curator_side | {"chances": chances[1]},
+    }

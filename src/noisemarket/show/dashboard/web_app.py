@@ -26,7 +26,6 @@ from noisemarket.show.dashboard import form as forms
 from noisemarket.show.dashboard import run_data, whatif
 from noisemarket.show.dashboard.launcher import Launcher, TooManyRuns, WrongState
 from noisemarket.show.dashboard.live import LiveHub, TooManyViewers
-from noisemarket.show.dashboard.owner_page import all_of_owner, verification
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_elsewhere, ledger_of
 from noisemarket.show.dashboard.security import AccessControl
 from noisemarket.show.style import colour_of, name_of
@@ -238,12 +237,12 @@ def _contracts(app: FastAPI, store: RunStore) -> None:
     @app.get("/api/runs/{run}/owner", responses=_REFUSED)
     def owner(run: RunName, name: Annotated[str, Query(max_length=300)]) -> dict[str, Any]:
         """All that is known of one owner."""
-        return all_of_owner(store, run, name)
+        return run_data.all_of_owner(store, run, name)
 
     @app.get("/api/runs/{run}/ledger", responses=_REFUSED)
     def ledger(run: RunName) -> dict[str, Any]:
         """Whether the ledger of a run is sound."""
-        return verification(store, run)
+        return run_data.verification(store, run)
 
 
 def _explain_problems(app: FastAPI) -> None:

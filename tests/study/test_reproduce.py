@@ -13,8 +13,11 @@ from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
-from noisemarket.study.claims import (
+from noisemarket.study.reproduce import (
+    Adaptation,
     Interval,
+    Trials,
+    _collect,
     all_of,
     judge,
     judge_adaptation,
@@ -22,7 +25,6 @@ from noisemarket.study.claims import (
     positive,
     sooner,
 )
-from noisemarket.study.reproduce import Adaptation, Trials, _collect
 
 SEEDS, BLOCKS = 20, 200
 
