@@ -32,13 +32,12 @@ from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import train
 from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
-from noisemarket.market.inspection import UploadInspector
+from noisemarket.market.inspection import NoiseWatch, UploadInspector
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.market_folder import JobManifest
-from noisemarket.market.noise_watch import NoiseWatch
 from noisemarket.market.offers import job_terms
 from noisemarket.market.orders import Order, order
-from noisemarket.market.verdicts import verdicts
+from noisemarket.market.round_ledger import verdicts
 from noisemarket.owner.terms import Deal, contract_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario

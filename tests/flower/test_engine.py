@@ -129,15 +129,6 @@ def test_another_sigma_than_the_owners_is_refused(order: Order, owners: Owners) 
     assert made[1] is not None
 
 
-def test_after_an_answer_the_others_have_the_grace(order: Order, owners: Owners) -> None:
-    grid = grid_of(owners)
-    with engine_over(grid, order.job, NAMES, JOB, timeout=600, grace=0.1) as engine:
-        engine.line.meet(0.1)
-        del grid.nodes[102]
-        made = engine.train(1, engine.first_weights(), [0, 1, 2])
-    assert [made[owner] is None for owner in range(3)] == [False, False, True]
-
-
 def test_a_node_that_comes_back_under_another_number_is_met_again(
     order: Order, owners: Owners
 ) -> None:

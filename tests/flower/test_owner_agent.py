@@ -358,14 +358,16 @@ def agent_and_quotes(
     folder.mkdir(mode=0o700)
     asked = Quotes.read(*plain_of(standing.messages[0]))
     invitation, sheet = asked.invitation, asked.batch
-    return OwnerAgent(OwnerFolder("0", folder), config), invitation, sheet
+    own = OwnerFolder("0", folder)
+    own.keep_private(NUMBERS)
+    return OwnerAgent(own, config), invitation, sheet
 
 
-NUMBERS = {"privacy-cost": 0.5, "markup": 0.1, "payment-value": 0.08, "privacy-weight": 2.5}
+NUMBERS = {"privacy_cost": 0.5, "markup": 0.1, "payment_value": 0.08, "privacy_weight": 2.5}
 
 
-def test_secrets_may_be_in_the_nodes_own_config(standing: Offered, tmp_path: Path) -> None:
-    config = {**NUMBERS, "rho-cap": 1.0, "allow-simulated": True}
+def test_limits_may_be_in_the_nodes_own_config(standing: Offered, tmp_path: Path) -> None:
+    config = {"rho-cap": 1.0, "allow-simulated": True}
     agent, invitation, sheet = agent_and_quotes(standing, tmp_path, **config)
     reply = agent.answer(invitation, sheet)
     assert len(reply) == 50
@@ -376,11 +378,11 @@ def test_secrets_may_be_in_the_nodes_own_config(standing: Offered, tmp_path: Pat
 @pytest.mark.parametrize(
     ("config", "reason"),
     [
-        (NUMBERS, "noise from a seed hides nothing"),
-        ({**NUMBERS, "allow-simulated": True, "curator-key": "0" * 64}, "not the curator's key"),
-        ({**NUMBERS, "allow-simulated": True}, "named no rho-cap"),
-        ({**NUMBERS, "allow-simulated": True, "rho-cap": float("inf")}, "named no rho-cap"),
-        ({**NUMBERS, "allow-simulated": True, "allow-unbounded": "yes"}, "named no rho-cap"),
+        ({}, "noise from a seed hides nothing"),
+        ({"allow-simulated": True, "curator-key": "0" * 64}, "not the curator's key"),
+        ({"allow-simulated": True}, "named no rho-cap"),
+        ({"allow-simulated": True, "rho-cap": float("inf")}, "named no rho-cap"),
+        ({"allow-simulated": True, "allow-unbounded": "yes"}, "named no rho-cap"),
     ],
 )
 def test_an_owner_plays_only_what_it_was_set_up_for(
@@ -393,7 +395,7 @@ def test_an_owner_plays_only_what_it_was_set_up_for(
 
 @pytest.mark.parametrize("cap", [-1.0, float("nan"), "much"])
 def test_a_cap_that_is_no_number_is_none(standing: Offered, tmp_path: Path, cap: object) -> None:
-    config = {**NUMBERS, "allow-simulated": True, "allow-unbounded": True, "rho-cap": cap}
+    config = {"allow-simulated": True, "allow-unbounded": True, "rho-cap": cap}
     agent, invitation, sheet = agent_and_quotes(standing, tmp_path, **config)
     with pytest.raises(BadInput, match="not negative"):
         agent.answer(invitation, sheet)

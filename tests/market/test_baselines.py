@@ -37,7 +37,7 @@ def test_own_data_under_real_noise_is_not_trained_without_it(
         with pytest.raises(SystemExit) as ended:
             main([*given, *more] if more else ["run", "--resume", str(folder)])
         assert not ended.value.code
-        assert "--baselines asks for it" in " ".join(capsys.readouterr().out.split())
+        assert "Pass --baselines to train them" in " ".join(capsys.readouterr().out.split())
         assert not (folder / "baselines").exists()
         summary = json.loads((folder / "summary.json").read_text())
         assert summary["no_dp_accuracy"] is None

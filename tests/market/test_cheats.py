@@ -15,8 +15,8 @@ from tests.market.test_attacks import BAD, accounts, attacked
 
 from noisemarket.federated.engine import Weights
 from noisemarket.market.events import Accused
+from noisemarket.market.inspection import SAME_NOISE
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.noise_watch import SAME_NOISE
 
 pytestmark = pytest.mark.training
 

@@ -13,7 +13,7 @@ from tests.market.common import events, played, scenario
 from noisemarket.errors import BadInput
 from noisemarket.files import load_arrays, save_arrays
 from noisemarket.market.events import RoundTrained
-from noisemarket.market.noise_watch import gone_on_from
+from noisemarket.market.inspection import restore_arrays
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training
@@ -22,13 +22,13 @@ SHAPES = {"seen": ((2,), np.int64), "sums": ((2, 3), np.float32)}
 
 
 def test_nothing_kept_is_zero_and_what_is_kept_is_taken_as_it_is() -> None:
-    new = gone_on_from({"other": np.ones(3)}, SHAPES)
+    new = restore_arrays({"other": np.ones(3)}, SHAPES)
     assert {name: (one.shape, one.dtype) for name, one in new.items()} == {
         name: (shape, np.dtype(kind)) for name, (shape, kind) in SHAPES.items()
     }
     assert not any(one.any() for one in new.values())
     kept = {name: np.ones(shape, kind) for name, (shape, kind) in SHAPES.items()}
-    assert gone_on_from(kept, SHAPES)["sums"] is kept["sums"]
+    assert restore_arrays(kept, SHAPES)["sums"] is kept["sums"]
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ from noisemarket.ledger.receipts import Receipt, load_receipt
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify, verify_receipt
 from noisemarket.market.events import RoundTrained, Signed
-from noisemarket.market.receipt_book import RECEIPTS
+from noisemarket.market.offers import RECEIPTS
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.training

@@ -32,7 +32,6 @@ from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Negotiated,
     Opened,
@@ -45,6 +44,7 @@ from noisemarket.market.events import (
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.preparation import strike
 from noisemarket.market.summary import summary
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.accountant import read_journal

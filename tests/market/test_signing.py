@@ -24,14 +24,13 @@ from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.deals import strike
 from noisemarket.market.events import (
     Signed,
 )
 from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.offers import Curator
-from noisemarket.market.preparation import prepare
+from noisemarket.market.preparation import prepare, strike
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.terms import Deal, JobTerms, contract_of

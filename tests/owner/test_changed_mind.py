@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from tests.owner.test_clock_record import CLOCKS, OWN, agent
 
+from noisemarket.files import write_json
+from noisemarket.ledger.keys import PRIVATE
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.invitations import GameInvitation
@@ -34,8 +36,9 @@ def invited(scenario: Scenario, rule: str) -> tuple[GameInvitation, CuratorPlaye
 
 
 def changed(anna: OwnerAgent, cost: float) -> OwnerAgent:
-    """The next process of the same owner, with another cost in its node's config."""
-    return OwnerAgent(anna.folder, {"privacy-cost": cost})
+    """The next process of the same owner, with another cost in its file."""
+    write_json(anna.folder.path / PRIVATE, anna.folder.private() | {"privacy_cost": cost})
+    return OwnerAgent(anna.folder)
 
 
 def exchange(anna: OwnerAgent, invitation: GameInvitation, curator: CuratorPlayer) -> None:

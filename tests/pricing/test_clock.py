@@ -18,8 +18,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
-from noisemarket.market.deals import strike
 from noisemarket.market.negotiation import negotiate
+from noisemarket.market.preparation import strike
 from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.mechanism import Demand
 from noisemarket.pricing.portfolio import best_portfolio

@@ -14,8 +14,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
-from noisemarket.market.deals import strike
 from noisemarket.market.negotiation import negotiate, run_options
+from noisemarket.market.preparation import strike
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.auctions import Award

@@ -10,8 +10,8 @@ from noisemarket.cli.common import paths, progress, show, stoppable, writable_fi
 from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
+from noisemarket.market.event_file import writing
 from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.progress_lines import writing
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism

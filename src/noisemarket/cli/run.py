@@ -16,13 +16,14 @@ from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
-from noisemarket.market.alternatives import Alternative, alternatives
 from noisemarket.market.baselines import (
     BASELINES,
     MARKET,
     NO_DP,
+    Alternative,
     BaselineWork,
     Draw,
+    alternatives,
     harmless,
     plan_line,
     round_line,

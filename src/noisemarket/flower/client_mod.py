@@ -99,9 +99,6 @@ class FloatVector:
     Args:
         arrays: the model.
         field: what it is, for the error.
-
-    Raises:
-        BadInput: it has no floating-point numbers.
     """
 
     def __init__(self, arrays: Arrays, field: str) -> None:

@@ -6,14 +6,12 @@ Run again on the same folder, a job goes on where it stopped.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.files import write_json
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
@@ -39,9 +37,6 @@ from noisemarket.scenario import Scenario, load_scenario
 if TYPE_CHECKING:
     from flwr.serverapp import Grid
 
-EFFORT = "effort.json"
-"""What a job took of the curator's own processor time, without Flower's."""
-
 
 def market_over_flower(
     grid: Grid, config: Mapping[str, Any], show: Callable[[str], None] = print
@@ -58,9 +53,6 @@ def market_over_flower(
 
     Returns:
         What the job came to.
-
-    Raises:
-        BadInput: a setting is missing or wrong.
 
     Example:
         @app.main()
@@ -109,11 +101,9 @@ def hold_market(
     names = [str(name) for name in market.environment.population.names]
     channel = FlowerChannel(grid, names, folder, bounds, houses)
     run = run_market(market, path, channel=channel, curator=curator or folder.curator)
-    before = time.thread_time()
     for event in run:
         if words := in_words(event):
             show(words)
-    write_json(folder.curator / EFFORT, {"cpu_seconds": time.thread_time() - before})
     return run.outcome
 
 

@@ -21,9 +21,6 @@ def curator_path(setting: str, name: str) -> Path:
     Args:
         setting: which setting it is.
         name: a name inside the curator's folder; ``.`` is that folder.
-
-    Raises:
-        BadInput: it is a path, or the curator's folder is not known.
     """
     given = PurePath(name)
     if given.is_absolute() or ".." in given.parts:

@@ -7,7 +7,6 @@ what is missing is for the caller to see.
 from __future__ import annotations
 
 import contextlib
-import math
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -56,19 +55,17 @@ class Bounds:
 
     Args:
         timeout: the longest that an owner may take to answer, in seconds.
-        grace: how long the others have after the last answer that came.
         wait: how long to wait for owners that are away: for each of them before it has signed,
             else it is left out; later for one.
         insecure: whether nodes without a registered name are asked who they are, and believed.
         at_once: how many owners are asked at a time (0: all), the next one when one has answered
             or its time is over: where all share a machine, each of them takes memory while it is
-            at work. One that is asked later has ``grace`` on top of what the slowest took so far.
+            at work.
         simulated: whether all owners are workers of Flower's simulation on the curator's machine,
             so that what is said of dead workers is believed.
     """
 
     timeout: float = 600.0
-    grace: float = math.inf
     wait: float = 120.0
     insecure: bool = False
     at_once: int = 0
@@ -154,12 +151,10 @@ class Line:
     ) -> dict[int, Message]:
         if not contents:
             return {}
-        start, grace = time.monotonic(), self.bounds.grace
+        start = time.monotonic()
         left = list(contents.items())
         waiting: dict[str, tuple[int, float]] = {}  # messages out: to whom, and since when
         answers: dict[int, Message] = {}
-        last: float | None = None  # when the last answer came
-        slowest = 0.0
         while left or waiting:
             room = max(0, (self.bounds.at_once or len(contents)) - len(waiting))
             going, left = left[:room], left[room:]
@@ -169,21 +164,15 @@ class Line:
             sent_to = zip(pushed, going, strict=False)
             waiting |= {name: (to, now) for name, (to, _) in sent_to if name}
             now = time.monotonic()
-            late = [
-                name
-                for name, (_, sent) in waiting.items()
-                if now >= sent + timeout or (last and now >= max(sent + slowest, last) + grace)
-            ]  # after one last look
-            for reply in self._grid.pull_messages(list(waiting)):
-                number, sent = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
+            late = [name for name, (_, sent) in waiting.items() if now >= sent + timeout]
+            for reply in self._grid.pull_messages(list(waiting)):  # one last look at the late
+                number, _ = waiting.pop(reply.metadata.reply_to_message_id, (None, 0.0))
                 if number is None:
                     continue
                 if reply.has_error():
                     self._note_error(kind, number, reply.error.reason or "no reason given")
                 else:
                     answers[number] = reply
-                    last = time.monotonic()
-                    slowest = max(slowest, last - sent)
             for name in late:
                 waiting.pop(name, None)
             if waiting:

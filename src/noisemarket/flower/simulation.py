@@ -109,10 +109,6 @@ def run_simulation(
         workers: worker processes, by default one for each core.
         watch: is told how negotiation goes.
         stop: when it returns True the job stops, and can be resumed.
-
-    Raises:
-        BadInput: the scenario cannot be played by messages.
-        MissingExtra: Ray is not installed.
     """
     check_asks(market.scenario, market.environment)
     if find_spec("ray") is None:
@@ -152,7 +148,7 @@ def _simulated(
     """Run the curator in a ServerApp, whose thread hands its events to this one."""
     events, outcomes, closed = SimpleQueue[Event | None](), list[MarketOutcome](), list[bool]()
     at_once = ASKED_PER_CORE * workers
-    bounds = Bounds(grace=600.0, insecure=True, at_once=at_once, simulated=True)
+    bounds = Bounds(insecure=True, at_once=at_once, simulated=True)
 
     def curator(grid: Grid) -> None:
         blind = prepare(market.scenario, secrets=False)

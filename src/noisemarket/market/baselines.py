@@ -1,27 +1,38 @@
-"""What training would have come to without a market, and under other draws of the noise.
+"""What else the owners of a job could have sold, and what training would have come to then.
 
-An experiment by whoever holds all the data, as a simulation does. One baseline trains without noise
-on the same records, so beside a statement that guarantees epsilon it guarantees nothing: with one's
-own data and real noise it has to be asked for, and its files are for the user alone.
+An experiment for one party that holds all the data and all secrets, as a simulation does. One
+baseline trains without noise on the same records, so beside a statement that guarantees epsilon it
+guarantees nothing: with one's own data and real noise it has to be asked for, and its files are for
+the user alone.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from noisemarket.errors import Interrupted
+from noisemarket.federated.aggregation import effective_noise
 from noisemarket.federated.rounds import Checkpoint, RoundResult
 from noisemarket.files import private_folder
+from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
+from noisemarket.game.protocol import Contracts
+from noisemarket.game.value import worth
+from noisemarket.ledger.money import MICRO
 from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, plan_of
+from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.preparation import budget_of, within_budget
 from noisemarket.market.training import carry_out
+from noisemarket.pricing import find_mechanism
 from noisemarket.privacy.accountant import JournalledAccountant
+from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
 
 UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
@@ -60,15 +71,7 @@ class BaselineWork:
     """Trains baselines of a job, here or in another process; tells the result of every round.
 
     Where weights and the server's steps follow the noise, they follow that of the baseline. The
-    noise is simulated; each draw has its own. A baseline that was stopped goes on where it was.
-
-    Args:
-        scenario: of the job.
-        order: of the job; no other process gets its secrets.
-        folder: where baselines are kept.
-        serial: on one core, as a process among others; otherwise with processes of its own.
-        workers: how many of these.
-        stop: when it returns True, no round is begun.
+    noise is simulated; each draw has its own. A stopped baseline resumes.
     """
 
     def __init__(
@@ -123,3 +126,116 @@ def with_noise(
 
 def _seed(seed: int, draw: int) -> int:
     return int(np.random.SeedSequence((seed, draw)).generate_state(1, np.uint64)[0] >> 1)
+
+
+PAPERS, FULL_KNOWLEDGE = "dypp", "best_portfolio"
+"""What every market is shown beside: the paper's mechanism, and the best with all costs known."""
+
+
+@dataclass(frozen=True, eq=False)
+class Alternative:
+    """Contracts for the owners of a job, and what they are worth.
+
+    ``effective_noise`` is the one noise of all owners that would leave the mean as noisy.
+    ``curator_value`` and ``owners_surplus`` are gains over no trade, by the loss surface; None for
+    noise that nobody agreed to leave out. ``same_as`` names an alternative with the same noise,
+    whose training would be the same.
+    """
+
+    name: str
+    mechanism: str | None
+    sigma: FloatArray
+    paid: float
+    sellers: int
+    effective_noise: float
+    epsilon: FloatArray
+    curator_value: float | None
+    owners_surplus: float | None
+    same_as: str | None = None
+
+
+def alternatives(outcome: MarketOutcome, threads: int | None = None) -> list[Alternative]:
+    """The market of a job between no trade and no noise, beside what else could have been bought.
+
+    Beside it stand DyPP (or, where that is the market's own mechanism, the clock auction) and the
+    best that a curator who knew all costs could buy. Both have the market's budget, or else what
+    the market paid (no limit if it paid nothing), so that money compares; with a target, the least
+    money for it. Mechanisms that count on weights by noise are left out where updates are weighed
+    otherwise.
+    """
+    environment, scenario = outcome.negotiation.environment, outcome.negotiation.scenario
+    agreed = outcome.negotiation.agreement.contracts
+    names = [PAPERS if scenario.mechanism != PAPERS else "clock", FULL_KNOWLEDGE]
+    by_noise = scenario.training.weighting == "noise"
+    budget = budget_of(scenario)
+    bought = within_budget(environment, agreed, budget)
+    contracts: dict[str, tuple[str | None, Contracts]] = {
+        UNIFORM: ("uniform", Contracts.same(len(environment), 0, 0)),
+        MARKET: (scenario.mechanism, bought),
+    }
+    options = run_options(scenario, threads)
+    paid = sum(outcome.payments.values())
+    if budget is None and options.demand.target is None and paid:
+        options = replace(options, demand=replace(options.demand, budget=paid / MICRO))
+        budget = paid
+    for name in names:
+        mechanism = find_mechanism(name)
+        if name != scenario.mechanism and (by_noise or not mechanism.joint):
+            run = mechanism.run(environment, options)
+            contracts[name] = name, within_budget(environment, run.contracts, budget)
+    contracts[NO_DP] = None, Contracts.same(len(environment), environment.levels.saving_levels, 0)
+    shown = [UNIFORM, names[0], MARKET, names[1], NO_DP]
+    valued = {
+        name: _valued(name, *contracts[name], environment, outcome)
+        for name in shown
+        if name in contracts
+    }
+    return _without_repeats(valued)
+
+
+def _valued(
+    name: str,
+    mechanism: str | None,
+    contracts: Contracts,
+    environment: Environment,
+    outcome: MarketOutcome,
+) -> Alternative:
+    figures = worth(environment, contracts)
+    levels = environment.levels
+    sigma = np.array([levels.sigma_left(int(level)) for level in contracts.saving])
+    if name == MARKET:  # on Flower, some owners may not have signed
+        sigma = outcome.order.job.sigma
+    made = with_noise(outcome.order, outcome.negotiation.scenario, sigma)
+    agreed = mechanism is not None
+    return Alternative(
+        name=name,
+        mechanism=mechanism,
+        sigma=sigma,
+        paid=sum(outcome.payments.values()) / MICRO if name == MARKET else figures.total_payment,
+        sellers=int((contracts.saving > 0).sum()) if agreed else 0,
+        effective_noise=effective_noise(sigma, made.plan.shares),
+        epsilon=epsilons(made),
+        curator_value=figures.joint_gain if agreed else None,
+        owners_surplus=figures.owners_surplus if agreed else None,
+    )
+
+
+def epsilons(made: Order) -> FloatArray:
+    """The epsilon that each owner gives up if it delivers every round."""
+    rho = np.array([budget.rho_per_round for budget in made.budgets]) * made.plan.rounds
+    delta, of = made.budgets[0].delta, np.unique(rho)
+    each = np.array([gaussian_epsilon(float(one), delta) for one in of])
+    return np.asarray(each[np.searchsorted(of, rho)])
+
+
+def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
+    """Mark the alternatives that have the noise of one that is trained anyway."""
+    trained = [valued[name] for name in (UNIFORM, MARKET, NO_DP)]
+    out = []
+    for one in valued.values():
+        if one not in trained:
+            twins = [other.name for other in trained if np.array_equal(other.sigma, one.sigma)]
+            one = replace(one, same_as=next(iter(twins), None))
+            trained.append(one)
+        out.append(one)
+    return out

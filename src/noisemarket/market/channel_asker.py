@@ -47,13 +47,6 @@ class ChannelAsker(Asker):
     Every answer is kept in the curator's folder. So a market that was killed asks for none twice:
     the mechanism is run again, and gets the answers that it got. An owner that cannot be reached,
     or whose answers cannot be used, has left the negotiation and the job.
-
-    Args:
-        owners: those who are asked.
-        invitation: to the job.
-        environment: of the job; nothing private of its owners is used.
-        options: how the mechanism is run.
-        folder: the curator's.
     """
 
     def __init__(

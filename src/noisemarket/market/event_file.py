@@ -1,27 +1,71 @@
-"""Events as lines of JSON, for a market that runs in another process than who watches it."""
+"""Events and the progress of a negotiation as lines of JSON, to watch from another process."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.rounds import read_result
 from noisemarket.files import Closing, not_written
-from noisemarket.market import events, progress_lines
+from noisemarket.market import events
 from noisemarket.market.events import Event, RoundTrained
-from noisemarket.market.outcome import MarketOutcome, Steps
-from noisemarket.pricing.mechanism import Watch
+from noisemarket.pricing.mechanism import Progress, Trace, Watch
+
+if TYPE_CHECKING:
+    from noisemarket.market.outcome import MarketOutcome, Steps
 
 EVENTS = "events.jsonl"
-BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", progress_lines.NEGOTIATING, "ended"
+BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", "negotiating", "ended"
 """Lines beside the events: the market begins or goes on, why it stopped, how far the game is, what
 its steps took."""
+
+MOST_POINTS = 100
+"""Points of a trace in a line at most."""
+
+TRACE_SECONDS, TRACE_NOTES = 0.5, 50
+"""How soon after one trace the next is written, at least; and how many in a time that doubles."""
+
+
+def writing(write: Callable[[str], None], watch: Watch) -> Watch:
+    """The same callback, with every progress written down as well.
+
+    Where the mechanism keeps a trace, some points of it are in the lines: of all owners finished so
+    far, every half second, and ever more rarely if the negotiation takes long.
+    """
+    began = time.monotonic()
+    due = began
+
+    def both(seen: Progress) -> None:
+        nonlocal due
+        values: dict[str, Any] = {"kind": NEGOTIATING, "done": seen.done, "total": seen.total}
+        if (now := time.monotonic()) >= due or seen.done == seen.total:
+            due = now + max(TRACE_SECONDS, (now - began) / TRACE_NOTES)
+            if (trace := seen.trace()) is not None:
+                values["trace"] = points(trace)
+        write(json.dumps(values) + "\n")
+        watch(seen)
+
+    return both
+
+
+def points(trace: Trace) -> dict[str, list[float]]:
+    """Some points of a trace, from its first to its last: means of saving and payment."""
+    last = len(trace.iteration) - 1
+    some = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))
+    return {
+        "iteration": trace.iteration[some].tolist(),
+        "saving": trace.saving[some].round(6).tolist(),
+        "payment": trace.payment[some].round(6).tolist(),
+    }
 
 
 def to_line(event: Event) -> str:
@@ -33,7 +77,7 @@ def to_line(event: Event) -> str:
 
 
 def note(kind: str, **values: Any) -> str:
-    """Another line for who watches."""
+    """A line that is not an event."""
     return json.dumps({"kind": kind, **values}, default=str) + "\n"
 
 
@@ -99,8 +143,8 @@ class EventFile(Closing):
             raise not_written(self._path, problem) from None
 
     def watching(self, watch: Watch) -> Watch:
-        """The same watch; what it is told of the negotiation is written down, too."""
-        return progress_lines.writing(self.write, watch)
+        """The same callback, with the progress of the negotiation written down as well."""
+        return writing(self.write, watch)
 
     def following(self, steps: Steps) -> Steps:
         """The same steps; each is written down before it is passed on."""

@@ -1,8 +1,9 @@
-"""The curator's watch over uploads: is the contracted noise in them?"""
+"""The curator's watch over uploads: is the contracted noise in them, is it noise, and new?"""
 
 from __future__ import annotations
 
 import math
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
@@ -14,8 +15,210 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.protections import PROTECTIONS, Protection, Upload
 from noisemarket.formats import plain
 from noisemarket.ledger.contract import Contract
-from noisemarket.market.noise_watch import REMEDY, SHARES, NoiseWatch
-from noisemarket.privacy.noise_check import Evidence, UploadFinding, alarm_rate, check_pool
+from noisemarket.privacy.noise_check import (
+    CURVES,
+    Evidence,
+    Sketch,
+    UploadFinding,
+    agreeing,
+    alarm_rate,
+    alike,
+    blocks_of,
+    check_blocks,
+    check_curves,
+    check_pool,
+    check_steps,
+    curve_sums,
+)
+
+SHARES = {
+    "length": 0.4,
+    "blocks": 0.1,
+    "distribution": 0.1,
+    "earlier uploads": 0.1,
+    "other owners": 0.1,
+    "sum of rounds": 0.1,
+}
+"""The part of a job's false alarm rate that each of its tests may use."""
+
+KEPT_ROUNDS = 100
+"""Against how many of an owner's last uploads a new one is compared."""
+
+MOST_KEPT = 2**27
+"""Numbers that are kept of the sums of all owners' uploads; in larger jobs there are none."""
+
+MOST_EXACT = 2048
+"""Up to so many owners all uploads are compared as they are, beyond in fewer dimensions."""
+
+SAME_NOISE = "shares its noise with another owner's upload"
+"""Which took it from the other cannot be told: neither upload counts, and nobody is accused."""
+
+Shapes = Mapping[str, tuple[tuple[int, ...], type[np.generic]]]
+"""The shape and the type of each array, by name."""
+
+REMEDY = "put the checkpoint back as it was written, or start anew."
+
+
+def restore_arrays(kept: Mapping[str, NDArray[Any]], shapes: Shapes) -> dict[str, NDArray[Any]]:
+    """The arrays of these shapes that a checkpoint has; zeros if it has none of them.
+
+    A watch that began at zero again would forget what it has seen, and a replay of an old upload
+    would be found later or not at all.
+
+    Example:
+        >>> restore_arrays({}, {"seen": ((2,), np.int64)})
+        {'seen': array([0, 0])}
+    """
+    if not kept.keys() & shapes.keys():
+        return {name: np.zeros(shape, kind) for name, (shape, kind) in shapes.items()}
+    for name, (shape, kind) in shapes.items():
+        array = kept.get(name)
+        if array is None:
+            raise BadInput("checkpoint", name, f"is missing: {REMEDY}")
+        if (array.shape, array.dtype) != (shape, np.dtype(kind)):
+            wanted = f"{np.dtype(kind)} of shape {shape}"
+            raise BadInput("checkpoint", name, f"is not {wanted}: {REMEDY}")
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise BadInput("checkpoint", name, f"has numbers that are not finite: {REMEDY}")
+    return {name: kept[name] for name in shapes}
+
+
+class NoiseWatch:
+    """Tests the uploads of a job beyond their length.
+
+    It judges owners whose noise is added once at the end, and compares the uploads of all. What it
+    keeps is in ``arrays``: bounded, however many rounds there are. ``bounds`` are the greatest
+    lengths of the owners' updates (infinity for none); without a ``seed`` the sketch draws a secret
+    one.
+    """
+
+    def __init__(
+        self,
+        sigma: NDArray[np.float64],
+        bounds: NDArray[np.float64],
+        in_steps: NDArray[np.bool_],
+        false_alarm: float,
+        rounds: int,
+        dimension: int,
+        seed: int | None = None,
+        arrays: Mapping[str, NDArray[Any]] | None = None,
+    ) -> None:
+        self._sigma, self._in_steps, self._rounds = sigma, in_steps, rounds
+        with np.errstate(divide="ignore"):
+            self._bounds = np.where(sigma > 0.0, bounds / sigma, np.inf)
+        self._rates = {name: share * false_alarm for name, share in SHARES.items()}
+        self.seed = secrets.randbits(63) if seed is None else seed
+        self._sketch = Sketch(dimension, self.seed)
+        owners, kept = len(sigma), min(rounds, KEPT_ROUNDS)
+        shapes: Shapes = {
+            "seen": ((owners,), np.int64),
+            "curves": ((owners, CURVES), np.float64),
+            "bits": ((owners, kept, self._sketch.bits // 8), np.uint8),
+            "filled": ((owners, kept), np.bool_),
+        }
+        if owners * dimension <= MOST_KEPT:
+            shapes = {**shapes, "sums": ((owners, dimension), np.float32)}
+        self.arrays = restore_arrays(arrays or {}, shapes)
+
+    def check(
+        self, round_number: int, rows: NDArray[np.int64], uploads: Mapping[int, Upload]
+    ) -> tuple[dict[int, UploadFinding], dict[int, UploadFinding]]:
+        """Test the uploads of a round."""
+        rows = rows[self._sigma[rows] > 0.0]
+        if not rows.size:
+            return {}, {}
+        scaled = np.empty((len(rows), uploads[int(rows[0])].size), np.float32)
+        for at, row in enumerate(rows.tolist()):
+            np.divide(uploads[row], np.float32(self._sigma[row]), out=scaled[at])
+        accused: dict[int, UploadFinding] = {}
+        for at, row in enumerate(rows.tolist()):
+            if not self._in_steps[row] and (found := self._alone(row, scaled[at])) is not None:
+                accused[row] = found
+        for row, found in self._repeated(round_number, rows, scaled).items():
+            accused.setdefault(row, found)
+        return accused, self._alike(rows, scaled)
+
+    def _alone(self, row: int, values: NDArray[np.float32]) -> UploadFinding | None:
+        """Tests of one owner's uploads: blocks, distribution, and the sum of its rounds."""
+        kept, bound, size = self.arrays, float(self._bounds[row]), values.size
+        precise = values.astype(np.float64)
+        own = curve_sums(precise)
+        kept["seen"][row] += 1
+        kept["curves"][row] += own
+        seen, tests = int(kept["seen"][row]), len(self._sigma) * self._rounds
+        rate = self._rates["blocks"] / (2.0 * tests * max(1, blocks_of(size).size))
+        if (found := check_blocks(precise, bound, rate)) is not None:
+            return found
+        rate = self._rates["distribution"] / (4.0 * tests * CURVES)
+        for sums, number in ((own, 1), (kept["curves"][row], seen)):
+            if (found := check_curves(sums, size, bound, number, rate)) is not None:
+                return found
+        if "sums" not in kept:
+            return None
+        kept["sums"][row] += values
+        if seen < 2 or math.isinf(bound):
+            return None
+        whole = kept["sums"][row] / math.sqrt(seen)
+        rate = self._rates["sum of rounds"] / (2.0 * tests)
+        one = check_steps(whole, 1.0, math.sqrt(seen) * bound, rate)
+        if one.verdict == "as contracted":
+            return None
+        reason = (
+            "one direction over all rounds, beyond the clip"
+            if one.verdict == "too much noise"
+            else "rounds that take each other back"
+        )
+        return UploadFinding("sum of rounds", reason, one.statistic, one.lowest, one.highest, seen)
+
+    def _repeated(
+        self, round_number: int, rows: NDArray[np.int64], scaled: NDArray[np.float32]
+    ) -> dict[int, UploadFinding]:
+        """Find owners that repeat an earlier upload or its opposite; then keep the new uploads."""
+        sketch, kept = self._sketch, self.arrays
+        if not sketch.bits:
+            return {}
+        depth = kept["bits"].shape[1]
+        tests = 2.0 * len(self._sigma) * self._rounds * depth
+        rate, found = self._rates["earlier uploads"] / tests, {}
+        new = sketch.of(scaled)
+        for at, row in enumerate(rows.tolist()):
+            before = np.flatnonzero(kept["filled"][row])
+            if self._in_steps[row] or not before.size:
+                continue
+            most = sketch.most_agreeing(float(self._bounds[row]), rate)
+            agree = agreeing(new[at], kept["bits"][row, before])
+            for count, what in (
+                (int(agree.max()), "repeats an earlier upload of its own"),
+                (int(agree.min()), "is the opposite of an earlier upload of its own"),
+            ):
+                if not sketch.bits - most <= count <= most:
+                    limits = sketch.bits - most, most
+                    found[row] = UploadFinding("earlier uploads", what, float(count), *limits)
+        slot = (round_number - 1) % depth
+        kept["filled"][:, slot] = False
+        kept["filled"][rows, slot] = True
+        kept["bits"][rows, slot] = new
+        return found
+
+    def _alike(
+        self, rows: NDArray[np.int64], scaled: NDArray[np.float32]
+    ) -> dict[int, UploadFinding]:
+        """Whose upload has its noise in common with another owner's."""
+        owners = len(self._sigma)
+        if owners < 2:
+            return {}
+        rate = self._rates["other owners"] / (float(owners) * (owners - 1) * self._rounds)
+        steps = bool(self._in_steps[rows].any())
+        if len(rows) > MOST_EXACT and self._sketch.bits:
+            scaled = self._sketch.projected(scaled)  # far less work, and a little less power
+        found: dict[int, UploadFinding] = {}
+        for pair in alike(scaled, self._bounds[rows], rate, in_steps=steps):
+            for at in (pair.first, pair.second):
+                limits = -pair.limit, pair.limit
+                seen = UploadFinding("other owners", SAME_NOISE, pair.product, *limits)
+                found.setdefault(int(rows[at]), seen)
+        return found
+
 
 Arrays = Mapping[str, NDArray[Any]]
 
@@ -91,11 +294,11 @@ class UploadInspector:
         return self._noise.arrays
 
     def present(self) -> list[int]:
-        """Who takes part: all whose contract was not found broken."""
+        """The owners whose contract was not found broken."""
         return [owner for owner in self._contracts if owner not in self._accused]
 
     def inspect(self, round_number: int, uploads: Mapping[int, Upload]) -> dict[int, str]:
-        """Whom to refuse in this round, and why. Of what can be used: the screen has seen it."""
+        """The owners to refuse in this round, with reasons. All uploads have passed the screen."""
         refused: dict[int, str] = {}
         longest = self._longest(uploads)
         for owner, upload in sorted(uploads.items()):

@@ -28,10 +28,8 @@ from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
-from noisemarket.market.begun_rounds import RoundBeginning
 from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
 from noisemarket.market.channel_asker import ChannelAsker
-from noisemarket.market.deals import Deals, budget_of, strike
 from noisemarket.market.event_file import EVENTS, EventFile
 from noisemarket.market.events import Event
 from noisemarket.market.inspection import UploadInspector
@@ -47,19 +45,17 @@ from noisemarket.market.market_folder import (
     MarketFolder,
 )
 from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.offers import Curator, job_terms, record, refuse_expired
+from noisemarket.market.offers import Curator, ReceiptBook, job_terms, record, refuse_expired
 from noisemarket.market.orders import Order
 from noisemarket.market.outcome import (
     MarketOutcome,
     MarketRun,
     Steps,
-    closing_of,
     outcome_document,
 )
 from noisemarket.market.owners import Owners
-from noisemarket.market.preparation import PreparedMarket, prepare
-from noisemarket.market.receipt_book import ReceiptBook
-from noisemarket.market.verdicts import round_entries, verdicts
+from noisemarket.market.preparation import Deals, PreparedMarket, budget_of, prepare, strike
+from noisemarket.market.round_ledger import RoundBeginning, round_entries, verdicts
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
@@ -163,6 +159,16 @@ class _LapClock:
 
 
 @dataclass(frozen=True)
+class _Closing:
+    """The settlement: events to tell once the owners know, payments and breaches by owner."""
+
+    events: Sequence[Event]
+    payments: Mapping[str, int]
+    broken: Mapping[str, str]
+    head: str
+
+
+@dataclass(frozen=True)
 class _OpenJob:
     """A job whose folder and ledger are held."""
 
@@ -206,12 +212,11 @@ class _OpenJob:
         clock.lap("negotiate")
 
         drafts = self._drafts(order, deals, keys)
-        if state.rounds_done:  # who has not signed by then takes no part
+        if state.rounds_done:  # owners that have not signed by then take no part
             known = signatures(self.ledger, manifest.job)
             drafts = {index: one for index, one in drafts.items() if one.id in known}
         contracts = yield from self._sign(order, drafts)
-        left_out = [events.LeftOut(*one) for one in self.owners.left_out.items()]
-        yield from left_out
+        yield from [events.LeftOut(*one) for one in self.owners.left_out.items()]
         if not contracts:
             raise NoisemarketError("No owner has signed a contract.")
         clock.lap("sign")
@@ -222,15 +227,18 @@ class _OpenJob:
 
         closing = self._settle(contracts, state, inspector, statements)
         clock.lap("settle")
-        yield from closing
+        yield from closing.events
         outcome = MarketOutcome(
             negotiation=negotiation,
             deals=deals,
             order=order,
             results=tuple(state.results),
             statements=statements,
+            payments=closing.payments,
+            broken=closing.broken,
+            left_out=dict(self.owners.left_out),
+            head=closing.head,
             seconds=clock.laps,
-            **closing_of([*left_out, *closing]),
         )
         write_json(self.folder.path / OUTCOME, outcome_document(outcome, manifest.job))
         return outcome
@@ -366,13 +374,14 @@ class _OpenJob:
         state: State,
         inspector: UploadInspector,
         statements: Sequence[PrivacyStatement],
-    ) -> list[Event]:
-        """Verify, pay, close, and tell the owners; gives what others are told after them."""
+    ) -> _Closing:
+        """Verify, pay, close, and tell the owners."""
         rounds = ((result.delivered, result.refused) for result in state.results)
         found = verdicts(contracts, rounds, inspector)
         settlement = settle(self.ledger, self.manifest.job, found, batch=AT_ONCE)
         closing: list[Event] = []
         paid: dict[int, int] = {}
+        broken: dict[str, str] = {}
         for (index, contract), verdict in zip(contracts.items(), found, strict=True):
             named = (contract.owner, contract.id)
             closing.append(
@@ -382,11 +391,14 @@ class _OpenJob:
                 paid[index] = settlement.payments[contract.id]
                 closing.append(events.Paid(*named, paid[index]))
             else:
+                broken[contract.owner] = str(verdict.evidence.get("reason", ""))
                 closing.append(events.Broken(*named, verdict.evidence))
         issued, head = self.book.issue(contracts, SETTLED, paid), str(self.ledger.head())
         self.book.keep(issued, self.owners.settled(issued))
         numbers = settlement.total, len(settlement.payments), len(settlement.broken)
-        return [*closing, events.Settled(self.manifest.job, *numbers, head)]
+        closing.append(events.Settled(self.manifest.job, *numbers, head))
+        payments = {contracts[index].owner: amount for index, amount in paid.items()}
+        return _Closing(closing, payments, broken, head)
 
 
 def _weights(order: Order, owners: Collection[str]) -> dict[str, float]:

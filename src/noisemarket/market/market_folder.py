@@ -1,6 +1,6 @@
 """Where a market keeps its things: what is the curator's, what is an owner's, what is for all.
 
-scenario.toml    what was run, for who repeats the experiment
+scenario.toml    the scenario, to repeat the experiment
 market.json      the job: its name, when it was opened, where its ledger is
 outcome.json     what the job came to, once it is settled
 ledger.sqlite    the ledger, unless it is elsewhere
@@ -97,10 +97,6 @@ class MarketFolder:
 
         With it, a round that was cut off is made again bit by bit and costs nothing more. One key
         stands for all owners here, because one process plays them all.
-
-        Raises:
-            BadInput: the file is damaged, or others may read it or enter its folder.
-            NoisemarketError: a new key cannot be written.
         """
         path = self.owners / NOISE_KEY
         if not path.exists():
@@ -112,7 +108,7 @@ class MarketFolder:
         return key
 
     def forget_noise_key(self) -> None:
-        """Delete the key of the noise: whoever has it and the uploads can take the noise off."""
+        """Delete the key of the noise: with it and the uploads the noise could be removed."""
         path = self.owners / NOISE_KEY
         try:
             path.unlink(missing_ok=True)

@@ -1,19 +1,20 @@
-"""The curator's side of a contract: draw up, sign, record.
+"""The curator as a party to contracts: draw up, sign, record, and give receipts.
 
 ``Curator`` does it for a market's job. For an app of one's own, whose owners train under
 ``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
-draft to the owner by whatever way, the owner signs it (``OwnerAgent.accept_without_game``) and
-sends its signature back, and the curator records it, where ``flower.strategy`` finds it.
+draft to the owner, the owner signs it (``OwnerAgent.accept_without_game``) and sends its signature
+back, and the curator records it, where ``flower.strategy`` finds it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Clipped
+from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import PRO_RATA, Contract, moment
 from noisemarket.ledger.entries import Head
@@ -29,11 +30,7 @@ from noisemarket.scenario.account import protection_of
 
 
 class Curator:
-    """The curator as a party to contracts. Of owners it knows name and public key.
-
-    Args:
-        folder: where its key is; made on the first call.
-    """
+    """The curator as a party to contracts. Of owners it knows name and public key."""
 
     def __init__(self, folder: Path) -> None:
         self._key = KeyPair.obtain(folder)
@@ -44,11 +41,7 @@ class Curator:
         return self._key.public_hex
 
     def ledger(self, where: str, note: Path) -> Ledger:
-        """A ledger that this curator seals, and whose head it notes in a file.
-
-        Raises:
-            LedgerLost: the ledger lacks what was noted.
-        """
+        """A ledger that this curator seals, and whose head it notes in a file."""
         return open_ledger(where, curator=self._key, note=note)
 
     def draft(
@@ -58,12 +51,7 @@ class Curator:
         return contract_of(deal, owner_key, self.public_key, budget, terms, records)
 
     def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
-        """Sign what the owner has signed.
-
-        Raises:
-            BadInput: the contract has expired.
-            BadSignature: the owner has not signed it.
-        """
+        """Sign what the owner has signed."""
         refuse_expired(contract)
         signature = self._key.sign(CURATOR, contract)
         signed = SignedContract(contract, owner_signature, signature)
@@ -125,26 +113,11 @@ def draft_clipped(
     valid_hours: float = 24.0,
     simulated: bool = False,
 ) -> Contract:
-    """A contract for an owner whose app trains a model of its own, protected by ``clipped``.
+    """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
 
-    Args:
-        job: the job's name.
-        deal: who sells how much noise, for how much.
-        owner_key: the owner's public key.
-        curator_key: the curator's public key.
-        clip: the greatest length of an update.
-        parameters: how many numbers of the model are trained and protected.
-        rounds: how many rounds are trained.
-        delta: the delta of the privacy statement.
-        neighbours: what the noise hides, ``replace_one`` or ``zero_out``.
-        missed_rounds: what is paid for missed rounds.
-        minimum_share: the share of rounds below which nothing is paid.
-        false_alarm: the chance that any honest owner of the job is found in breach.
-        valid_hours: how long it may be signed.
-        simulated: whether the noise comes from a seed: not private.
-
-    Returns:
-        The contract, not signed yet.
+    ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the chance that any
+    honest owner of the job is found in breach, and ``simulated`` noise comes from a seed: it is not
+    private. Below a ``minimum_share`` of the rounds nothing is paid.
     """
     now = datetime.now(UTC)
     offered, expires = (
@@ -170,16 +143,9 @@ def draft_clipped(
 def record_contracts(
     ledger: Ledger, curator: KeyPair, budget: int, accepted: Sequence[tuple[Contract, str]]
 ) -> None:
-    """Countersign a job's contracts and put them on the ledger. Nothing is recorded twice.
+    """Countersign a job's contracts, each with its owner's signature, and put them on the ledger.
 
-    Args:
-        ledger: where they go.
-        curator: the curator's key.
-        budget: the most that the job may cost, in micro-units.
-        accepted: the contracts, each with its owner's signature.
-
-    Raises:
-        BadInput: there is none, or an owner has two.
+    ``budget`` is the most that the job may cost, in micro-units. Nothing is recorded twice.
     """
     if not accepted:
         raise BadInput("accepted", 0, "give at least one contract.")
@@ -189,3 +155,53 @@ def record_contracts(
     ledger.append([entries.opened(accepted[0][0].job, budget, curator.public_hex, keys)])
     signed = (SignedContract(one, mark, curator.sign(CURATOR, one)) for one, mark in accepted)
     record(ledger, signed)
+
+
+RECEIPTS = "receipts.jsonl"
+"""The receipts with both signatures, a line each; of two of one contract and stage the last counts.
+A line that a killed process left unfinished is cut off before the next one is added."""
+
+
+class ReceiptBook:
+    """The receipts of a job; those with both signatures are kept in the folder."""
+
+    def __init__(self, curator: Curator, ledger: Ledger, folder: Path) -> None:
+        self._curator, self._ledger, self._path = curator, ledger, folder / RECEIPTS
+
+    def issue(
+        self, contracts: Mapping[int, Contract], stage: str, paid: Mapping[int, int] | None = None
+    ) -> dict[int, Receipt]:
+        """A receipt for each of these contracts, of what the ledger holds now."""
+        head, amounts = self._ledger.head(), paid or {}
+        return {
+            index: self._curator.receipt(contract, stage, head, amounts.get(index))
+            for index, contract in contracts.items()
+        }
+
+    def check(self, receipts: Iterable[Receipt]) -> None:
+        """Hold the ledger against receipts that owners have, and against those kept here."""
+        self._hold([*self.kept(), *receipts])
+
+    def kept(self) -> list[Receipt]:
+        """The receipts with both signatures."""
+        if not self._path.exists():
+            return []
+        remedy = "restore the file, or remove the line."
+        return read_json_lines(self._path, "receipts", Receipt.from_dict, remedy)
+
+    def _hold(self, receipts: Iterable[Receipt]) -> None:
+        seen = set()
+        for receipt in receipts:
+            if receipt.head not in seen and receipt.signed_by(self._curator.public_key):
+                seen.add(receipt.head)
+                noted_by = f"the receipt of owner {receipt.owner}"
+                self._ledger.check_holds(receipt.noted, noted_by)
+
+    def keep(self, issued: Mapping[int, Receipt], returned: Mapping[int, Receipt]) -> None:
+        """Keep what the owners have signed; a receipt of another head must be of this ledger.
+
+        It is on disk when this returns.
+        """
+        self._hold(one for index, one in returned.items() if one.head != issued[index].head)
+        with JsonLines(self._path, "receipts", "another market") as file:
+            file.append(*(one.to_dict() for one in returned.values()))

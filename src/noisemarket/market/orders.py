@@ -229,7 +229,7 @@ def _fingerprint(
     """What tells this job from any other: how it trains, its owners and their contracts.
 
     Owners and data (in ``own``) count by what they are, not by the files they were read from. What
-    owners keep to themselves is not part of it: who has the checkpoint could guess at it.
+    owners keep to themselves is not part of it: a reader of the checkpoint could guess it.
     """
     population = environment.population
     unset = None if scenario.privacy.settings else {"settings"}

@@ -1,6 +1,6 @@
-"""What a market is while it runs, and what it came to.
+"""A market while it runs, and its outcome.
 
-``outcome.json`` is written once, when a job is settled, for whoever wants to know what it came to:
+``outcome.json`` is written once, when a job is settled:
 
     job, mechanism, seed, head   which job, how contracts were agreed, and the ledger's head
     owners       a row for each: ``owner``, ``records``, ``saving_level`` and ``payment_level``
@@ -15,35 +15,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import finite
-from noisemarket.market.deals import Deals
-from noisemarket.market.events import Broken, Event, LeftOut, Paid, Settled
+from noisemarket.market.events import Event
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import Order
+from noisemarket.market.preparation import Deals
 from noisemarket.privacy.statement import PrivacyStatement
 
 
 @dataclass(frozen=True)
 class MarketOutcome:
-    """What a job came to. It exists once the job is settled, and is complete.
-
-    Args:
-        negotiation: the game and its contracts, both sides of it: the experimenter's.
-        deals: what was traded within the budget.
-        order: what was trained.
-        results: the rounds.
-        statements: what each owner gave up.
-        payments: what each owner that kept its contract is paid, in micro-units.
-        broken: the owners that did not, and why.
-        left_out: the owners that did not sign, and why.
-        head: pins the ledger as it is now.
-        seconds: what each step took.
+    """The outcome of a settled job. ``payments`` in micro-units go to the owners that kept their
+    contracts; ``broken`` gives the reason for those that did not, ``left_out`` for those that did
+    not sign. ``head`` pins the ledger as it is now, and ``seconds`` are those of each step.
 
     Example:
         ::
@@ -64,15 +54,14 @@ class MarketOutcome:
     seconds: Mapping[str, float]
 
 
-def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
-    """What ``outcome.json`` holds."""
-    scenario, order, deals = outcome.negotiation.scenario, outcome.order, outcome.deals
+def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
+    """The rows of ``outcome.json``, one per owner."""
+    order, deals = outcome.order, outcome.deals
     shares = order.plan.shares / order.plan.shares.sum()
     rows = zip(deals.deals, outcome.statements, order.job.partition.sizes, shares, strict=True)
     owners = []
     for index, (deal, statement, records, share) in enumerate(rows):
         name = deal.owner
-        why = outcome.left_out.get(name, outcome.broken.get(name, ""))
         state = "broken" if name in outcome.broken else "left out"
         owners.append(
             {
@@ -90,15 +79,21 @@ def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
                 "releases": statement.releases,
                 "paid_micro": outcome.payments.get(name),
                 "state": "paid" if name in outcome.payments else state,
-                "reason": why,
+                "reason": outcome.left_out.get(name, outcome.broken.get(name, "")),
             }
         )
+    return owners
+
+
+def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
+    """The content of ``outcome.json``."""
+    scenario, deals = outcome.negotiation.scenario, outcome.deals
     return {
         "job": job,
         "mechanism": scenario.mechanism,
         "seed": scenario.seed,
         "head": outcome.head,
-        "owners": owners,
+        "owners": owner_rows(outcome),
         "agreed": deals.agreed,
         "over_budget": deals.over_budget,
         "total_micro": deals.total,
@@ -107,30 +102,12 @@ def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
     }
 
 
-def closing_of(events: Iterable[Event]) -> dict[str, Any]:
-    """What the events of a settled job say of its outcome: who is paid, who is not, and why."""
-    seen = list(events)
-    return {
-        "payments": {one.owner: one.amount for one in seen if isinstance(one, Paid)},
-        "broken": {
-            one.owner: str(one.evidence.get("reason", ""))
-            for one in seen
-            if isinstance(one, Broken)
-        },
-        "left_out": {one.owner: one.reason for one in seen if isinstance(one, LeftOut)},
-        "head": next(one.head for one in seen if isinstance(one, Settled)),
-    }
-
-
 Steps = Generator[Event, None, MarketOutcome]
-"""The events of a market; at its end, what it came to."""
+"""The events of a market, then its outcome."""
 
 
 class MarketRun(Iterator[Event]):
     """A market as it runs: iterate over its events, then read its ``outcome``.
-
-    Args:
-        steps: gives the events, and returns the outcome.
 
     Example:
         ::
@@ -164,11 +141,7 @@ class MarketRun(Iterator[Event]):
 
     @property
     def outcome(self) -> MarketOutcome:
-        """What the job came to.
-
-        Raises:
-            NoisemarketError: it is not over.
-        """
+        """What the job came to."""
         if self._outcome is None:
             raise NoisemarketError("The market is not over: take its events to the end first.")
         return self._outcome

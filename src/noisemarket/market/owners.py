@@ -49,7 +49,7 @@ Answer = TypeVar("Answer", bound=Reply)
 
 
 class Owners:
-    """The owners of a job. ``folder`` is the curator's: who was left out, and keys, are kept."""
+    """The owners of a job. ``folder`` is the curator's, for keys and left-out owners."""
 
     def __init__(self, channel: Channel, names: Sequence[str], folder: Path) -> None:
         self.channel, self.names, self._folder = channel, list(names), folder
@@ -111,7 +111,7 @@ class Owners:
         return keys
 
     def sign(self, contracts: Mapping[int, Contract], order: Order) -> dict[int, str]:
-        """The signatures of those who accept."""
+        """The signatures of the owners that accept."""
         model, seed = order.job.model.settings(), order.job.seed
         asked = {
             index: ContractOffer(contract, Assignment(index, seed, model))

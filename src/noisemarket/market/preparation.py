@@ -1,20 +1,93 @@
-"""A scenario made ready to be run as a market, once for all that is done with it."""
+"""A scenario made ready to be run as a market, and the deals that its budget allows."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.market.deals import Deals
+from noisemarket.game.protocol import Contracts
+from noisemarket.ledger.money import to_micro
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, order
-from noisemarket.owner.terms import privacy_cap
+from noisemarket.owner.terms import Deal, privacy_cap
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.scenario import Scenario
+
+
+@dataclass(frozen=True)
+class Deals:
+    """All owners' deals, in the owners' order. ``agreed`` counts those with a trade that the budget
+    pays, ``over_budget`` those that it cannot pay; ``levels`` are the level numbers."""
+
+    deals: tuple[Deal, ...]
+    agreed: int
+    over_budget: int
+    levels: Contracts = field(compare=False, repr=False)
+
+    @property
+    def total(self) -> int:
+        """What all of them cost at most."""
+        return sum(deal.payment for deal in self.deals)
+
+
+def strike(environment: Environment, contracts: Contracts, budget: int | None) -> Deals:
+    """The deals that the budget allows: those with most gain for the curator per money first.
+
+    A deal that does not fit is left out, and its owner keeps its noise; cheaper ones behind it may
+    still fit. Where there is no budget all are struck.
+    """
+    levels, kept = environment.levels, within_budget(environment, contracts, budget)
+    payments = [to_micro(float(amount), "payment") for amount in levels.payments]
+    deals = tuple(
+        Deal(str(name), float(levels.savings[j]), levels.sigma_left(int(j)), payments[k])
+        for name, j, k in zip(
+            environment.population.names, kept.saving, kept.payment, strict=True
+        )
+    )  # fmt: skip
+    over = (kept.saving != contracts.saving) | (kept.payment != contracts.payment)
+    return Deals(deals, int((kept.saving > 0).sum()), int(over.sum()), kept)
+
+
+def within_budget(
+    environment: Environment, contracts: Contracts, budget: int | None
+) -> Contracts:  # fmt: skip
+    """The contracts that a budget in micro-units pays, chosen as ``strike`` says."""
+    if budget is None:
+        return contracts
+    payments = [to_micro(float(amount), "payment") for amount in environment.levels.payments]
+    cost = np.array([payments[k] for k in contracts.payment], dtype=object)
+    worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
+    taken, left = np.ones(len(contracts), dtype=bool), budget
+    for index in np.argsort(-worth, kind="stable"):
+        if cost[index] <= left:
+            left -= cost[index]
+        else:
+            taken[index] = False
+    return Contracts(
+        np.where(taken, contracts.saving, 0),
+        np.where(taken, contracts.payment, 0),
+        contracts.signed & taken,
+    )
+
+
+def budget_of(scenario: Scenario) -> int | None:
+    """The curator's budget in micro-units."""
+    given = scenario.market.budget
+    return None if given == "none" else to_micro(float(given), "market.budget")
+
+
+def _gains(environment: Environment, contracts: Contracts) -> np.ndarray:
+    """What each contract brings the curator, over no trade."""
+    out = np.zeros(len(contracts))
+    for some in environment.slices():
+        row = np.arange(some.stop - some.start)
+        gains = environment.curator_side(-1, some).gains()
+        out[some] = gains[row, contracts.saving[some], contracts.payment[some]]
+    return out
 
 
 @dataclass(frozen=True)
@@ -38,16 +111,9 @@ class PreparedMarket:
 
 
 def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
-    """Make a scenario ready to be run, once for all that is done with it.
-
-    Args:
-        scenario: what to run.
-        secrets: whether the scenario must say what only owners know, because this machine acts for
-            them too.
-
-    Raises:
-        BadInput: it cannot be run: unknown names, too little data, a cap that allows no round.
-    """
+    """Make a scenario ready to run. Unknown names, too little data and a cap that allows no round
+    are refused. With ``secrets`` this machine acts for the owners too: the scenario must say what
+    only they know."""
     mechanism = find_mechanism(scenario.mechanism)
     check_weighting(mechanism, scenario)
     environment = scenario.environment(secrets=secrets)
@@ -59,11 +125,7 @@ def prepare(scenario: Scenario, *, secrets: bool = True) -> PreparedMarket:
 
 
 def check_asks(scenario: Scenario, environment: Environment) -> None:
-    """Refuse a mechanism that needs what only owners know, where owners answer for themselves.
-
-    Raises:
-        BadInput: it does.
-    """
+    """Refuse a mechanism that needs what only owners know, where owners answer for themselves."""
     mechanism = find_mechanism(scenario.mechanism)
     if mechanism.knows == "everything":
         remedy = (
@@ -77,11 +139,7 @@ def check_asks(scenario: Scenario, environment: Environment) -> None:
 
 
 def check_weighting(mechanism: Mechanism, scenario: Scenario) -> None:
-    """Refuse a mechanism that values owners together where updates are not weighted by noise.
-
-    Raises:
-        BadInput: it counts on weights by noise.
-    """
+    """Refuse a mechanism that values owners together where updates are not weighted by noise."""
     if mechanism.joint and scenario.training.weighting != "noise":
         remedy = f"{scenario.mechanism} counts on weights by noise: give noise."
         raise BadInput("training.weighting", scenario.training.weighting, remedy)

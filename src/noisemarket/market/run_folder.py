@@ -54,9 +54,6 @@ class RunFolder:
             stem: what the run is called.
             overwrite: whether to replace an earlier run's folder.
             inputs: files that the run reads; a folder that holds one of them is not replaced.
-
-        Raises:
-            BadInput: the folder exists, is in use, holds an input, or cannot be written.
         """
         path = Path(out) if out else fresh_path(Path("runs"), stem)
         folder = cls(path)
@@ -73,11 +70,7 @@ class RunFolder:
 
     @classmethod
     def reopen(cls, path: Path, **facts: object) -> RunFolder:
-        """Go on with an earlier run: its status says running again, and ``facts`` from now on.
-
-        Raises:
-            BadInput: the folder is in use, or its status cannot be read.
-        """
+        """Go on with an earlier run: its status says running again, and ``facts`` from now on."""
         folder = cls(path)
         folder._lock = exclusive(path, "resume")
         folder._started = str(read_status(path).get("started", folder._started))
@@ -134,11 +127,7 @@ class RunFolder:
         write_atomic(self._path(name), text, private=private)
 
     def copy(self, file: str, name: str, *, private: bool = False) -> None:
-        """Keep a copy of an input.
-
-        Raises:
-            BadInput: the file cannot be read.
-        """
+        """Keep a copy of an input."""
         try:
             content = Path(file).read_bytes()
         except OSError as problem:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -13,9 +12,8 @@ from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.alternatives import Alternative
-from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
-from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative
+from noisemarket.market.outcome import MarketOutcome, owner_rows
 
 Compared = dict[str, list[Sequence[RoundResult]]]
 """What the market is compared with: for each baseline the rounds of each draw of the noise."""
@@ -120,30 +118,22 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
+def owner_figures(outcome: MarketOutcome) -> list[dict[str, Any]]:
     """What each owner agreed to, gave up, weighed and was paid. Infinite epsilon is None."""
-    shares = outcome.order.plan.shares / outcome.order.plan.shares.sum()
-    sizes = outcome.order.job.partition.sizes
-    rows = zip(outcome.deals.deals, outcome.statements, shares.tolist(), sizes, strict=True)
+    same = ("owner", "records", "saving", "sigma", "epsilon", "delta", "weight")
     return [
         {
-            "owner": deal.owner,
-            "records": int(size),
-            "saving": deal.saving,
-            "sigma": deal.sigma,
-            "epsilon": statement.epsilon if math.isfinite(statement.epsilon) else None,
-            "delta": statement.delta,
-            "weight": share,
-            "payment": deal.payment / MICRO,
-            "paid": outcome.payments.get(deal.owner, 0) / MICRO,
-            "kept": deal.owner in outcome.payments,
+            **{name: row[name] for name in same},
+            "payment": row["payment_micro"] / MICRO,
+            "paid": (row["paid_micro"] or 0) / MICRO,
+            "kept": row["state"] == "paid",
         }
-        for deal, statement, share, size in rows
+        for row in owner_rows(outcome)
     ]
 
 
 def owners_csv(outcome: MarketOutcome) -> str:
-    """``owner_rows`` as CSV."""
-    rows = owner_rows(outcome)
+    """``owner_figures`` as CSV."""
+    rows = owner_figures(outcome)
     shown = (row | {"kept": str(row["kept"]).lower()} for row in rows)
     return csv_text(rows[0], (row.values() for row in shown))

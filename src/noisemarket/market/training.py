@@ -79,9 +79,6 @@ class Training:
         """The trained module of torch, with the final weights or the average of the models.
 
         Give it ``dataset.ready(images)``: inputs prepared as in training.
-
-        Raises:
-            BadInput: the model is not one of torch.
         """
         job, flat = self.order.job, self.averaged if averaged else self.weights
         module = getattr(job.model, "module", None)

@@ -71,7 +71,7 @@ def in_processes(
 
     Args:
         work: is sent to every process once.
-        tasks: are handed out in this order to whoever is free.
+        tasks: are handed out in this order to free workers.
         told: is given what the work tells of a task under way.
         workers: processes, by default one per core; never more than tasks.
         stop: when it returns True, what is under way is dropped, and ``Interrupted`` raised.
@@ -121,7 +121,7 @@ class WorkerProcesses:
         stop: Callable[[], bool] | None,
         told: Callable[[Task, Any], object] = lambda task, note: None,
     ) -> Iterator[tuple[Task, str | None, Any]]:
-        """Hand out tasks to whoever is free; give each with what went wrong, or its answer."""
+        """Hand out tasks to free workers; give each with its error or its answer."""
         waiting = iter(tasks)
         doing: dict[connection.Connection, Task] = {}
 

@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from noisemarket.owner.round import Models
 
 PREFERENCES = ("privacy_cost", "markup", "payment_value", "privacy_weight")
-"""What an owner must say about itself, in ``private.json`` or in its node's config."""
+"""What an owner must say about itself in ``private.json``."""
 
 
 class OwnerAgent:
@@ -66,8 +66,8 @@ class OwnerAgent:
 
     Args:
         folder: what the owner keeps.
-        config: its node's own settings. They may name its preferences and its limits: ``rho-cap``
-            is the most zCDP that it sells in one job. Without one it plays no game, unless it says
+        config: its node's own settings. They may name its limits: ``rho-cap`` is the most zCDP
+            that it sells in one job. Without one it plays no game, unless it says
             ``allow-unbounded = true``: it may then lose all its privacy. ``curator-key`` is the
             only curator that it deals with. ``allow-simulated = true`` is for simulations: without
             it the owner plays no game whose noise would come from a seed. ``floor`` is the least
@@ -89,11 +89,7 @@ class OwnerAgent:
         self.folder, self._config, self._models = folder, config or {}, models
 
     def handle(self, question: messages.Question) -> messages.Reply:
-        """Answer a question of the curator: the one door to an owner.
-
-        Raises:
-            Declined: the owner will not.
-        """
+        """Answer a question of the curator: the one door to an owner."""
         match question:
             case messages.KeyQuestion():
                 return messages.PublicKey(self.invited(question.invitation))
@@ -288,8 +284,8 @@ class OwnerAgent:
         return player
 
     def _private(self) -> dict[str, Any]:
-        """The owner's own numbers: of its file, and of its node's config over it."""
-        names = (*PREFERENCES, "payoff", "floor", "rho_cap", "allow_unbounded")
+        """The owner's preferences, and its limits: those of its node's config come first."""
+        names = ("floor", "rho_cap", "allow_unbounded")
         given = {name: self._config.get(name.replace("_", "-")) for name in names}
         given = {name: value for name, value in given.items() if value is not None}
         return self.folder.private() | given
@@ -316,9 +312,6 @@ class OwnerAgent:
             contract: what a curator offers.
             expected: what the owner agreed to, drawn up by itself (``contract_of``): a trade, or
                 no trade should the budget not reach to it.
-
-        Raises:
-            Declined: a field differs from what was agreed, or the contract has expired.
         """
         other: list[str] = ["terms"] * len(vars(contract))
         for one in expected:
@@ -417,9 +410,6 @@ class OwnerAgent:
             parameters: how many numbers of the owner's model are trained.
             rho_cap: the most zCDP that the owner sells in this job.
             assignment: counts only where noise is simulated.
-
-        Raises:
-            Declined: the contract costs more privacy than it says, or than ``rho_cap``.
         """
         terms = OwnerTerms.of(contract, assignment or Assignment())
         if not terms.build_protection().any_training:
@@ -438,9 +428,6 @@ class OwnerAgent:
 
         Returns:
             The receipt with the owner's signature, or a later one (``OwnerFolder.countersign``).
-
-        Raises:
-            Declined: a signature does not hold, or the receipt is another contract's.
         """
         try:
             signed.verify(self.public_key, curator_key)
@@ -478,12 +465,6 @@ class OwnerAgent:
         """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
 
         Only the curator of the contract can say it, and only once.
-
-        Args:
-            receipt: what the curator signs that it pays, and where its ledger stands.
-
-        Raises:
-            Declined: the receipt is not good, or the job was settled otherwise before.
         """
         job, paid = receipt.job, receipt.paid
         with self.folder.locked(job) as path:

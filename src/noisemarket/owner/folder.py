@@ -190,9 +190,6 @@ class OwnerFolder:
         Returns:
             The receipt; or, if the owner has one of a later or another state of the ledger, that
             one: the curator's ledger was put back.
-
-        Raises:
-            Declined: it is about something else, or the curator has not signed it.
         """
         if not receipt.is_of(contract, stage):
             raise Declined("the receipt is not of this contract")

@@ -41,11 +41,7 @@ class AnyInvitation:
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """From what ``to_json`` gave, each part checked.
-
-        Raises:
-            Declined: it is not an invitation.
-        """
+        """From what ``to_json`` gave, each part checked."""
         try:
             values = json.loads(text)
             for name in _PARTS.keys() & values.keys():

@@ -18,10 +18,9 @@ what cannot be read is declined. A reply that is not there, or not of its kind, 
 from __future__ import annotations
 
 import json
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Self
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, ClassVar, NoReturn, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +32,7 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.invitations import (
+    AnyInvitation,
     GameInvitation,
     JobInvitation,
     MenuInvitation,
@@ -42,69 +42,69 @@ from noisemarket.owner.terms import Assignment
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
 
 PROTOCOL = 4
-"""Which messages these are. It grows when an owner or a curator of before could not read them."""
+"""The version of these messages. It grows when older owners or curators could not read them."""
 
 Config = Mapping[str, Any]
 Arrays = Mapping[str, NDArray[Any]]
 Plain = tuple[dict[str, Any], dict[str, NDArray[Any]]]
 """Settings (numbers, texts, bytes), and arrays."""
 
+Value = TypeVar("Value")
+
 _LARGEST = 10_000_000  # numbers in a message of the game
 
 
-class Reply(ABC):
-    """What an owner answers."""
+@dataclass(frozen=True)
+class Message:
+    """A message, sent and read field by field; the type of a field says how it is checked."""
 
-    @abstractmethod
+    subject: ClassVar[str] = "the message"
+    """How a refusal calls it."""
+
     def plain(self) -> Plain:
         """As settings and arrays."""
+        config: dict[str, Any] = {}
+        arrays: dict[str, NDArray[Any]] = {}
+        for one in fields(self):
+            settings, some = _plain(one.name, getattr(self, one.name))
+            config |= settings
+            arrays |= some
+        return config, arrays
 
     @classmethod
-    @abstractmethod
     def read(cls, config: Config, arrays: Arrays) -> Self:
-        """From settings and arrays.
-
-        Raises:
-            Declined: they are not such a reply.
-        """
+        """From settings and arrays; declined if they are not such a message."""
+        reader, kinds = _Reader(config, arrays, cls.subject), get_type_hints(cls)
+        values = {
+            one.name: reader.read(one.name, kinds[one.name], one.metadata.get("least", 0))
+            for one in fields(cls)
+        }
+        return cls(**values)
 
 
 @dataclass(frozen=True)
-class Refused(Reply):
-    """The owner will not or, if it ``failed``, could not; the reason holds nothing private."""
-
-    reason: str
-    failed: bool = False
-
-    def plain(self) -> Plain:
-        return {"refused": self.reason}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_text(config, "refused", "the refusal"))
+class Reply(Message):
+    """An owner's answer."""
 
 
-class Question(ABC):
-    """What a curator says to an owner."""
+@dataclass(frozen=True)
+class Question(Message):
+    """A curator's question to an owner."""
 
     kind: ClassVar[str]
     reply: ClassVar[type[Reply]]
 
-    @abstractmethod
-    def plain(self) -> Plain:
-        """As settings and arrays."""
-
-    @classmethod
-    @abstractmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        """From settings and arrays.
-
-        Raises:
-            Declined: they are not such a question.
-        """
-
 
 # Replies
+
+
+@dataclass(frozen=True)
+class Refused(Reply):
+    """The owner will not or, if it ``failed``, could not; the reason holds nothing private. It is
+    sent as an error, not as a message."""
+
+    reason: str
+    failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -113,12 +113,7 @@ class PublicKey(Reply):
 
     key: str
 
-    def plain(self) -> Plain:
-        return {"key": self.key}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_text(config, "key", "the key"))
+    subject = "the key"
 
 
 @dataclass(frozen=True)
@@ -127,17 +122,7 @@ class Proposals(Reply):
 
     batch: ProposalBatch
 
-    def plain(self) -> Plain:
-        moves = {"proposals": self.batch.proposals, "signed": self.batch.signed}
-        return {"first": self.batch.first}, _smallest(moves)
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        first = _whole(config, "first", "the proposals")
-        savings, both = _levels(arrays, "proposals", 1), _levels(arrays, "signed", 1)
-        if savings is None or both is None or savings.shape != both.shape:
-            raise Declined("the proposals cannot be read")
-        return cls(ProposalBatch(first, savings, both.astype(bool)))
+    subject = "the proposals"
 
 
 @dataclass(frozen=True)
@@ -146,28 +131,16 @@ class Stay(Reply):
 
     stay: bool
 
-    def plain(self) -> Plain:
-        return {"stay": self.stay}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        if not isinstance(stay := config.get("stay"), bool):
-            raise Declined("the answer cannot be read")
-        return cls(stay)
+    subject = "the answer"
 
 
 @dataclass(frozen=True)
 class Chosen(Reply):
     """A number that the owner names: a payment level, or the item of a menu (-1: none)."""
 
-    number: int
+    number: int = field(metadata={"least": -1})
 
-    def plain(self) -> Plain:
-        return {"number": self.number}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_whole(config, "number", "the answer", least=-1))
+    subject = "the answer"
 
 
 @dataclass(frozen=True)
@@ -176,12 +149,7 @@ class Signature(Reply):
 
     signature: str
 
-    def plain(self) -> Plain:
-        return {"signature": self.signature}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_text(config, "signature", "the signature"))
+    subject = "the signature"
 
 
 @dataclass(frozen=True)
@@ -190,26 +158,12 @@ class Countersigned(Reply):
 
     receipt: Receipt
 
-    def plain(self) -> Plain:
-        return {"receipt": json.dumps(self.receipt.to_dict())}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_receipt(config))
-
 
 @dataclass(frozen=True)
 class Update(Reply):
-    """The owner's protected update. What it holds is for the curator's screen to judge."""
+    """The owner's protected update. The curator's screen judges its values."""
 
     weights: Upload
-
-    def plain(self) -> Plain:
-        return {}, {"weights": self.weights}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_array(arrays, "weights"))
 
 
 # Questions
@@ -217,19 +171,11 @@ class Update(Reply):
 
 @dataclass(frozen=True)
 class KeyQuestion(Question):
-    """Who the owner is, by its key; and what it is invited to, if it was asked nothing yet."""
+    """For the owner's key; and an invitation, for an owner that was asked nothing yet."""
 
     invitation: JobInvitation
 
-    kind = "query.key"
-    reply = PublicKey
-
-    def plain(self) -> Plain:
-        return {"invitation": self.invitation.to_json()}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(JobInvitation.from_json(_text(config, "invitation", "the invitation")))
+    kind, reply, subject = "query.key", PublicKey, "the invitation"
 
 
 @dataclass(frozen=True)
@@ -239,23 +185,7 @@ class Quotes(Question):
     invitation: GameInvitation
     batch: QuoteBatch
 
-    kind = "query.quotes"
-    reply = Proposals
-
-    def plain(self) -> Plain:
-        moves = {"quotes": self.batch.quotes, "signs": self.batch.signs}
-        first = self.batch.first
-        return {"invitation": self.invitation.to_json(), "first": first}, _smallest(moves)
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        drawn, signs = _levels(arrays, "quotes", 2), _levels(arrays, "signs", 2)
-        invitation = _text(config, "invitation", "the quotes")
-        first = _whole(config, "first", "the quotes")
-        if drawn is None or signs is None or drawn.shape != signs.shape or not len(drawn):
-            raise Declined("the quotes cannot be read")
-        batch = QuoteBatch(first, drawn, signs.astype(bool))
-        return cls(GameInvitation.from_json(invitation), batch)
+    kind, reply, subject = "query.quotes", Proposals, "the quotes"
 
 
 @dataclass(frozen=True)
@@ -265,17 +195,7 @@ class PriceQuestion(Question):
     invitation: SaleInvitation
     price: int
 
-    kind = "query.price"
-    reply = Stay
-
-    def plain(self) -> Plain:
-        return {"invitation": self.invitation.to_json(), "price": self.price}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        invitation = _text(config, "invitation", "the price")
-        price = _whole(config, "price", "the price")
-        return cls(SaleInvitation.from_json(invitation), price)
+    kind, reply, subject = "query.price", Stay, "the price"
 
 
 @dataclass(frozen=True)
@@ -284,15 +204,7 @@ class BidQuestion(Question):
 
     invitation: SaleInvitation
 
-    kind = "query.bid"
-    reply = Chosen
-
-    def plain(self) -> Plain:
-        return {"invitation": self.invitation.to_json()}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(SaleInvitation.from_json(_text(config, "invitation", "the question")))
+    kind, reply, subject = "query.bid", Chosen, "the question"
 
 
 @dataclass(frozen=True)
@@ -301,15 +213,7 @@ class MenuQuestion(Question):
 
     invitation: MenuInvitation
 
-    kind = "query.menu"
-    reply = Chosen
-
-    def plain(self) -> Plain:
-        return {"invitation": self.invitation.to_json()}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(MenuInvitation.from_json(_text(config, "invitation", "the menu")))
+    kind, reply, subject = "query.menu", Chosen, "the menu"
 
 
 @dataclass(frozen=True)
@@ -319,25 +223,7 @@ class ContractOffer(Question):
     contract: Contract
     assignment: Assignment
 
-    kind = "query.contract"
-    reply = Signature
-
-    def plain(self) -> Plain:
-        plan = json.dumps(asdict(self.assignment), sort_keys=True)
-        return {"contract": self.contract.bytes(), "plan": plan}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        try:
-            assignment = Assignment(**json.loads(_text(config, "plan", "the contract's plan")))
-            numbers = assignment.index, assignment.seed
-            sound = all(type(one) is int and one >= 0 for one in numbers)
-            sound = sound and isinstance(assignment.model, dict)
-        except (ValueError, TypeError, RecursionError):
-            sound = False
-        if not sound:
-            raise Declined("the contract's plan cannot be read")
-        return cls(_contract(config), assignment)
+    kind, reply = "query.contract", Signature
 
 
 @dataclass(frozen=True)
@@ -347,22 +233,7 @@ class ContractSigned(Question):
     signed: SignedContract
     receipt: Receipt
 
-    kind = "query.signed"
-    reply = Countersigned
-
-    def plain(self) -> Plain:
-        both = self.signed
-        return {
-            "contract": both.contract.bytes(),
-            "owner": both.owner_signature,
-            "curator": both.curator_signature,
-            "receipt": json.dumps(self.receipt.to_dict()),
-        }, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        owner, curator = (_text(config, one, "the signatures") for one in ("owner", "curator"))
-        return cls(SignedContract(_contract(config), owner, curator), _receipt(config))
+    kind, reply, subject = "query.signed", Countersigned, "the signatures"
 
 
 @dataclass(frozen=True)
@@ -375,8 +246,7 @@ class Train(Question):
     sigma: float | None
     weights: NDArray[Any]
 
-    kind = "train"
-    reply = Update
+    kind, reply = "train", Update
 
     def plain(self) -> Plain:
         with np.errstate(over="ignore"):  # a model that has diverged may become infinite
@@ -389,7 +259,7 @@ class Train(Question):
 
     @classmethod
     def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(*round_of(config), _array(arrays, "weights"))
+        return cls(*round_of(config), _Reader(config, arrays, cls.subject).weights())
 
 
 @dataclass(frozen=True)
@@ -398,15 +268,7 @@ class JobSettled(Question):
 
     receipt: Receipt
 
-    kind = "query.settled"
-    reply = Countersigned
-
-    def plain(self) -> Plain:
-        return {"receipt": json.dumps(self.receipt.to_dict())}, {}
-
-    @classmethod
-    def read(cls, config: Config, arrays: Arrays) -> Self:
-        return cls(_receipt(config))
+    kind, reply = "query.settled", Countersigned
 
 
 QUESTIONS: dict[str, type[Question]] = {
@@ -441,51 +303,120 @@ def round_of(config: Config) -> tuple[str, int, float | None]:
     return job, number, sigma
 
 
-def _text(config: Config, name: str, what: str) -> str:
-    if not isinstance(value := config.get(name), str):
-        raise Declined(f"{what} cannot be read")
-    return value
+def _plain(name: str, value: Any) -> Plain:
+    """A field of a message as settings and arrays."""
+    match value:
+        case AnyInvitation():
+            return {name: value.to_json()}, {}
+        case QuoteBatch():
+            return {"first": value.first}, _smallest(quotes=value.quotes, signs=value.signs)
+        case ProposalBatch():
+            moves = _smallest(proposals=value.proposals, signed=value.signed)
+            return {"first": value.first}, moves
+        case Contract():
+            return {name: value.bytes()}, {}
+        case Assignment():
+            return {"plan": json.dumps(asdict(value), sort_keys=True)}, {}
+        case SignedContract():
+            both = {"owner": value.owner_signature, "curator": value.curator_signature}
+            return {"contract": value.contract.bytes(), **both}, {}
+        case Receipt():
+            return {name: json.dumps(value.to_dict())}, {}
+        case np.ndarray():
+            return {}, {name: value}
+    return {name: value}, {}
 
 
-def _whole(config: Config, name: str, what: str, least: int = 0) -> int:
-    value = config.get(name)
-    if type(value) is not int or value < least:
-        raise Declined(f"{what} cannot be read")
-    return value
-
-
-def _contract(config: Config) -> Contract:
-    document = config.get("contract")
-    try:
-        if isinstance(document, bytes):
-            return Contract.from_bytes(document)
-    except BadInput:
-        pass
-    raise Declined("the contract cannot be read")
-
-
-def _receipt(config: Config) -> Receipt:
-    try:
-        return Receipt.from_json(_text(config, "receipt", "the receipt"))
-    except BadInput:
-        raise Declined("the receipt cannot be read") from None
-
-
-def _array(arrays: Arrays, name: str) -> NDArray[Any]:
-    if not isinstance(value := arrays.get(name), np.ndarray):
-        raise Declined("the model cannot be read")
-    return value
-
-
-def _smallest(moves: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _smallest(**moves: NDArray[Any]) -> dict[str, NDArray[Any]]:
     """Level numbers in as few bytes as they need."""
     kinds = {name: np.min_scalar_type(int(one.max(initial=0))) for name, one in moves.items()}
     return {name: np.ascontiguousarray(one, kinds[name]) for name, one in moves.items()}
 
 
-def _levels(arrays: Arrays, name: str, dimensions: int) -> NDArray[np.int64] | None:
-    """Level numbers; None if they are not."""
-    values = arrays.get(name)
-    if not isinstance(values, np.ndarray) or values.ndim != dimensions or values.size > _LARGEST:
-        return None
-    return values.astype(np.int64) if values.dtype.kind == "u" else None
+@dataclass(frozen=True)
+class _Reader:
+    """Reads the fields of one message, each checked."""
+
+    config: Config
+    arrays: Arrays
+    subject: str
+
+    def read(self, name: str, kind: Any, least: int) -> Any:
+        """The field of this name and type; a whole number is at ``least`` so much."""
+        if kind is str:
+            return self.text(name)
+        if kind is bool:
+            return self.one_of(bool, name)
+        if kind is int:
+            return self.whole(name, least)
+        if kind is QuoteBatch:
+            first, quotes, signs = self.moves("quotes", "signs", dimensions=2)
+            return QuoteBatch(first, quotes, signs) if len(quotes) else self.decline()
+        if kind is ProposalBatch:
+            return ProposalBatch(*self.moves("proposals", "signed", dimensions=1))
+        if kind is Contract:
+            return self.contract()
+        if kind is SignedContract:
+            return SignedContract(self.contract(), self.text("owner"), self.text("curator"))
+        if kind is Assignment:
+            return self.assignment()
+        if kind is Receipt:
+            return self.receipt(name)
+        if kind == Upload:
+            return self.weights()
+        return kind.from_json(self.text(name))  # an invitation
+
+    def decline(self, subject: str = "") -> NoReturn:
+        raise Declined(f"{subject or self.subject} cannot be read") from None
+
+    def one_of(self, kind: type[Value], name: str, subject: str = "") -> Value:
+        value = self.config.get(name)
+        return value if type(value) is kind else self.decline(subject)
+
+    def text(self, name: str, subject: str = "") -> str:
+        value = self.config.get(name)
+        return value if isinstance(value, str) else self.decline(subject)
+
+    def whole(self, name: str, least: int = 0) -> int:
+        value = self.one_of(int, name)
+        return value if value >= least else self.decline()
+
+    def contract(self) -> Contract:
+        try:
+            return Contract.from_bytes(self.one_of(bytes, "contract", "the contract"))
+        except BadInput:
+            self.decline("the contract")
+
+    def receipt(self, name: str) -> Receipt:
+        try:
+            return Receipt.from_json(self.text(name, "the receipt"))
+        except BadInput:
+            self.decline("the receipt")
+
+    def assignment(self) -> Assignment:
+        plan = "the contract's plan"
+        try:
+            found = Assignment(**json.loads(self.text("plan", plan)))
+        except (ValueError, TypeError, RecursionError):
+            self.decline(plan)
+        sound = all(type(one) is int and one >= 0 for one in (found.index, found.seed))
+        return found if sound and isinstance(found.model, dict) else self.decline(plan)
+
+    def weights(self) -> NDArray[Any]:
+        value = self.arrays.get("weights")
+        return value if isinstance(value, np.ndarray) else self.decline("the model")
+
+    def moves(
+        self, levels: str, signs: str, dimensions: int
+    ) -> tuple[int, NDArray[np.int64], NDArray[np.bool_]]:
+        """The number of the first move, level numbers, and signs of the same shape."""
+        first, found = self.whole("first"), [self.arrays.get(name) for name in (levels, signs)]
+        for values in found:
+            if not isinstance(values, np.ndarray) or values.ndim != dimensions:
+                self.decline()
+            if values.size > _LARGEST or values.dtype.kind != "u":
+                self.decline()
+        drawn, signed = np.asarray(found[0]), np.asarray(found[1])
+        if drawn.shape != signed.shape:
+            self.decline()
+        return first, drawn.astype(np.int64), signed.astype(bool)

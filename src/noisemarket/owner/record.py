@@ -1,4 +1,4 @@
-"""What an owner was invited to and has answered in a job: what it agreed to follows from it.
+"""An owner's invitation and answers in a job; the agreed deal follows from them.
 
 An owner that is asked about prices sells down to the floor at the lowest price at which it stayed,
 or not at all. Once it has left it does not come back, and a price that rises is not of its sale.

@@ -36,13 +36,7 @@ WEIGHTS = "weights"
 
 
 class OwnerTrainer:
-    """Trains the owners of a job by one model, one owner at a time.
-
-    Args:
-        model: the model to train.
-        protection: how an update is made private.
-        seed: the job's, which orders batches.
-    """
+    """Trains the owners of a job by one model, one owner at a time."""
 
     def __init__(self, model: Model, protection: Protection, seed: int) -> None:
         self.model, self.protection, self._seed = model, protection, seed
@@ -58,7 +52,7 @@ class OwnerTrainer:
     ) -> Upload:
         """An owner's protected update to the global model in a round, counted from 1.
 
-        An update that diverged is all NaN: whoever screens uploads refuses it as not finite.
+        An update that diverged is all NaN: the screen of uploads refuses it as not finite.
         """
         seed = np.random.SeedSequence(self._seed, spawn_key=(round_number - 1, owner))
         self.model.reseed(int(seed.generate_state(1)[0]))
@@ -86,17 +80,6 @@ def released(
     The same round from the same model once more gets the very same bits, whatever app asks. All
     else is made with new noise: none ever serves for two updates. On the account a release is named
     by its content: the same bits cost nothing more, and no others pass for them.
-
-    Args:
-        folder: the owner's.
-        terms: what the owner agreed to.
-        round_number: counted from 1.
-        start: the global model.
-        make: trains, and adds noise from the source that it is given.
-        budget: what such a release costs.
-
-    Raises:
-        Declined: the owner's privacy budget is spent.
     """
     name = _name_of(start, b"%d" % round_number)
     release = folder.release(terms.job, name)
@@ -141,11 +124,7 @@ class OwnRound:
         return self._terms.budget(len(self._trainer.model), len(self))
 
     def upload(self, round_number: int, weights: Upload) -> Upload:
-        """Train from this global model; what is given was kept and charged.
-
-        Raises:
-            Declined: the model is another one.
-        """
+        """Train from this global model; what is given was kept and charged."""
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
         terms = self._terms

@@ -50,12 +50,7 @@ def preferences(environment: Environment, index: int, seed: int) -> dict[str, An
 
 
 class SimulatedOwner(OwnerAgent):
-    """An owner of an embedded market.
-
-    Args:
-        folder: what it keeps.
-        own: its preferences.
-    """
+    """An owner of an embedded market."""
 
     def __init__(self, folder: OwnerFolder, own: Mapping[str, Any]) -> None:
         super().__init__(folder, {"allow-simulated": True})

@@ -71,7 +71,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class OwnerTerms:
-    """What an owner agreed to in a job: its noise, how it protects, and what it may spend.
+    """An owner's terms in a job: its noise, its protection, and the privacy that it may spend.
 
     Without a number of ``rounds`` only the cap ends them. ``noise`` is ``secure``, or
     ``simulated``: drawn from ``seed``, not private.
@@ -156,15 +156,10 @@ def contract_of(
     terms: JobTerms,
     records: int = 0,
 ) -> Contract:
-    """The contract that follows from a deal and the terms of a job, the same whoever draws it up.
+    """The contract that follows from a deal and the terms of a job, the same for both sides.
 
-    Args:
-        deal: who sells how much noise, for how much.
-        owner_key: the owner's public key.
-        curator_key: the curator's public key.
-        budget: what a round costs the owner, and the most that it may spend in the job.
-        terms: what all contracts of the job say.
-        records: how many the owner has. It counts where the protection's steps depend on it.
+    ``budget`` says what a round costs the owner and the most that it may spend in the job.
+    ``records`` counts where the protection's steps depend on it.
     """
     cap = privacy_cap(budget, terms.rounds)
     protection = PROTECTIONS.find(terms.protection).from_settings(terms.settings)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from rich.table import Table
 
-from noisemarket.market.alternatives import FULL_KNOWLEDGE, Alternative
-from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM
+from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM, Alternative
 from noisemarket.market.outcome import MarketOutcome
 from noisemarket.market.run_folder import RunFolder
-from noisemarket.market.summary import Compared, deployed, owner_rows
+from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.show.style import colour_of, direct_labels, figure, label, name_of, save, table_of
 from noisemarket.show.training_report import draw_partition
 
@@ -109,7 +108,7 @@ def sellers_table(outcome: MarketOutcome) -> Table:
 def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
     """Rows of owners with the same noise, from the least noise on."""
     by_sigma: dict[float, list[dict[str, Any]]] = {}
-    for row in sorted(owner_rows(outcome), key=lambda row: float(row["sigma"])):
+    for row in sorted(owner_figures(outcome), key=lambda row: float(row["sigma"])):
         by_sigma.setdefault(row["sigma"], []).append(row)
     groups = list(by_sigma.values())
     if len(groups) <= MOST_GROUPS:
@@ -179,7 +178,7 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
 
 def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
     """A dot for all owners that gave up the same privacy for the same money: their number."""
-    rows = owner_rows(outcome)
+    rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
     sold = sum(row["saving"] > 0 for row in rows)
     title = f"{sold:,} of {len(rows):,} owners sold noise, for {total:,.2f} in all"

@@ -24,12 +24,11 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
-from noisemarket.market.alternatives import epsilons
-from noisemarket.market.baselines import with_noise
-from noisemarket.market.deals import within_budget
+from noisemarket.market.baselines import epsilons, with_noise
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, order
+from noisemarket.market.preparation import within_budget
 from noisemarket.market.summary import deployed
 from noisemarket.market.training import carry_out
 from noisemarket.market.worker_processes import in_processes

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from noisemarket.game.protocol import Contracts
-from noisemarket.market import progress_lines
-from noisemarket.market.progress_lines import MOST_POINTS, points, writing
+from noisemarket.market import event_file
+from noisemarket.market.event_file import MOST_POINTS, points, writing
 from noisemarket.pricing.mechanism import Progress, Trace
 
 
@@ -28,7 +28,7 @@ def test_points_span_the_trace_and_are_few(length: int) -> None:
 
 def test_traces_are_written_rarely_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     now, lines, seen = 0.0, list[str](), list[int]()
-    monkeypatch.setattr(progress_lines.time, "monotonic", lambda: now)
+    monkeypatch.setattr(event_file.time, "monotonic", lambda: now)
     watch = writing(lines.append, lambda one: seen.append(one.done))
     total = 20_000
     for done in range(1, total + 1):

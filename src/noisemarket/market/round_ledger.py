@@ -1,4 +1,4 @@
-"""A round begins: said on the ledger when it is charged, before anything of it is released.
+"""The rounds of a job on the ledger: that one begins, what came of it, and the verdicts at the end.
 
 A round is charged in the journal, then begun on the ledger, then trained, then kept in the
 checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
@@ -7,24 +7,21 @@ one that the journal does not have, means that a file was lost: none is made twi
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.rounds import State
+from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED
+from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger
-from noisemarket.privacy.accountant import JournalledAccountant
-
-
-def begun_rounds(ledger: Ledger, job: str) -> dict[int, dict[str, Any]]:
-    """What the ledger says of every round that was begun, by its number."""
-    said = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
-    return {int(one["round"]): one for one in said}
+from noisemarket.market.inspection import SAME_NOISE, UploadInspector
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant
+from noisemarket.privacy.statement import OwnerId
 
 
 class RoundBeginning:
@@ -32,7 +29,8 @@ class RoundBeginning:
 
     def __init__(self, ledger: Ledger, job: str) -> None:
         self._ledger, self._job = ledger, job
-        self._known = begun_rounds(ledger, job)
+        begun = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
+        self._known = {int(one["round"]): one for one in begun}
 
     def begin(self, number: int, owners: Collection[int]) -> None:
         """Say that a round begins, which was charged to these owners."""
@@ -51,9 +49,6 @@ class RoundBeginning:
 
         With all charges known, a round is made again bit by bit, or not at all. After the
         settlement nothing is: the key of the noise is gone. ``state`` is what the checkpoint says.
-
-        Raises:
-            BadInput: a round would be released that the ledger has already.
         """
         job, journal, ledger = self._job, str(accountant.path), self._ledger
         first = next(iter(contracts.values()))  # every round has an entry for every contract
@@ -83,3 +78,54 @@ class RoundBeginning:
                     "back; nothing is released twice."
                 )
                 raise BadInput("journal", journal, remedy)
+
+
+Refusals = Iterable[tuple[int, str]]
+"""Owners whose uploads did not count in a round, and why."""
+
+
+def round_entries(
+    contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
+) -> Iterator[list[entries.NewEntry]]:
+    """Round by round a line for every contract: delivered, missed or refused, and at what cost.
+
+    A round that had to be made again with other noise has cost more than once.
+    """
+    charged: dict[tuple[OwnerId, int], list[float]] = {}
+    for charge in accountant.charges:
+        charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
+    for result in results:
+        number, came, why = result.number, set(result.delivered), dict(result.refused)
+        lines = []
+        for owner, contract in contracts.items():
+            rho = math.fsum(charged.get((owner, number), ()))
+            if owner in came:
+                lines.append(entries.delivered(contract, number, rho))
+            elif why.get(owner) == "missing":
+                lines.append(entries.missed(contract, number, "no upload came", rho))
+            elif owner in why:
+                lines.append(entries.refused(contract, number, why[owner], rho))
+            else:
+                lines.append(entries.missed(contract, number, "took no part", rho))
+        yield lines
+
+
+def verdicts(
+    contracts: Mapping[int, Contract],
+    rounds: Iterable[tuple[Collection[int], Refusals]],
+    watch: UploadInspector,
+) -> list[Verdict]:
+    """The verdict on each contract, from the owners that delivered or were refused per round."""
+    came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
+    for delivered, refused in rounds:
+        for owner in delivered:
+            came[owner] += 1
+        for owner, reason in refused:
+            spoilt[owner] += reason not in ("missing", SAME_NOISE)
+    found = []
+    for owner, contract in contracts.items():
+        kept, evidence = owner not in watch.accused, watch.evidence(owner)
+        if kept and 2 * spoilt[owner] > contract.rounds:
+            kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
+        found.append(Verdict(contract.id, kept, came[owner], evidence))
+    return found
