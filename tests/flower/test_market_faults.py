@@ -251,18 +251,6 @@ def test_owners_are_asked_so_many_at_a_time(embedded: Path, tmp_path: Path) -> N
     assert deals(folder) == deals(embedded)
 
 
-@pytest.mark.parametrize("value", [-1, 2.5, "many", True])
-def test_a_wrong_number_at_once_is_refused(
-    value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CURATOR, str(tmp_path))
-    make_scenario(tmp_path / "run")
-    config = {"scenario": "run/scenario.toml", "folder": "out"}
-    with pytest.raises(BadInput, match="give a whole number of owners"):
-        market_over_flower(None, config | {"at-once": value})  # type: ignore[arg-type]
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.parametrize("kind", ["quotes", "key", "contract", "signed"])
 def test_an_answer_that_is_lost_or_late_is_asked_for_again(
     embedded: Path, tmp_path: Path, kind: str
