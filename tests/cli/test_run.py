@@ -69,7 +69,7 @@ def test_a_run_leaves_everything_in_its_folder(whole: Whole) -> None:
     folder, summary, _ = whole
     assert {path.name for path in folder.iterdir()} == {
         "scenario.toml", "owners.csv", "market.json", "ledger.sqlite", "curator", "owners",
-        "baselines", "summary.json", "contracts.csv", "status.json", "figures",
+        "baselines", "summary.json", "contracts.csv", "status.json", "figures", "outcome.json",
     }  # fmt: skip
     assert {path.name for path in (folder / "curator").iterdir()} == {
         "signing-key.pem", "checkpoint.npz", "metrics.jsonl", "model.npz", "head.json",
