@@ -313,7 +313,7 @@ def test_an_owner_that_dies_in_training_is_missing_and_not_paid_in_full(tmp_path
         return honest(message, number)
 
     grid.nodes[100].answer = dies  # type: ignore[method-assign]
-    outcome = hold_market(grid, scenario, folder, lambda line: None, Bounds(30, 0.5, 0.2))
+    outcome = hold_market(grid, scenario, folder, lambda line: None, Bounds(3.0, wait=0.5))
     assert [one.delivered for one in outcome.results] == [(0, 2), (0, 2)]
     assert [one.refused for one in outcome.results] == [((1, "missing"),), ()]
     agreed = deals(folder)["1"][2]
