@@ -218,6 +218,7 @@ def test_pages_show_the_examples() -> None:
     )
 
 
+@pytest.mark.compiled
 def test_the_worked_rule_plays() -> None:
     page = DOCS / "how-to" / "extend.md"
     (text,) = (block for block in blocks(page, "python") if "class Boltzmann" in block)

@@ -10,6 +10,7 @@ from noisemarket.pricing.rule import RULES
 
 
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.compiled
 class TestEveryRule(MessageConformance):
     """Every rule of the package."""
 
