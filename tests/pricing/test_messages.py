@@ -15,6 +15,7 @@ class TestEveryRule(MessageConformance):
     """Every rule of the package."""
 
 
+@pytest.mark.compiled
 def test_a_batch_stands_until_it_is_answered() -> None:
     owner, curator = players("wolf_phc")
     first = curator.draw_quotes(10)
