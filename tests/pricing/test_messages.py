@@ -8,14 +8,14 @@ from noisemarket.errors import BadInput
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch, RecentDeals
 from noisemarket.pricing.rule import RULES
 
+pytestmark = pytest.mark.compiled
+
 
 @pytest.mark.parametrize("rule", RULES)
-@pytest.mark.compiled
 class TestEveryRule(MessageConformance):
     """Every rule of the package."""
 
 
-@pytest.mark.compiled
 def test_a_batch_stands_until_it_is_answered() -> None:
     owner, curator = players("wolf_phc")
     first = curator.draw_quotes(10)
