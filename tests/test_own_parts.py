@@ -220,6 +220,6 @@ def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(example.split("```")[0], encoding="utf-8")
     shutil.copy(Path(__file__).parent / "conformance" / "weighting_suite.py", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout
