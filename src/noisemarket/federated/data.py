@@ -27,7 +27,8 @@ class Dataset:
     and deviation by which inputs are standardised: public constants, because statistics of the
     owners' own data would be a release that no account counts. ``channel`` gives pictures an axis
     for their one channel. ``features`` is what a model gets instead of every item's values
-    (``with_features``).
+    (``with_features``). Where ``owners`` are named, ``holders`` numbers the owner of each training
+    record, and nothing deals them out anew. ``remarks`` are what a reader of results should know.
 
     Example:
         >>> import numpy as np
@@ -46,6 +47,9 @@ class Dataset:
     scaling: tuple[float, float] = (0.0, 1.0)
     channel: bool = True
     features: FeatureMap | None = None
+    owners: tuple[str, ...] = ()
+    holders: NDArray[np.int64] | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def image_shape(self) -> tuple[int, ...]:
@@ -54,9 +58,13 @@ class Dataset:
     @cached_property
     def sha256(self) -> str:
         """Of all images and labels and of how they are made ready; not of where they were found."""
+        parts: tuple[NDArray[Any], ...]
         parts = self.train_images, self.train_labels, self.test_images, self.test_labels
         how = (self.scaling, self.channel) if self.features is None else self.features.label
         digest = hashlib.sha256(repr(how).encode())
+        if self.holders is not None:
+            digest.update(repr(self.owners).encode())
+            parts = (*parts, self.holders)
         for part in parts:
             digest.update(repr((part.dtype.str, part.shape)).encode())
             digest.update(part.data)

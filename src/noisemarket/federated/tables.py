@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.federated.columns import COLUMNS, Category, Description, Number, TableFeatures
+from noisemarket.federated.columns import COLUMNS, Description, Number, TableFeatures
 from noisemarket.federated.data import Dataset, Labels
 from noisemarket.federated.features import Floats
 
@@ -43,6 +43,8 @@ LONGEST_NAME = 200
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Texts that stand for a number that is not known."""
 
+OUTSIDE, ABSENT = 1, 2
+
 _BLOCK = 4 << 20
 _ROWS = 1 << 16
 _NUMBER = re.compile(r"[-]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", re.IGNORECASE)
@@ -52,19 +54,18 @@ Keys = NDArray[np.uint64]
 
 @dataclass
 class Table:
-    """The records of a file, encoded (``TableFeatures``): labels, what did not fit, and owners.
+    """The records of a file, encoded (``TableFeatures``), and their labels.
 
-    ``keys`` tell equal records; ``holders`` numbers the owners in ``names`` where a column names
-    them. ``outside`` and ``missing`` count values by column.
+    ``odd`` says of each value whether it is ``OUTSIDE`` of the description, or ``ABSENT``; ``keys``
+    tell equal records; ``holders`` numbers the owners in ``names`` where a column names them.
     """
 
     records: Floats
     labels: Labels
+    odd: NDArray[np.uint8]
     keys: Keys
     holders: NDArray[np.int64]
     names: tuple[str, ...] = ()
-    outside: dict[str, int] = field(default_factory=dict)
-    missing: dict[str, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -103,50 +104,50 @@ def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
         files = _owner_files(folder)
         tables = [read_table(file, description) for file in files.values()]
         names = tuple(files)
-        sizes = np.array([len(table) for table in tables])
-        own = _joined(tables, np.repeat(np.arange(len(names)), sizes))
+        own = _joined(tables)
+        own.holders = np.repeat(np.arange(len(names)), [len(table) for table in tables])
     else:
         own = read_table(path, description, owners=True)
-        names = own.names
-        order = np.argsort(np.array(names))
-        names = tuple(names[at] for at in order)
-        own.holders = np.argsort(order)[own.holders]
+        names = tuple(sorted(own.names))
+        own.holders = np.array([names.index(name) for name in own.names])[own.holders]
     test = _test_file(folder, needed=path.is_dir())
     if test is not None:
         curators = read_table(test, description)
         remarks = _overlap(own, curators, test)
     else:
-        back = _held_back(own.holders)
+        back = held_back(own.holders)
         if not back.any():
             remedy = f"has no owner of {HELD_BACK} records: put the curator's own into test.csv."
             raise BadInput("data", str(path), remedy)
         own, curators, remarks = _some(own, ~back), _some(own, back), ()
-    return table_dataset(
-        description, names, own, curators, name=path.resolve().stem, source=str(path),
+    return named_dataset(
+        description, names, own.holders, (own.records, own.labels),
+        (curators.records, curators.labels), name=path.resolve().stem, source=str(path),
         remarks=remarks,
     )  # fmt: skip
 
 
-def table_dataset(
+def named_dataset(
     description: Description,
     names: tuple[str, ...],
-    own: Table,
-    test: Table,
+    holders: NDArray[np.int64],
+    own: tuple[Floats, Labels],
+    test: tuple[Floats, Labels],
     *,
     name: str,
     source: str,
     remarks: tuple[str, ...] = (),
 ) -> Dataset:
-    """A dataset of named owners' encoded records."""
-    if (own.labels == own.labels[0]).all():
-        shown = f"{description.label.classes[int(own.labels[0])]} alone"
+    """A dataset of named owners' encoded records and of test records, each with labels."""
+    classes = description.label.classes
+    if (own[1] == own[1][0]).all():
+        shown = f"{classes[int(own[1][0])]} alone"
         raise BadInput("the owners' labels", shown, "give records of at least two classes.")
-    for array in (own.records, own.labels, own.holders, test.records, test.labels):
+    for array in (*own, *test, holders):
         array.setflags(write=False)
     return Dataset(
-        own.records, own.labels, test.records, test.labels, len(description.label.classes),
-        name, source, channel=False, features=TableFeatures(description),
-        owners=names, holders=own.holders, remarks=remarks,
+        *own, *test, len(classes), name, source, channel=False,
+        features=TableFeatures(description), owners=names, holders=holders, remarks=remarks,
     )  # fmt: skip
 
 
@@ -190,67 +191,55 @@ class _Encoder:
 
     def __init__(self, path: Path, description: Description, owner_column: str) -> None:
         self._path, self._description, self._owner_column = path, description, owner_column
-        self._parts: list[tuple[Floats, Labels, Keys, NDArray[np.int64]]] = []
+        self._parts: list[Table] = []
         self._owners: dict[str, int] = {}
-        self._outside = dict.fromkeys(description.used, 0)
-        self._missing = dict.fromkeys(description.used, 0)
 
     def add(self, batch: dict[str, Any]) -> None:
         """A batch: floats of a number's column, ``(texts, indices)`` of any other."""
-        label = self._description.label
-        texts, indices = batch[label.column]
-        classes = np.array([label.codes.get(text, -1) for text in texts], np.int64)
-        labels = classes[indices]
-        if (labels < 0).any():
-            row = int(np.argmax(labels < 0))
-            at = sum(len(part[1]) for part in self._parts) + row
-            raise _fault(self._path, self._description, at, texts[indices[row]])
+        label, used = self._description.label, self._description.used
+        labels = self._labels(*batch[label.column])
         keys = labels.astype(np.uint64)
-        records = np.empty((len(labels), len(self._description.used)), np.float32)
-        for at, (name, column) in enumerate(self._description.used.items()):
+        records = np.empty((len(labels), len(used)), np.float32)
+        odd = np.zeros((len(labels), len(used)), np.uint8)
+        for at, (name, column) in enumerate(used.items()):
             if isinstance(column, Number):
                 values = batch[name]
-                missing = np.isnan(values)
                 records[:, at] = column.encode(values)
-                outside = (values < column.low) | (values > column.high)
-                marks = (values + 0.0).view(np.uint64)
-                self._outside[name] += int(outside.sum())
-                self._missing[name] += int(missing.sum())
+                odd[:, at] = (values < column.low) | (values > column.high)
+                odd[np.isnan(values), at] = ABSENT
+                marks = (values + 0.0).view(np.uint64)  # there are two zeros
             else:
                 texts, indices = batch[name]
-                records[:, at] = self._codes(name, column, texts, indices)
+                codes = np.array([column.codes.get(text, -1) for text in texts], np.int64)
+                strange = np.array([OUTSIDE if text else ABSENT for text in texts], np.uint8)
+                records[:, at] = np.where(codes < 0, column.other, codes)[indices]
+                odd[:, at] = np.where(codes < 0, strange, 0)[indices]
                 marks = np.array([_mark(text) for text in texts], np.uint64)[indices]
             keys = (keys ^ marks) * np.uint64(0x9E3779B97F4A7C15)
             keys ^= keys >> np.uint64(29)
-        self._parts.append((records, labels, keys, self._holders(batch, len(labels))))
+        holders = np.zeros(len(labels), np.int64)
+        if self._owner_column:
+            texts, indices = batch[self._owner_column]
+            for text in texts:
+                check_owner_name(text, self._path)
+            numbers = [self._owners.setdefault(text, len(self._owners)) for text in texts]
+            holders = np.array(numbers, np.int64)[indices]
+        self._parts.append(Table(records, labels, odd, keys, holders))
 
     def table(self) -> Table:
-        if not sum(len(part[1]) for part in self._parts):
+        if not any(map(len, self._parts)):
             raise BadInput("data", str(self._path), "has no record: give at least one.")
-        joined = [np.concatenate(arrays) for arrays in zip(*self._parts, strict=True)]
-        records, labels, keys, holders = joined
-        return Table(
-            records, labels, keys, holders, tuple(self._owners), self._outside, self._missing
-        )
+        table = _joined(self._parts)
+        table.names = tuple(self._owners)
+        return table
 
-    def _codes(
-        self, name: str, column: Category, texts: list[str], indices: NDArray[np.int32]
-    ) -> NDArray[np.int64]:
-        codes = np.array([column.codes.get(text, -1) for text in texts], np.int64)
-        absent = np.array([text == "" for text in texts], bool)
-        times = np.bincount(indices, minlength=len(texts))
-        self._outside[name] += int(times[(codes < 0) & ~absent].sum())
-        self._missing[name] += int(times[(codes < 0) & absent].sum())
-        return np.where(codes < 0, column.other, codes)[indices]
-
-    def _holders(self, batch: dict[str, Any], count: int) -> NDArray[np.int64]:
-        if not self._owner_column:
-            return np.zeros(count, np.int64)
-        texts, indices = batch[self._owner_column]
-        for text in texts:
-            check_owner_name(text, self._path)
-        numbers = [self._owners.setdefault(text, len(self._owners)) for text in texts]
-        return np.array(numbers, np.int64)[indices]
+    def _labels(self, texts: list[str], indices: NDArray[np.int32]) -> Labels:
+        codes = self._description.label.codes
+        labels: Labels = np.array([codes.get(text, -1) for text in texts], np.int64)[indices]
+        if len(wrong := np.flatnonzero(labels < 0)):
+            row = sum(map(len, self._parts)) + int(wrong[0])
+            raise _fault(self._path, self._description, row, texts[indices[wrong[0]]])
+        return labels
 
 
 def check_owner_name(name: str, where: Path) -> None:
@@ -325,20 +314,20 @@ def _stamp(path: Path) -> tuple[int, ...]:
 # Whole tables
 
 
-def _joined(tables: list[Table], holders: NDArray[np.int64]) -> Table:
-    records, labels, keys = (
-        np.concatenate([getattr(table, part) for table in tables])
-        for part in ("records", "labels", "keys")
-    )
-    return Table(records, labels, keys, holders)
+def _joined(tables: list[Table]) -> Table:
+    names = ("records", "labels", "odd", "keys", "holders")
+    parts = (np.concatenate([getattr(table, name) for table in tables]) for name in names)
+    return Table(*parts)
 
 
 def _some(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    arrays = (table.records, table.labels, table.keys, table.holders)
-    return Table(*(array[chosen] for array in arrays))
+    return Table(
+        table.records[chosen], table.labels[chosen], table.odd[chosen], table.keys[chosen],
+        table.holders[chosen],
+    )  # fmt: skip
 
 
-def _held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:
+def held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:
     """The fifth, tenth, ... record of each owner, in the order of the file."""
     order = np.argsort(holders, kind="stable")
     sizes = np.bincount(holders)
@@ -364,7 +353,11 @@ def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
 def _checked(name: str, table: Table, description: Description) -> OwnerCheck:
     counts = np.bincount(table.labels, minlength=len(description.label.classes)).tolist()
     labels = dict(zip(description.label.classes, counts, strict=True))
-    return OwnerCheck(name, len(table), labels, table.outside, table.missing)
+    outside, missing = (
+        dict(zip(description.used, (table.odd == kind).sum(axis=0).tolist(), strict=True))
+        for kind in (OUTSIDE, ABSENT)
+    )
+    return OwnerCheck(name, len(table), labels, outside, missing)
 
 
 # Reading
