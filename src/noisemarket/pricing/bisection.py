@@ -328,7 +328,7 @@ def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, proposal: int, most: 
         times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
         curator.steady[0] += times
     owner.notes[STEADY] += times
-    return times
+    return int(times)
 
 
 def _note(
