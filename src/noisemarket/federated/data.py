@@ -55,6 +55,14 @@ class Dataset:
     def image_shape(self) -> tuple[int, ...]:
         return self.train_images.shape[1:]
 
+    @property
+    def records_of(self) -> dict[str, int]:
+        """How many training records each named owner has; empty where owners are not named."""
+        if self.holders is None:
+            return {}
+        counts = np.bincount(self.holders, minlength=len(self.owners))
+        return dict(zip(self.owners, counts.tolist(), strict=True))
+
     @cached_property
     def sha256(self) -> str:
         """Of all images and labels and of how they are made ready; not of where they were found."""

@@ -27,7 +27,8 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.fars import load_fars
-from noisemarket.federated.tables import check_owner_name, is_tables, load_tables
+from noisemarket.federated.owner_tables import is_tables, load_tables
+from noisemarket.federated.table_files import check_owner_name
 
 PARTS = {
     "train_images": ("train-images", 3),
@@ -80,7 +81,7 @@ def load_data(folder: str | None = None) -> Dataset:
     """The data that a name or a path stands for; without one, MNIST.
 
     ``"mnist"`` and ``"fars"`` are names. A folder with ``columns.toml``, or a CSV or Parquet file
-    beside one, has the records of named owners (``noisemarket.federated.tables``). Else a folder
+    beside one, has the records of named owners (``noisemarket.federated.owner_tables``). Else a folder
     has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
     ``test-labels.npy`` (see ``Dataset.of_features``), or data in MNIST's layout (Fashion-MNIST,
     KMNIST, ...), plain or ``.gz``; ``owners.npy`` beside them names each training record's owner,
@@ -107,6 +108,13 @@ def load_data(folder: str | None = None) -> Dataset:
         data = _images_in(here)
     owners = here / OWNERS
     return _owned(data, owners, _stamp(owners)) if owners.exists() else data
+
+
+def named_records(data: str) -> dict[str, int]:
+    """How many training records each owner has by name; empty where records are dealt out."""
+    here = Path(data)
+    named = data == FARS or (data not in ("", MNIST) and here.exists() and is_tables(here))
+    return load_data(data).records_of if named or (here / OWNERS).exists() else {}
 
 
 def _features_in(folder: Path) -> Dataset:

@@ -13,7 +13,7 @@ import numpy as np
 
 from noisemarket.federated.columns import COLUMNS, Description
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.tables import held_back, named_dataset
+from noisemarket.federated.owner_tables import held_back, named_dataset
 
 HERE = Path(__file__).parent
 RECORDS, OWNERS = "records.npz", "owners.txt"

@@ -1,15 +1,7 @@
-"""Owners' own records from CSV and Parquet files, by the description in ``columns.toml``.
+"""Reading one CSV or Parquet file of records, encoded by a description.
 
-Three forms, each with ``columns.toml`` beside the files:
-
-- a folder with a file per owner (``north.csv``, ``south.parquet``, ...) and ``test.csv``, the
-  curator's own records; ``owners.csv`` and ``owners.toml`` are no records;
-- one file with the records of all owners, whose description names the ``owner_column``, and
-  ``test.csv`` beside it;
-- the same without ``test.csv``: of each owner's records every fifth is then the curator's.
-
-Nothing moves a record from one owner to another. A fast reader (pyarrow) takes the file in blocks;
-where it finds a fault, a slow one looks for its line.
+A fast reader (pyarrow) takes the file in blocks; where it finds a fault, a slow one looks for its
+line.
 """
 
 from __future__ import annotations
@@ -17,9 +9,8 @@ from __future__ import annotations
 import csv
 import hashlib
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, MissingExtra
-from noisemarket.federated.columns import COLUMNS, Description, Number, TableFeatures
-from noisemarket.federated.data import Dataset, Labels
+from noisemarket.federated.columns import COLUMNS, Description, Label, Number
+from noisemarket.federated.data import Labels
 from noisemarket.federated.features import Floats
-
-SUFFIXES = (".csv", ".parquet")
-TEST = "test"
-RESERVED = (TEST, "owners")
-"""Names of tables in a folder that are no owner's records."""
-
-HELD_BACK = 5
-"""Without test records of the curator's own, every so-manieth record of an owner is one."""
 
 LONGEST_NAME = 200
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
@@ -45,9 +28,9 @@ MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 
 OUTSIDE, ABSENT = 1, 2
 
+NUMBER = re.compile(r"[-]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", re.IGNORECASE)
 _BLOCK = 4 << 20
 _ROWS = 1 << 16
-_NUMBER = re.compile(r"[-]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?|[-+]?inf(inity)?", re.IGNORECASE)
 
 Keys = NDArray[np.uint64]
 
@@ -69,106 +52,6 @@ class Table:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-
-@dataclass(frozen=True)
-class OwnerCheck:
-    """What an owner's records look like under a description, for the owner's own eyes."""
-
-    owner: str
-    records: int = 0
-    labels: dict[str, int] = field(default_factory=dict)
-    outside: dict[str, int] = field(default_factory=dict)
-    missing: dict[str, int] = field(default_factory=dict)
-    problem: str = ""
-
-
-def is_tables(path: Path) -> bool:
-    """Whether a path names tables: a CSV or Parquet file, or a folder of them."""
-    if path.is_dir():
-        return (path / COLUMNS).exists() or bool(_files(path))
-    return path.suffix.lower() in SUFFIXES
-
-
-def load_tables(path: Path) -> Dataset:
-    """The owners' own records in a folder or a file, and the test records; the last is cached."""
-    inputs = _inputs(path)
-    return _load(path, tuple((file, *_stamp(file)) for file in inputs))
-
-
-@lru_cache(maxsize=1)
-def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
-    folder = path if path.is_dir() else path.parent
-    description = _description(folder)
-    if path.is_dir():
-        files = _owner_files(folder)
-        tables = [read_table(file, description) for file in files.values()]
-        names = tuple(files)
-        own = _joined(tables)
-        own.holders = np.repeat(np.arange(len(names)), [len(table) for table in tables])
-    else:
-        own = read_table(path, description, owners=True)
-        names = tuple(sorted(own.names))
-        own.holders = np.array([names.index(name) for name in own.names])[own.holders]
-    test = _test_file(folder, needed=path.is_dir())
-    if test is not None:
-        curators = read_table(test, description)
-        remarks = _overlap(own, curators, test)
-    else:
-        back = held_back(own.holders)
-        if not back.any():
-            remedy = f"has no owner of {HELD_BACK} records: put the curator's own into test.csv."
-            raise BadInput("data", str(path), remedy)
-        own, curators, remarks = _some(own, ~back), _some(own, back), ()
-    return named_dataset(
-        description, names, own.holders, (own.records, own.labels),
-        (curators.records, curators.labels), name=path.resolve().stem, source=str(path),
-        remarks=remarks,
-    )  # fmt: skip
-
-
-def named_dataset(
-    description: Description,
-    names: tuple[str, ...],
-    holders: NDArray[np.int64],
-    own: tuple[Floats, Labels],
-    test: tuple[Floats, Labels],
-    *,
-    name: str,
-    source: str,
-    remarks: tuple[str, ...] = (),
-) -> Dataset:
-    """A dataset of named owners' encoded records and of test records, each with labels."""
-    classes = description.label.classes
-    if (own[1] == own[1][0]).all():
-        shown = f"{classes[int(own[1][0])]} alone"
-        raise BadInput("the owners' labels", shown, "give records of at least two classes.")
-    for array in (*own, *test, holders):
-        array.setflags(write=False)
-    return Dataset(
-        *own, *test, len(classes), name, source, channel=False,
-        features=TableFeatures(description), owners=names, holders=holders, remarks=remarks,
-    )  # fmt: skip
-
-
-def check_tables(path: Path) -> list[OwnerCheck]:
-    """Every owner's records, one after the other; a fault in one file does not hide the others."""
-    if not path.is_dir():
-        description = _description(path.parent)
-        own = read_table(path, description, owners=True)
-        parts = [(name, _some(own, own.holders == at)) for at, name in enumerate(own.names)]
-        return [_checked(name, part, description) for name, part in sorted(parts)]
-    description = _description(path)
-    files = _owner_files(path)
-    if (test := _test_file(path, needed=False)) is not None:
-        files = files | {test.name: test}
-    found = []
-    for name, file in files.items():
-        try:
-            found.append(_checked(name, read_table(file, description), description))
-        except BadInput as problem:
-            found.append(OwnerCheck(name, problem=str(problem)))
-    return found
 
 
 def read_table(path: Path, description: Description, *, owners: bool = False) -> Table:
@@ -229,7 +112,7 @@ class _Encoder:
     def table(self) -> Table:
         if not any(map(len, self._parts)):
             raise BadInput("data", str(self._path), "has no record: give at least one.")
-        table = _joined(self._parts)
+        table = joined(self._parts)
         table.names = tuple(self._owners)
         return table
 
@@ -249,121 +132,17 @@ def check_owner_name(name: str, where: Path) -> None:
         raise BadInput(f"an owner in {where}", name, remedy)
 
 
-# Files
+def joined(tables: Sequence[Table]) -> Table:
+    """Tables one below the other; the numbers of their holders are left as they are."""
+
+    def whole(name: str) -> NDArray[Any]:
+        return np.concatenate([getattr(table, name) for table in tables])
+
+    return Table(whole("records"), whole("labels"), whole("odd"), whole("keys"), whole("holders"))
 
 
-def _files(folder: Path) -> list[Path]:
-    """The tables in a folder, of owners and others."""
-    found = (path for path in folder.iterdir() if path.suffix.lower() in SUFFIXES)
-    return sorted(path for path in found if not path.name.startswith("."))
-
-
-def _owner_files(folder: Path) -> dict[str, Path]:
-    """The owners' files by name."""
-    files = [file for file in _files(folder) if file.stem not in RESERVED]
-    if not files:
-        remedy = "has no owner's file: put a .csv or .parquet file per owner there."
-        raise BadInput("data", str(folder), remedy)
-    seen: dict[str, Path] = {}
-    for file in files:
-        check_owner_name(file.stem, folder)
-        other = seen.setdefault(file.stem.casefold(), file)
-        if other is not file:
-            remedy = f"has two files of one owner, {other.name} and {file.name}: keep one."
-            raise BadInput("data", str(folder), remedy)
-    return {file.stem: file for file in files}
-
-
-def _test_file(folder: Path, *, needed: bool) -> Path | None:
-    found = [file for file in _files(folder) if file.stem == TEST]
-    if len(found) > 1:
-        remedy = f"has {found[0].name} and {found[1].name}: keep one."
-        raise BadInput("data", str(folder), remedy)
-    if not found and needed:
-        remedy = "does not hold test.csv: put the curator's own test records there."
-        raise BadInput("data", str(folder), remedy)
-    return found[0] if found else None
-
-
-def _description(folder: Path) -> Description:
-    if not (folder / COLUMNS).exists():
-        remedy = (
-            f"does not hold {COLUMNS}, the description of a record: draft one with "
-            "noisemarket data describe."
-        )
-        raise BadInput("data", str(folder), remedy)
-    return Description.read(folder / COLUMNS)
-
-
-def _inputs(path: Path) -> list[Path]:
-    folder = path if path.is_dir() else path.parent
-    return [folder / COLUMNS, path, *_files(folder)] if path.is_dir() else [
-        folder / COLUMNS, path, *(folder / f"{TEST}{suffix}" for suffix in SUFFIXES),
-    ]  # fmt: skip
-
-
-def _stamp(path: Path) -> tuple[int, ...]:
-    """Tells a file from any other, and from itself once it has changed; empty if it is missing."""
-    try:
-        seen = path.stat()
-    except OSError:
-        return ()
-    return seen.st_dev, seen.st_ino, seen.st_size, seen.st_mtime_ns, seen.st_ctime_ns
-
-
-# Whole tables
-
-
-def _joined(tables: list[Table]) -> Table:
-    names = ("records", "labels", "odd", "keys", "holders")
-    parts = (np.concatenate([getattr(table, name) for table in tables]) for name in names)
-    return Table(*parts)
-
-
-def _some(table: Table, chosen: NDArray[np.bool_]) -> Table:
-    return Table(
-        table.records[chosen], table.labels[chosen], table.odd[chosen], table.keys[chosen],
-        table.holders[chosen],
-    )  # fmt: skip
-
-
-def held_back(holders: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """The fifth, tenth, ... record of each owner, in the order of the file."""
-    order = np.argsort(holders, kind="stable")
-    sizes = np.bincount(holders)
-    number = np.arange(len(holders)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    back = np.zeros(len(holders), bool)
-    back[order] = number % HELD_BACK == HELD_BACK - 1
-    return back
-
-
-def _overlap(own: Table, test: Table, file: Path) -> tuple[str, ...]:
-    """A remark if more test records equal owners' records than these equal one another."""
-    seen, times = np.unique(own.keys, return_counts=True)
-    equal = np.isin(test.keys, seen)
-    chance = float(times[times > 1].sum()) / len(own)
-    if equal.mean() <= chance:
-        return ()
-    return (
-        f"{int(equal.sum()):,} of {len(test):,} records in {file.name} equal records of owners, "
-        f"the first in record {int(np.argmax(equal)) + 1:,}: accuracy on them says little.",
-    )
-
-
-def _checked(name: str, table: Table, description: Description) -> OwnerCheck:
-    counts = np.bincount(table.labels, minlength=len(description.label.classes)).tolist()
-    labels = dict(zip(description.label.classes, counts, strict=True))
-    outside, missing = (
-        dict(zip(description.used, (table.odd == kind).sum(axis=0).tolist(), strict=True))
-        for kind in (OUTSIDE, ABSENT)
-    )
-    return OwnerCheck(name, len(table), labels, outside, missing)
-
-
-# Reading
-
-
-def _pyarrow() -> Any:
+def pyarrow() -> Any:
+    """The reader, if it is installed."""
     try:
         import pyarrow
         import pyarrow.csv
@@ -379,7 +158,7 @@ def _csv_batches(
     header = csv_header(path)
     written = {name.strip(): name for name in header}
     _check_header(path, [name.strip() for name in header], needed, "line 1")
-    arrow = _pyarrow()
+    arrow = pyarrow()
     text = arrow.dictionary(arrow.int32(), arrow.string())
     numbers = {name for name, column in description.used.items() if isinstance(column, Number)}
     types = {written[name]: arrow.float64() if name in numbers else text for name in needed}
@@ -406,10 +185,46 @@ def _csv_batches(
         raise BadInput("data", str(path), f"cannot be read ({reason}).") from None
 
 
+def columns_of(path: Path) -> dict[str, dict[str, int]]:
+    """Every column of a file: its different texts, and how many records have each."""
+    arrow = pyarrow()
+    try:
+        if path.suffix.lower() == ".parquet":
+            table = arrow.parquet.read_table(path)
+            texts = {
+                name: _cast(arrow, table[name].combine_chunks(), False)
+                for name in table.column_names
+            }
+        else:
+            header = csv_header(path)
+            _check_header(path, header, header, "line 1")
+            kind = arrow.dictionary(arrow.int32(), arrow.string())
+            table = arrow.csv.read_csv(
+                path,
+                parse_options=arrow.csv.ParseOptions(newlines_in_values=True),
+                convert_options=arrow.csv.ConvertOptions(
+                    column_types=dict.fromkeys(header, kind), strings_can_be_null=False
+                ),
+            )
+            texts = {
+                name.strip(): _texts(table[name].unify_dictionaries().combine_chunks())
+                for name in header
+            }
+    except arrow.ArrowInvalid as problem:
+        raise _fault(path, None, None, str(problem)) from None
+    if not table.num_rows:
+        raise BadInput("data", str(path), "has no record: give at least one.")
+    found = {}
+    for name, (values, indices) in texts.items():
+        times = np.bincount(indices, minlength=len(values)).tolist()
+        found[name] = {value: count for value, count in zip(values, times, strict=True) if count}
+    return found
+
+
 def _parquet_batches(
     path: Path, description: Description, needed: list[str]
 ) -> Iterator[dict[str, Any]]:
-    arrow = _pyarrow()
+    arrow = pyarrow()
     try:
         file = arrow.parquet.ParquetFile(path)
     except (OSError, arrow.ArrowInvalid) as problem:
@@ -499,22 +314,22 @@ def _listed(names: list[str]) -> str:
     return shown if len(names) <= 8 else f"{shown} and {len(names) - 8:,} more columns"
 
 
-def _fault(path: Path, description: Description, row: int | None, found: str) -> BadInput:
+def _fault(path: Path, description: Description | None, row: int | None, found: str) -> BadInput:
     """The first fault of a file, with its line; ``row`` and ``found`` are of the fast reader."""
-    label = description.label
-    if path.suffix.lower() == ".parquet":
-        return _bad_label(label.column, f"row {(row or 0) + 1:,}", path, found, label.classes)
+    label = description.label if description else None
+    if label and path.suffix.lower() == ".parquet":
+        return _bad_label(label, f"row {(row or 0) + 1:,}", path, found)
     names = [name.strip() for name in csv_header(path)]
-    numbers = [n for n, column in description.used.items() if isinstance(column, Number)]
-    positions = {name: names.index(name) for name in (*numbers, label.column)}
+    used = description.used.items() if description else ()
+    numbers = {name: names.index(name) for name, column in used if isinstance(column, Number)}
     line = 1
     try:
         with path.open(encoding="utf-8-sig", newline="") as lines:
             rows = csv.reader(lines)
             next(rows)
+            line = rows.line_num
             for values in rows:
-                line, before = rows.line_num, line
-                where = f"line {before + 1:,}"
+                where, line = f"line {line + 1:,}", rows.line_num
                 if not values:
                     continue
                 if len(values) != len(names):
@@ -524,28 +339,25 @@ def _fault(path: Path, description: Description, row: int | None, found: str) ->
                     if any("\n" in value for value in values):
                         remedy += ", and close them"
                     return BadInput("data", str(path), f"{remedy}.")
-                for name in numbers:
-                    text = values[positions[name]].strip()
-                    if text not in MISSING and not _NUMBER.fullmatch(text):
+                for name, at in numbers.items():
+                    text = values[at].strip()
+                    if text not in MISSING and not NUMBER.fullmatch(text):
                         remedy = "give a number with a decimal point and no other marks, such as "
                         return BadInput(f"{name} in {where} of {path}", text, f"{remedy}1234.5.")
-                text = values[positions[label.column]].strip()
-                if text not in label.codes:
-                    return _bad_label(label.column, where, path, text, label.classes)
+                if label and (text := values[names.index(label.column)].strip()) not in label.codes:
+                    return _bad_label(label, where, path, text)
     except UnicodeDecodeError:
         return _not_utf8(path)
     except csv.Error:
         remedy = f"cannot be read from line {line + 1:,} on: is a quotation mark left open?"
         return BadInput("data", str(path), remedy)
-    reason = found.splitlines()[0] if found else "no reason given"
-    return BadInput("data", str(path), f"cannot be read ({reason}).")
+    return BadInput("data", str(path), f"cannot be read ({found.splitlines()[0]}).")
 
 
-def _bad_label(
-    column: str, where: str, path: Path, found: str, classes: tuple[str, ...]
-) -> BadInput:
-    shown = ", ".join(classes[:8]) + (", ..." if len(classes) > 8 else "")
-    return BadInput(f"{column} in {where} of {path}", found or "nothing", f"give one of: {shown}.")
+def _bad_label(label: Label, where: str, path: Path, found: str) -> BadInput:
+    shown = ", ".join(label.classes[:8]) + (", ..." if len(label.classes) > 8 else "")
+    field = f"{label.column} in {where} of {path}"
+    return BadInput(field, found or "nothing", f"give one of: {shown}.")
 
 
 def _not_utf8(path: Path) -> BadInput:

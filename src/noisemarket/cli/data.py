@@ -1,0 +1,53 @@
+"""``noisemarket data``: describe records, and check owners' tables against a description."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from noisemarket.cli.common import show
+from noisemarket.cli.options import Json
+
+
+def describe(
+    file: Annotated[
+        str, Argument(metavar="FILE", help="CSV or Parquet file of the curator's own records.")
+    ],
+    label: Annotated[str, Option(help="Column to be predicted; by default the last.")] = "",
+) -> None:
+    """Draft the description of a record (columns.toml) from test records, never from owners'."""
+    from noisemarket.federated.describe import describe as draft
+
+    typer.echo(draft(Path(file), label), nl=False)
+
+
+def check(
+    folder: Annotated[
+        str, Argument(metavar="FOLDER", help="Folder with a table per owner, or one table of all.")
+    ],
+    as_json: Json = False,
+) -> None:
+    """Show every owner's records, labels, and values outside of the description (columns.toml)."""
+    from noisemarket.federated.owner_tables import check_tables, load_tables
+    from noisemarket.show.style import table_of
+
+    found = check_tables(Path(folder))
+    problems = [one.problem for one in found if one.problem]
+    remarks = [] if problems else list(load_tables(Path(folder)).remarks)
+    table = table_of(None, "owner", "records", "labels", "outside", "missing")
+    for one in found:
+        if not one.problem:
+            counts = (one.labels, one.outside, one.missing)
+            table.add_row(one.owner, f"{one.records:,}", *map(_counted, counts))
+    document = {"owners": [asdict(one) for one in found], "remarks": remarks}
+    show(as_json, document, table, *problems, *remarks)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _counted(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or "-"
