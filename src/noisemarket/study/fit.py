@@ -7,8 +7,8 @@ the surface is fitted to the measured accuracy first,
 
 and then the measured loss to the same shape, ``loss = g1 h + g5``. That gives all seven constants:
 zeta_1 = B / g1 and zeta_2 = A + zeta_1 g5. The paper goes the other way, loss first and accuracy
-by regression on the loss; ``by_loss`` does that, for comparison. It serves the game worse wherever
-loss keeps growing after accuracy has hit the floor. The degree ``d`` is ``beta``, as the paper has
+by regression on the loss, which serves the game worse wherever loss keeps growing after accuracy
+has hit the floor. The degree ``d`` is ``beta``, as the paper has
 it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better. Under mixed
 contracts ``sigma`` is the effective noise, and ``spread`` says what few owners cost.
 
@@ -166,24 +166,6 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
         remarks=tuple(remarks),
         resampled=resampled,
     )
-
-
-def by_loss(points: Sequence[Point]) -> Fit | None:
-    """The paper's way: gamma by the loss alone, zeta by regression of accuracy on measured loss.
-
-    Without errors; None where losses are not all finite or accuracy does not fall with them.
-    """
-    data = _data(points)
-    if not np.isfinite(data.loss).all():
-        return None
-    theta = _search(data, data.loss, 1.0)
-    g5, g1 = _line(_shape(theta, data), data.loss, 1.0)
-    zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
-    if not g1 or not minus_zeta_1:
-        return None
-    surface = _form(theta, (g1, g5), (-minus_zeta_1, zeta_2))
-    nothing: Errors = (None,) * 5
-    return Fit(surface, nothing, nothing[:2], (), **_distances(data, surface), remarks=())
 
 
 def poorly_determined(value: float, error: float) -> bool:
@@ -391,16 +373,14 @@ class Calibration:
     missing: int
     points: tuple[Point, ...]
     fit: Fit | None
-    paper_way: Fit | None
     remarks: tuple[str, ...]
     curve_beta: float | None
     curve: tuple[CurvePoint, ...]
     rms_to_printed: float | None
-    rms_to_printed_all: float | None
 
     def summary(self, scenario: Scenario) -> dict[str, Any]:
         """As plain values for JSON."""
-        fit, paper = self.fit, self.paper_way
+        fit = self.fit
         surface = fit and fit.surface
         constants = ("gamma", "zeta", "labels", "spread")
         quality = ("rms_accuracy", "worst_accuracy", "rms_loss")
@@ -416,17 +396,9 @@ class Calibration:
             "averaged": _averaged(scenario),
             **{name: getattr(surface, name, None) for name in constants},
             **{name: getattr(fit, name, None) for name in (*errors, *quality)},
-            "by_loss": paper
-            and {
-                "gamma": paper.surface.gamma,
-                "zeta": paper.surface.zeta,
-                "rms_accuracy": paper.rms_accuracy,
-                "rms_loss": paper.rms_loss,
-            },
             "curve_beta": self.curve_beta,
             "curve": [asdict(one) for one in self.curve],
             "rms_to_printed": self.rms_to_printed,
-            "rms_to_printed_all": self.rms_to_printed_all,
             "seconds": sum(point.seconds for point in self.points),
             "remarks": list(self.remarks),
         }
@@ -436,10 +408,10 @@ def calibrated(
     name: str, command: str, wanted: int, missing: int, points: Sequence[Point], labels: int
 ) -> Calibration:
     """Fit what has been measured, as far as it allows; ``labels`` is how many the data has."""
-    fit = paper = None
+    fit = None
     remarks: tuple[str, ...] = ()
     try:
-        fit, paper = fit_surface(points, labels=labels), by_loss(points)
+        fit = fit_surface(points, labels=labels)
         remarks = fit.remarks
     except BadInput as problem:
         remarks = (f"No fit: {problem.remedy}",)
@@ -448,9 +420,6 @@ def calibrated(
     beta = min({p.beta for p in points}, key=lambda b: (abs(math.log(b)), b), default=None)
     curve = _curve(points, beta, fit) if beta is not None else ()
     off = np.array([one.accuracy - one.printed for one in curve])
-    off_all = np.array(
-        [p.accuracy - float(PRINTED.quality(p.effective_noise, p.beta)) for p in points]
-    )
     return Calibration(
         name=name,
         command=command,
@@ -458,12 +427,10 @@ def calibrated(
         missing=missing,
         points=tuple(points),
         fit=fit,
-        paper_way=paper,
         remarks=remarks,
         curve_beta=beta,
         curve=curve,
         rms_to_printed=rms(off) if len(off) else None,
-        rms_to_printed_all=rms(off_all) if len(off_all) else None,
     )
 
 
