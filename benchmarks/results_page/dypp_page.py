@@ -79,7 +79,8 @@ def money_section(found: Stored) -> list[str]:
         "![Accuracy over money paid; every owner keeps noise 0.1](../images/frontier.png)",
         "DyPP at its best settings beside others on the same owners, "
         f"{found.nothing['seeds']} seeds; every owner keeps noise 0.1 at least, "
-        "whoever buys. Accuracy of the trained model, and points by which DyPP is ahead (* more than chance):",
+        "whoever buys. Accuracy of the trained model, and points by which DyPP is ahead "
+        "(* more than chance):",
         table(heads, lines),
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "

@@ -92,7 +92,8 @@ def verdict(result: AuditResult) -> list[str]:
     if result.claimed and best < WEAK:
         sentences.append(
             f"The canaries are weak: they prove {100 * best:.0f} % of the claim at best, and would "
-            f"miss noise that is {100 * (1 - WEAK):.0f} % too small. Use more trials, or omit --sigma."
+            f"miss noise that is {100 * (1 - WEAK):.0f} % too small. Use more trials, or omit "
+            "--sigma."
         )
     if not result.secure_noise:
         sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")

@@ -26,7 +26,7 @@ from noisemarket.formats import finite, plain
 from noisemarket.privacy.noise import LARGEST, NoiseSource, SecureNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 from noisemarket.study import canaries
-from noisemarket.study.canaries import LAYERS, MOST, WIDTH, Pair, parts, probe_for
+from noisemarket.study.canaries import LAYERS, MOST, WIDTH, Pair, few, probe_for
 
 FloatArray = NDArray[np.float64]
 Watch = Callable[[str, int], None]
@@ -188,9 +188,10 @@ class Audit:
             raise BadInput("delta", delta, "give a number between 0 and 1, both excluded.")
         if seed < 0:
             raise BadInput("seed", seed, "give a whole number, not negative.")
-        if parts(protection) > MOST:
-            remedy = f"audit at most {MOST}: the code is the same."
-            raise BadInput(str(protection.part_setting), parts(protection), remedy)
+        for name in ("shards", "batch", "records_per_shard"):
+            value = protection.settings().get(name, 1)
+            if value > MOST:
+                raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
         self.protection, self.trials, self.confidence = protection, trials, confidence
         self.delta, self._sigma, self._mu = delta, sigma, mu
         target = target or Target()
@@ -200,7 +201,7 @@ class Audit:
             self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
             self.silent = canaries.silent(protection, probe)
             self.sigma_of(self.silent)  # refused here if it cannot be
-            goal = protection.sensitivity(len(model), 1, Neighbours.REPLACE_ONE)  # of one step
+            goal = protection.sensitivity(len(model), few(protection), Neighbours.REPLACE_ONE)
             enough = goal if self.claimed else 20.0 * (sigma or UNCLAIMED_SIGMA)
             self.canaries = (
                 canaries.whole(protection, probe, seed),
