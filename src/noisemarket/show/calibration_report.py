@@ -44,8 +44,8 @@ def calibration_table(result: Calibration) -> Table:
         if fit.rms_loss is not None:
             table.add_row("loss, root mean square off", f"{fit.rms_loss:.3g}", "", "")
     for one in result.curve:
-        named = f"accuracy at sigma {one.sigma:g}, beta {result.curve_beta:g}, %"
-        table.add_row(named, f"{one.accuracy:.1f}", "", f"{one.printed:.1f}")
+        named = f"accuracy at sigma {one['sigma']:g}, beta {result.curve_beta:g}, %"
+        table.add_row(named, f"{one['accuracy']:.1f}", "", f"{one['printed']:.1f}")
     if result.rms_to_printed is not None:
         table.add_row("the same, root mean square apart", f"{result.rms_to_printed:.2f}", "", "")
     return table
@@ -132,17 +132,17 @@ def _draw_curve(folder: Path, result: Calibration) -> list[Path]:
     """Accuracy over noise at beta 1, measured and as the paper fitted it."""
     canvas, axes = figure(1, size=(5.6, 4.0))
     axis, beta = axes[0][0], result.curve_beta
-    sigma = [one.sigma for one in result.curve]
+    sigma = [one["sigma"] for one in result.curve]
     fine = np.linspace(0.0, max(*sigma, 1e-9), 121) if sigma else np.zeros(1)
     axis.plot(fine, PRINTED.quality(fine, beta or 1.0), "--", color=_PAPER,
               label="paper's printed fit")  # fmt: skip
-    axis.plot(sigma, [one.printed for one in result.curve], "s", color=_PAPER, markersize=4)
+    axis.plot(sigma, [one["printed"] for one in result.curve], "s", color=_PAPER, markersize=4)
     if result.fit is not None:
         fitted = result.fit.surface.quality(fine, beta or 1.0)
         axis.plot(fine, fitted, color=_COLOURS[0], linewidth=1.2, label="our fit")
     alone = [p for p in result.points if p.beta == beta and p.sellers == 1.0]
-    spread = [[p.accuracy for p in alone if p.sigma == one.sigma] for one in result.curve]
-    middle = np.array([one.accuracy for one in result.curve])
+    spread = [[p.accuracy for p in alone if p.sigma == at] for at in sigma]
+    middle = np.array([one["accuracy"] for one in result.curve])
     low, high = middle - list(map(min, spread)), list(map(max, spread)) - middle
     words = "measured" + (" (mean and range)" if max(map(len, spread)) > 1 else "")
     axis.errorbar(
