@@ -48,8 +48,7 @@ from noisemarket.owner.terms import (
     differing_fields,
     protection_of,
 )
-from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.pricing.players import owner_player
+from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
