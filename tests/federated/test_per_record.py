@@ -81,13 +81,13 @@ def test_rounding_stays_charged_for_a_million_records() -> None:
 
 def contract(records: int, **settings: object) -> Contract:
     protection = PerRecord(**settings)  # type: ignore[arg-type]
-    stated = dict(
-        job="job", owner="anna", owner_key="0" * 64, curator_key="1" * 64, saving=0.0, sigma=0.6,
-        payment=0, rounds=30, protection="per_record", settings=protection.settings(),
-        neighbours="replace_one", delta=1e-5, simulated=False, missed_rounds="pro_rata",
-        minimum_share=0.5, false_alarm=1e-3, offered_at="2030-01-01T00:00:00+00:00",
-        expires_at="2030-01-02T00:00:00+00:00",
-    )  # fmt: skip
+    stated = {
+        "job": "job", "owner": "anna", "owner_key": "0" * 64, "curator_key": "1" * 64,
+        "saving": 0.0, "sigma": 0.6, "payment": 0, "rounds": 30, "protection": "per_record",
+        "settings": protection.settings(), "neighbours": "replace_one", "delta": 1e-5,
+        "simulated": False, "missed_rounds": "pro_rata", "minimum_share": 0.5, "false_alarm": 1e-3,
+        "offered_at": "2030-01-01T00:00:00+00:00", "expires_at": "2030-01-02T00:00:00+00:00",
+    }  # fmt: skip
     budget = protection.budget(
         "anna", 0.6, dimension=0, records=records, neighbours=REPLACE, delta=1e-5
     )
