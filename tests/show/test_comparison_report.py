@@ -12,8 +12,8 @@ from benchmarks.results_page import figures as pages
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
-from noisemarket.show.comparison_report import draw_frontier, draw_rounds, game_rows, round_means
-from noisemarket.study.results import Row
+from noisemarket.show.comparison_report import draw_frontier, draw_rounds, game_rows
+from noisemarket.study.results import Row, round_means
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
@@ -94,9 +94,9 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
         for name, up in (("uniform", 80.0), ("greedy", 80.0), ("clock", 85.0))
     ]
     found = round_means(rows)
-    assert [one.mechanism for one in found] == ["uniform", "greedy", "clock"]
-    assert found[2].mean == [71.5, 86.5]
-    assert found[2].half_width[0] > 0
+    assert [one["mechanism"] for one in found] == ["uniform", "greedy", "clock"]
+    assert found[2]["mean"] == [71.5, 86.5]
+    assert found[2]["half_width"][0] > 0
     draw_rounds(Path(), found, "Rounds")
     (axis,) = drawn[0].axes
     assert sorted(texts(axis)) == [

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 from string import Template
@@ -38,11 +37,11 @@ from noisemarket.study.results import (
     LEVEL,
     NO_TRADE,
     Difference,
-    Mean,
+    MeanRow,
     Row,
-    half_width,
     means,
     paired_differences,
+    round_means,
     same_contracts,
 )
 
@@ -82,9 +81,6 @@ _TRAINED_CELLS = (
     ("seconds", "seconds", "{:.2g}"),
 )
 """Field, head and format of each column on the screen."""
-
-MeanRow = Mapping[str, Any]
-"""A mechanism under one budget, as ``comparison.json`` has it: see ``comparison.results.Mean``."""
 
 _PAGE = Path(__file__).with_name("report.html")
 _CAPTIONS = {
@@ -323,7 +319,7 @@ def _cut_at(values: Sequence[float]) -> float | None:
 def draw_trained(folder: Path, rows: Sequence[Row]) -> list[Path]:
     """The frontier, and the rounds under the middle budget, of a comparison with training."""
     budget = middle_budget(rows)
-    rounds = [one for one in round_means(rows) if one.budget == budget]
+    rounds = [one for one in round_means(rows) if one["budget"] == budget]
     title = f"{under_budget(budget)}, accuracy over the rounds"
     return draw_frontier(folder, rows) + draw_rounds(folder, rounds, title)
 
@@ -339,7 +335,7 @@ def draw_frontier(
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     found = means(rows)
-    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    base = next(one["accuracy"] for one in found if one["mechanism"] == NO_TRADE)
     lines = _lines(found)
     idle = [name for name, points in lines.items() if not points[:, 0].any()]
     shown = {name: points for name, points in lines.items() if name not in idle}
@@ -397,70 +393,40 @@ def _limits(axis: Axes, lines: Sequence[Points]) -> None:
     axis.set_ylim(low - room, high + room)
 
 
-def _lines(found: Sequence[Mean]) -> dict[str, Points]:
+def _lines(found: Sequence[MeanRow]) -> dict[str, Points]:
     """The points of each mechanism, least money first."""
     out: dict[str, list[tuple[float, float, float]]] = {}
     for one in found:
-        point = known(one, "paid"), known(one, "accuracy"), one.half_width.get("accuracy", 0.0)
-        out.setdefault(one.mechanism, []).append(point)
+        point = one["paid"], one["accuracy"], one["accuracy_half_width"]
+        out.setdefault(one["mechanism"], []).append(point)
     return {name: np.array(sorted(points)) for name, points in out.items()}
 
 
-def known(one: Mean, name: str) -> float:
-    """A mean that every case has."""
-    value = one.mean[name]
-    assert value is not None
-    return value
-
-
-@dataclass(frozen=True)
-class RoundMeans:
-    """Accuracy after each round under a mechanism: means over the seeds, and how sure they are."""
-
-    mechanism: str
-    budget: float | None
-    mean: Sequence[float]
-    half_width: Sequence[float]
-
-
-def round_means(rows: Sequence[Row]) -> list[RoundMeans]:
-    """Of every mechanism under every budget."""
-    cases: dict[tuple[float | None, str], list[list[float]]] = {}
-    for row in rows:
-        cases.setdefault((row.budget, row.mechanism), []).append(row.accuracy_per_round)
-    out = []
-    for (budget, name), runs in cases.items():
-        values = np.array(runs)
-        widths = [half_width(list(column)) for column in values.T]
-        out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
-    return out
-
-
-def draw_rounds(folder: Path, shown: Sequence[RoundMeans], title: str) -> list[Path]:
+def draw_rounds(folder: Path, shown: Sequence[MeanRow], title: str) -> list[Path]:
     """Accuracy over the rounds under one budget: means with 95 % intervals."""
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
-    last = [one.mean[-1] for one in shown]
+    curves = {one["mechanism"]: np.array(one["mean"]) for one in shown}
+    widths = {one["mechanism"]: np.array(one["half_width"]) for one in shown}
+    last = [float(curve[-1]) for curve in curves.values()]
     apart = max(max(last) - min(last), 0.1)
-    low = max(min(min(one.mean) for one in shown) - 0.1 * apart, min(last) - 2.0 * apart)
+    low = max(min(curve.min() for curve in curves.values()) - 0.1 * apart, min(last) - 2.0 * apart)
     axis.set_ylim(low, max(last) + 0.4 * apart)
-    axis.set_xlim(1, max(max(len(one.mean) for one in shown), 2))
+    axis.set_xlim(1, max(*map(len, curves.values()), 2))
     axis.xaxis.get_major_locator().set_params(integer=True)
-    by_name = {one.mechanism: one for one in shown}
     paths = {
-        name: np.column_stack([np.arange(1, len(one.mean) + 1), one.mean])
-        for name, one in by_name.items()
+        name: np.column_stack([np.arange(1, len(curve) + 1), curve])
+        for name, curve in curves.items()
     }
     ends = {}
     for names in together(axis, paths):
-        (rounds, middle), width = paths[names[0]].T, np.array(by_name[names[0]].half_width)
+        (rounds, middle), width = paths[names[0]].T, widths[names[0]]
         look = look_of(names[0]) | ({"color": _NOTHING} if NO_TRADE in names else {})
         axis.plot(rounds, middle, **(look | {"marker": ""}))
         axis.fill_between(
             rounds, middle - width, middle + width, color=look["color"], alpha=0.1, linewidth=0
         )
-        high, least = (f"{end([by_name[name].mean[-1] for name in names]):.1f}"
-                       for end in (max, min))  # fmt: skip
+        high, least = (f"{end(curves[name][-1] for name in names):.1f}" for end in (max, min))
         words = listed([name_of(name) for name in names])
         values = high if high == least else f"{least} to {high}"
         ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
