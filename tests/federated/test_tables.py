@@ -362,7 +362,7 @@ def test_draft_describes_its_own_file(tmp_path: Path) -> None:
     assert found.label.classes == ("no", "yes")
     assert list(found.used) == ["normal", "skewed", "letter", "flag"]
     assert "an identifier?" in text
-    assert getattr(found.used["normal"], "bins", None) == 10
+    assert getattr(found.used["normal"], "bins", None) == 7
     assert isinstance(getattr(found.used["skewed"], "bins", None), tuple)
     assert getattr(found.used["letter"], "values", None) == ("a", "b", "c", "other")
     assert getattr(found.used["flag"], "values", None) == ("0", "1")

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 from typer import Argument, Option
 
+from noisemarket.cli import data
 from noisemarket.cli.flower import flower_app
 from noisemarket.cli.ledger import ledger_app
 from noisemarket.cli.options import (
@@ -36,6 +37,13 @@ app = typer.Typer(
 
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(flower_app, name="flower")
+data_app = typer.Typer(
+    help="Describe records, and check owners' tables against a description.",
+    context_settings=HELP,
+)
+data_app.command()(data.describe)
+data_app.command()(data.check)
+app.add_typer(data_app, name="data")
 
 
 @app.callback(invoke_without_command=True)

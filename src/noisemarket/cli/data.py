@@ -12,6 +12,8 @@ from typer import Argument, Option
 from noisemarket.cli.common import show
 from noisemarket.cli.options import Json
 
+_SHOWN = 3
+
 
 def describe(
     file: Annotated[
@@ -38,11 +40,11 @@ def check(
     found = check_tables(Path(folder))
     problems = [one.problem for one in found if one.problem]
     remarks = [] if problems else list(load_tables(Path(folder)).remarks)
-    table = table_of(None, "owner", "records", "labels", "outside", "missing")
+    table = table_of(None, ("owner", "labels", "outside", "missing"), "records")
     for one in found:
         if not one.problem:
             counts = (one.labels, one.outside, one.missing)
-            table.add_row(one.owner, f"{one.records:,}", *map(_counted, counts))
+            table.add_row(one.owner, *map(_counted, counts), f"{one.records:,}")
     document = {"owners": [asdict(one) for one in found], "remarks": remarks}
     show(as_json, document, table, *problems, *remarks)
     if problems:
@@ -50,4 +52,9 @@ def check(
 
 
 def _counted(counts: dict[str, int]) -> str:
-    return ", ".join(f"{name} {count:,}" for name, count in counts.items() if count) or "-"
+    """The largest counts by name, and how many there are in all if more."""
+    most = sorted((one for one in counts.items() if one[1]), key=lambda one: -one[1])
+    shown = ", ".join(f"{name} {count:,}" for name, count in most[:_SHOWN])
+    if len(most) > _SHOWN:
+        shown += f", in all {sum(counts.values()):,}"
+    return shown or "-"

@@ -81,8 +81,8 @@ def load_data(folder: str | None = None) -> Dataset:
     """The data that a name or a path stands for; without one, MNIST.
 
     ``"mnist"`` and ``"fars"`` are names. A folder with ``columns.toml``, or a CSV or Parquet file
-    beside one, has the records of named owners (``noisemarket.federated.owner_tables``). Else a folder
-    has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
+    beside one, has the records of named owners (``noisemarket.federated.owner_tables``). Else a
+    folder has ``train-features.npy``, ``train-labels.npy``, ``test-features.npy`` and
     ``test-labels.npy`` (see ``Dataset.of_features``), or data in MNIST's layout (Fashion-MNIST,
     KMNIST, ...), plain or ``.gz``; ``owners.npy`` beside them names each training record's owner,
     else records are dealt out. The last dataset is cached.

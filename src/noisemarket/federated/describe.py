@@ -20,7 +20,7 @@ MOST_LISTED = 50
 MOST_CLASSES = 100
 FEW_NUMBERS = 12
 """A column of whole numbers with no more different ones than this is taken for a category."""
-UNEVEN = 0.4
+UNEVEN = 0.6
 """Share of the records in one bin of equal width from which on the bins follow the records."""
 
 Counts: TypeAlias = Mapping[str, int]
@@ -82,10 +82,11 @@ def _number(counts: Mapping[float, int]) -> str:
         return _ignored("the same number in every record")
     step = 10.0 ** (math.floor(math.log10(values[-1] - values[0])) - 1)
     low, high = math.floor(values[0] / step) * step, math.ceil(values[-1] / step) * step
-    bins = "10"
-    if np.histogram(values, 10, (low, high))[0].max() > UNEVEN * len(values):
-        tenths = np.quantile(values, np.linspace(0.1, 0.9, 9))
-        borders = sorted({float(f"{one:.3g}") for one in tenths} - {low})
+    count = max(3, min(10, round(len(values) ** (1 / 3))))  # few records, few bins
+    bins = str(count)
+    if np.histogram(values, count, (low, high))[0].max() > UNEVEN * len(values):
+        parts = np.quantile(values, np.arange(1, count) / count)
+        borders = sorted({float(f"{one:.3g}") for one in parts} - {low})
         bins = f"[{', '.join(f'{one:g}' for one in borders)}]"
     return f'kind = "number"\nlow = {low:.12g}\nhigh = {high:.12g}\nbins = {bins}\n'
 

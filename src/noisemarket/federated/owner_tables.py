@@ -124,6 +124,8 @@ def named_dataset(
 
 def check_tables(path: Path) -> list[OwnerCheck]:
     """Every owner's records, one after the other; a fault in one file does not hide the others."""
+    if not path.exists():
+        raise BadInput("data", str(path), "does not exist: name a folder, or a file of records.")
     if not path.is_dir():
         description = _description(path.parent)
         own = read_table(path, description, owners=True)
