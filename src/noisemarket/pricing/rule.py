@@ -83,35 +83,17 @@ class Rule(ABC):
 
     @abstractmethod
     def act(self, state: int, uniform: float) -> int:
-        """Choose an action.
-
-        Args:
-            state: the level that the other side played last.
-            uniform: a random number in [0, 1), the only randomness of this choice.
-
-        Returns:
-            A level number.
-        """
+        """The level to play after the other side's last one, ``state``; ``uniform``, a random
+        number in [0, 1), is the only randomness of this choice."""
 
     def act_everywhere(self, uniforms: FloatArray) -> IntArray:
-        """What ``act`` would choose for every uniform number (a row each) in every state.
-
-        By default ``act`` is called for each; a rule that draws from a policy can do it at once.
-        """
+        """What ``act`` would choose for every uniform number (a row each) in every state."""
         states = range(len(self.values))
         return np.array([[self.act(state, float(u)) for state in states] for u in uniforms])
 
     @abstractmethod
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        """Learn from an iteration.
-
-        Args:
-            state: where the player was.
-            action: what it played there.
-            reward: what it got.
-            next_state: where it is now.
-            t: the iteration.
-        """
+        """Learn from iteration ``t``: ``action`` in ``state`` brought ``reward``."""
 
     @abstractmethod
     def policy(self) -> FloatArray:
@@ -200,10 +182,9 @@ class WolfPHC(CompiledRule):
     family = CLIMBING
 
 
-class PHC(CompiledRule):
+class PHC(WolfPHC):
     """Hill-climbing with the same step whether it wins or loses."""
 
-    family = CLIMBING
     lose_ratio = 1.0
 
 
