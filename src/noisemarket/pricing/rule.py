@@ -30,7 +30,8 @@ class Settings:
     """The numbers of the learning rules; each rule reads those it needs.
 
     The policy step at iteration t is ``1 / (step_start + t / step_slowing)`` while winning and
-    ``lose_ratio`` times that while losing: psi_w and psi_l of the paper.
+    ``lose_ratio`` times that while losing: psi_w and psi_l of the paper. With ``reopen`` a player
+    starts anew when the game has changed, see ``dypp.py``.
     """
 
     discount: float = 0.8
@@ -39,6 +40,7 @@ class Settings:
     step_slowing: float = 50.0
     lose_ratio: float = 2.0
     exploration: float = 0.1
+    reopen: bool = False
 
 
 class Rule(ABC):
@@ -142,10 +144,10 @@ class CompiledRule(Rule):
         """What the compiled functions must know of the rule."""
         from noisemarket.pricing.learning import Numbers
 
-        given = vars(settings)
+        given = {name: float(getattr(settings, name)) for name in Numbers._fields[1:]}
         if cls.lose_ratio is not None:
-            given = given | {"lose_ratio": cls.lose_ratio}
-        return Numbers(cls.family, **{name: float(value) for name, value in given.items()})
+            given["lose_ratio"] = cls.lose_ratio
+        return Numbers(cls.family, **given)
 
     def act(self, state: int, uniform: float) -> int:
         from noisemarket.pricing import learning
