@@ -187,19 +187,28 @@ def trained_table(rows: Sequence[MeanRow]) -> Table:
     for budget in dict.fromkeys(one["budget"] for one in rows):
         for one in rows:
             if one["budget"] == budget:
-                table.add_row(*_cells(one))
+                cells = {name: _cell(one[name], form) for name, _, form in _TRAINED_CELLS}
+                if one["accuracy_half_width"]:
+                    cells["accuracy"] += f" ± {one['accuracy_half_width']:.2f}"
+                named = name_of(one["mechanism"]), budget_in_words(budget)
+                table.add_row(*named, *cells.values())
         table.add_section()
     return table
 
 
-def _cells(one: MeanRow) -> list[str]:
-    out = [name_of(one["mechanism"]), budget_in_words(one["budget"])]
-    for name, _, form in _TRAINED_CELLS:
-        text = _cell(one[name], form)
-        if name == "accuracy" and one.get("accuracy_half_width"):
-            text += f" ± {one['accuracy_half_width']:.2f}"
-        out.append(text)
-    return out
+def differences_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """All pairs of mechanisms, and which differences are more than chance."""
+    heads = ("pair", "points of accuracy", "p, Holm", "more than chance")
+    table = table_of(None, "budget", *heads)
+    for one in found:
+        table.add_row(
+            budget_in_words(one["budget"]),
+            f"{name_of(one['first'])} less {name_of(one['second'])}",
+            f"{one['points']:+.2f}",
+            _cell(one["p_corrected"], "{:.2g}"),
+            "yes" if one["significant"] else "no",
+        )
+    return table
 
 
 def _cell(value: float | None, form: str) -> str:
@@ -241,18 +250,16 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
         f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
     )
-    heads = ["mechanism", "budget", *(head for _, head, _ in _TRAINED_CELLS)]
-    caption = "<caption>Means over the seeds</caption>"
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
         about=escape(about),
         figures="\n".join(_figure(path) for path in figures if path.suffix == ".svg"),
-        means=_html_table(heads, map(_cells, document["means"]), caption),
+        means=_html(trained_table(document["means"])),
         knows="".join(
             f"<li><b>{escape(name_of(name))}</b>: {escape(knows(name))}</li>"
             for name in document["mechanisms"]
         ),
-        differences=_differences(document["differences"]),
+        differences=_html(differences_table(document["differences"])),
         scenario=escape(scenario.read_text(encoding="utf-8")),
     )
 
@@ -264,26 +271,17 @@ def _figure(path: Path) -> str:
     return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
-def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    cells = ("".join(f"<td>{escape(word)}</td>" for word in row) for row in rows)
-    lines = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "".join(f"<th>{head}</th>" for head in heads)
+def _html(table: Table) -> str:
+    """A table of the screen as HTML."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        return "".join(f"<{tag}>{escape(str(cell))}</{tag}>" for cell in cells)
+
+    head = row((column.header for column in table.columns), "th")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    lines = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+    caption = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def _differences(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        (
-            budget_in_words(one["budget"]),
-            f"{name_of(one['first'])} less {name_of(one['second'])}",
-            f"{one['points']:+.2f}",
-            _cell(one["p_corrected"], "{:.2g}"),
-            "yes" if one["significant"] else "no",
-        )
-        for one in found
-    ]
-    heads = ("budget", "pair", "points of accuracy", "p, Holm", "more than chance")
-    return _html_table(heads, rows)
 
 
 def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
