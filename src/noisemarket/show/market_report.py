@@ -13,7 +13,7 @@ import numpy as np
 from rich.table import Table
 
 from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM, Alternative
-from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
 from noisemarket.show.style import (
@@ -101,7 +101,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def sellers_table(outcome: MarketOutcome) -> Table:
+def sellers_table(outcome: Outcome) -> Table:
     """Noise, privacy and money of the sellers: a row per level of noise, the least noise first."""
     table = table_of(
         "Who sold what", "noise kept, sigma", "epsilon", "owners", "paid to each", "paid in all",
@@ -123,7 +123,7 @@ def sellers_table(outcome: MarketOutcome) -> Table:
     return table
 
 
-def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
+def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:
     """Rows of owners with the same noise, from the least noise on."""
     by_sigma: dict[float, list[dict[str, Any]]] = {}
     for row in sorted(owner_figures(outcome), key=lambda row: float(row["sigma"])):
@@ -150,11 +150,11 @@ def draw_market(
 
 
 def _draw_accuracies(
-    axis: Axes, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
+    axis: Axes, outcome: Outcome, compared: Compared, others: Sequence[Alternative]
 ) -> None:
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
-    mechanism = outcome.negotiation.scenario.mechanism
+    mechanism = outcome.mechanism
     names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
         MARKET: name_of(mechanism)
     }
@@ -195,7 +195,7 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
         axis.set_ylim(bottom, min(high, max(ends) + 0.3 * apart))
 
 
-def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
+def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     """A dot for all owners that gave up the same privacy for the same money: their number."""
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]
