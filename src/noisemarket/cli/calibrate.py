@@ -25,7 +25,7 @@ from noisemarket.study.calibrate import (
     some_of,
     tasks_of,
 )
-from noisemarket.study.fit import calibrated, surface_file
+from noisemarket.study.fit import Calibration
 from noisemarket.study.trainings import (
     TRAININGS,
     Orders,
@@ -77,9 +77,9 @@ def run(options: CalibrateOptions) -> None:
         problem = _measure(folder, scenario, [*tasks.values()], file, options.workers)
         points, wanted = points_of(tasks, file.results), len(tasks)
         missing = wanted - len(points)
-        result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
+        result = Calibration(plan.name, plan.command, wanted, points, plan.labels)
         folder.write_json("summary.json", result.summary(scenario))
-        if (text := surface_file(result, scenario)) is not None:
+        if (text := result.surface_file(scenario)) is not None:
             folder.write_text(f"{plan.name}.toml", text)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"

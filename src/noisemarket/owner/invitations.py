@@ -29,7 +29,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 @dataclass(frozen=True)
 class AnyInvitation:
     """What all invitations say. ``work`` is what the contract will say beyond the trade
-    (``JobTerms.public``)."""
+    (``terms.WORK``)."""
 
     job: str
     curator_key: str
