@@ -14,6 +14,7 @@ from rich.progress import TaskID
 from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
 from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions
 from noisemarket.errors import BadInput, Interrupted
+from noisemarket.federated.data_files import PUBLIC
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import private_folder
 from noisemarket.market.baselines import (
@@ -85,8 +86,9 @@ def run(options: MarketOptions) -> None:
     said = []
     if not others and options.baselines is None and not harmless(scenario):
         said.append(_NOT_COMPARED)
-    elif others and not scenario.training.data:
+    elif others and scenario.training.data in PUBLIC:
         said.append(_PUBLIC)
+    said += market.order.job.data.remarks
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += [
         *paths(folder, figures),

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.features import FeatureMap, features_for
+
+if TYPE_CHECKING:
+    from noisemarket.federated.columns import Description
 
 Images: TypeAlias = NDArray[np.uint8] | NDArray[np.float32]
 Labels: TypeAlias = NDArray[np.int64]
@@ -54,6 +57,11 @@ class Dataset:
     @property
     def image_shape(self) -> tuple[int, ...]:
         return self.train_images.shape[1:]
+
+    @property
+    def description(self) -> Description | None:
+        """What both sides agree that a record is, where records come from tables."""
+        return getattr(self.features, "description", None)
 
     @property
     def records_of(self) -> dict[str, int]:

@@ -39,7 +39,8 @@ PARTS = {
 """Each part of a dataset: how its file's name begins, and its number of dimensions."""
 
 MNIST, FARS = "mnist", "fars"
-"""Names of data that needs no path."""
+PUBLIC = ("", MNIST, FARS)
+"""Names of data that needs no path; none is MNIST. It is public: no owner's secret is in it."""
 
 OWNERS = "owners.npy"
 """The file beside others that names the owner of each training record."""

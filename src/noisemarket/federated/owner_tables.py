@@ -3,7 +3,8 @@
 Three forms, each with ``columns.toml`` beside the files:
 
 - a folder with a file per owner (``north.csv``, ``south.parquet``, ...) and ``test.csv``, the
-  curator's own records; ``owners.csv`` and ``owners.toml`` are no records;
+  curator's own records; ``owners.csv`` is not an owner's. Where owners are on their own hosts it
+  has no file of theirs, and the population file says how many records each has;
 - one file with the records of all owners, whose description names the ``owner_column``, and
   ``test.csv`` beside it;
 - the same without ``test.csv``: of each owner's records every fifth is then the curator's.
@@ -27,13 +28,13 @@ from noisemarket.federated.features import Floats
 from noisemarket.federated.table_files import (
     ABSENT,
     OUTSIDE,
+    SUFFIXES,
     Table,
     check_owner_name,
     joined,
     read_table,
 )
 
-SUFFIXES = (".csv", ".parquet")
 TEST = "test"
 RESERVED = (TEST, "owners")
 """Names of tables in a folder that are no owner's records."""
@@ -71,7 +72,10 @@ def load_tables(path: Path) -> Dataset:
 def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     folder = path if path.is_dir() else path.parent
     description = _description(folder)
-    if path.is_dir():
+    names: tuple[str, ...] = ()
+    if path.is_dir() and not _owner_files(folder):  # the owners are elsewhere
+        own = _nobody(description)
+    elif path.is_dir():
         files = _owner_files(folder)
         tables = [read_table(file, description) for file in files.values()]
         names = tuple(files)
@@ -84,7 +88,7 @@ def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     test = _test_file(folder, needed=path.is_dir())
     if test is not None:
         curators = read_table(test, description)
-        remarks = _overlap(own, curators, test)
+        remarks = _overlap(own, curators, test) if names else ()
     else:
         back = held_back(own.holders)
         if not back.any():
@@ -111,7 +115,7 @@ def named_dataset(
 ) -> Dataset:
     """A dataset of named owners' encoded records and of test records, each with labels."""
     classes = description.label.classes
-    if (own[1] == own[1][0]).all():
+    if names and (own[1] == own[1][0]).all():
         shown = f"{classes[int(own[1][0])]} alone"
         raise BadInput("the owners' labels", shown, "give records of at least two classes.")
     for array in (*own, *test, holders):
@@ -156,9 +160,6 @@ def _files(folder: Path) -> list[Path]:
 def _owner_files(folder: Path) -> dict[str, Path]:
     """The owners' files by name."""
     files = [file for file in _files(folder) if file.stem not in RESERVED]
-    if not files:
-        remedy = "has no owner's file: put a .csv or .parquet file per owner there."
-        raise BadInput("data", str(folder), remedy)
     seen: dict[str, Path] = {}
     for file in files:
         check_owner_name(file.stem, folder)
@@ -213,6 +214,14 @@ def _some(table: Table, chosen: NDArray[np.bool_]) -> Table:
     return Table(
         table.records[chosen], table.labels[chosen], table.odd[chosen], table.keys[chosen],
         table.holders[chosen],
+    )  # fmt: skip
+
+
+def _nobody(description: Description) -> Table:
+    columns, none = len(description.used), np.zeros(0, np.int64)
+    return Table(
+        np.zeros((0, columns), np.float32), none, np.zeros((0, columns), np.uint8),
+        none.astype(np.uint64), none.copy(),
     )  # fmt: skip
 
 

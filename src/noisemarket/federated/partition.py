@@ -117,6 +117,14 @@ def own_partition(holders: ArrayLike, labels: ArrayLike, order: Sequence[int]) -
     return Partition(indices, np.array([count / count.sum() for count in counts]))
 
 
+def absent_partition(data_size: ArrayLike, classes: int) -> Partition:
+    """The sizes of owners whose records are elsewhere, with numbers for their records."""
+    sizes = np.asarray(data_size, np.int64)
+    numbers = np.arange(int(sizes.sum()))
+    indices = tuple(np.split(numbers, np.cumsum(sizes)[:-1]))
+    return Partition(indices, np.full((len(sizes), classes), 1.0 / classes))
+
+
 def owner_sizes(images: int, shares: FloatArray, minimum: int) -> IntArray:
     """Whole numbers in proportion to the shares, none below the minimum, that sum to all images."""
     order = np.argsort(shares, kind="stable")

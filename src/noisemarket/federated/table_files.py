@@ -22,6 +22,7 @@ from noisemarket.federated.columns import COLUMNS, Description, Label, Number
 from noisemarket.federated.data import Labels
 from noisemarket.federated.features import Floats
 
+SUFFIXES = (".csv", ".parquet")
 LONGEST_NAME = 200
 MISSING = ("", "NA", "N/A", "NaN", "nan", "null", "NULL", "?")
 """Texts that stand for a number that is not known."""
@@ -183,6 +184,14 @@ def _csv_batches(
     except OSError as problem:
         reason = problem.strerror or problem
         raise BadInput("data", str(path), f"cannot be read ({reason}).") from None
+
+
+def count_records(path: Path) -> int:
+    """How many records a file has, be they good or bad."""
+    if path.suffix.lower() == ".parquet":
+        return int(pyarrow().parquet.read_metadata(path).num_rows)
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as lines:
+        return sum(map(bool, csv.reader(lines))) - 1
 
 
 def columns_of(path: Path) -> dict[str, dict[str, int]]:

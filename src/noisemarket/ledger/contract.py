@@ -147,6 +147,9 @@ class Contract(Document):
     """Share of the rounds below which nothing is paid."""
     false_alarm: Share = 0.0
     """The chance that the job accuses any honest owner."""
+    description: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """SHA-256 of the public description by which a record becomes features. A contract on records
+    that need none does not have the field."""
     version: Annotated[int, AfterValidator(_version)] = VERSION
 
     @model_validator(mode="after")
@@ -154,6 +157,18 @@ class Contract(Document):
         if not moment("expires_at", self.expires_at) > moment("offered_at", self.offered_at):
             raise BadInput("expires_at", self.expires_at, "give a time after offered_at.")
         return self
+
+    def to_dict(self) -> dict[str, Any]:
+        values = super().to_dict()
+        if self.description is None:
+            del values["description"]
+        return values
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        if isinstance(values, dict) and values.get("description", "") is None:
+            raise BadInput("contract", "description", "leave it out where it says nothing.")
+        return super().from_dict({"description": None, **values} if values else values)
 
     @property
     def protection_settings(self) -> dict[str, Any]:

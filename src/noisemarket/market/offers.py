@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from noisemarket.errors import BadInput
+from noisemarket.federated.data import Dataset
 from noisemarket.federated.protections import Clipped
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
@@ -56,7 +57,7 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def work_of(scenario: Scenario) -> dict[str, Any]:
+def work_of(scenario: Scenario, data: Dataset) -> dict[str, Any]:
     """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
     return {
@@ -69,6 +70,7 @@ def work_of(scenario: Scenario) -> dict[str, Any]:
         "missed_rounds": market.missed_rounds,
         "minimum_share": market.minimum_share,
         "false_alarm": market.false_alarm,
+        "description": data.description.sha256 if data.description else None,
     }
 
 
@@ -135,6 +137,7 @@ def draft_clipped(
         "missed_rounds": missed_rounds,
         "minimum_share": minimum_share,
         "false_alarm": false_alarm,
+        "description": None,
         "offered_at": offered,
         "expires_at": expires,
     }

@@ -32,7 +32,12 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.federated.engine import Job
 from noisemarket.federated.models.linear import LinearMaker
 from noisemarket.federated.models.model import ModelMaker
-from noisemarket.federated.partition import Partition, dirichlet_partition, own_partition
+from noisemarket.federated.partition import (
+    Partition,
+    absent_partition,
+    dirichlet_partition,
+    own_partition,
+)
 from noisemarket.federated.protections import Protection
 from noisemarket.federated.rounds import Checkpoint, State, TrainingPlan
 from noisemarket.files import digest
@@ -272,6 +277,8 @@ def given_partition(given: Partition | Sequence[ArrayLike], data: Dataset) -> Pa
 
 def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Partition:
     population = environment.population
+    if data.holders is not None and not data.owners:  # they are on their owners' hosts
+        return absent_partition(population.data_size, data.classes)
     if data.holders is not None:
         names = list(map(str, population.names))
         if sorted(names) != sorted(data.owners):

@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from noisemarket.errors import BadInput
+from noisemarket.federated.columns import Description
 from noisemarket.federated.engine import Weights, at_model, single_precision
 from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
@@ -107,6 +109,21 @@ def _name_of(arrays: Arrays, *more: bytes) -> str:
     return digest(*parts).hex()
 
 
+def _described(contract: Contract, plan: Plan) -> Description | None:
+    """The contracted description of a record, from the text that came with the contract."""
+    if contract.description is None:
+        return None
+    try:
+        description = Description.parse(str(plan.get("description", "")))
+    except BadInput:
+        raise Declined("the description of a record cannot be read") from None
+    if description.sha256 != contract.description:
+        raise Declined("the description of a record is not the contracted one")
+    if plan["model"].get("dimension", description.dimension) != description.dimension:
+        raise Declined("the model does not fit the description of a record")
+    return description
+
+
 class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
@@ -114,7 +131,7 @@ class OwnRound:
         self._folder, self._contract, self._plan = folder, contract, plan
         model = models(plan["model"])(plan["seed"])
         self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
-        self._records = model.records(*folder.records())
+        self._records = model.records(*folder.records(_described(contract, plan)))
 
     def __len__(self) -> int:
         """How many records the owner has."""

@@ -18,7 +18,7 @@ from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
-    *("missed_rounds", "minimum_share", "false_alarm"),
+    *("missed_rounds", "minimum_share", "false_alarm", "description"),
 )
 """The fields of a contract that an invitation states: the same for all owners of a job."""
 
@@ -31,7 +31,8 @@ STATED = {
 Plan = Mapping[str, Any]
 """What an owner needs beside its contract to train; its privacy depends on none of it: ``index``,
 its number among the job's owners; ``seed``, which orders its batches and, where noise is simulated,
-draws it; and the settings of the ``model``."""
+draws it; the settings of the ``model``; and the text of the ``description`` whose digest is in the
+contract, if it has one."""
 
 
 def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) -> Contract:
@@ -95,4 +96,5 @@ def differing_fields(contract: Contract, expected: Contract) -> list[str]:
         return bool(value == other)
 
     ours, theirs = expected.to_dict(), contract.to_dict()
-    return [name for name, value in theirs.items() if not same(value, ours[name])]
+    names = dict.fromkeys([*theirs, *ours])
+    return [name for name in names if not same(theirs.get(name), ours.get(name))]

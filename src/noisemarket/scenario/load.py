@@ -13,7 +13,7 @@ import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
-from noisemarket.federated.data_files import FARS, MNIST, named_records
+from noisemarket.federated.data_files import PUBLIC, named_records
 from noisemarket.files import parse_toml, read_text, toml_in
 from noisemarket.scenario.population_file import read_population
 from noisemarket.scenario.schema import Scenario
@@ -204,7 +204,7 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
         game["surface"] = anchored(game["surface"], base)
     training = tree.get("training")
     if isinstance(training, dict) and training.get("data") and isinstance(training["data"], str):
-        if training["data"] not in (MNIST, FARS):
+        if training["data"] not in PUBLIC:
             training["data"] = str(((base or Path()) / training["data"]).absolute())
         people = tree.setdefault("population", {})
         if isinstance(people, dict) and "owners" not in people:
