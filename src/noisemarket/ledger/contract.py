@@ -168,7 +168,8 @@ class Contract(Document):
     def from_dict(cls, values: Any) -> Self:
         if isinstance(values, dict) and values.get("description", "") is None:
             raise BadInput("contract", "description", "leave it out where it says nothing.")
-        return super().from_dict({"description": None, **values} if values else values)
+        known = {"description": None, **values} if isinstance(values, dict) else values
+        return super().from_dict(known)
 
     @property
     def protection_settings(self) -> dict[str, Any]:

@@ -70,7 +70,7 @@ def work_of(scenario: Scenario, data: Dataset) -> dict[str, Any]:
         "missed_rounds": market.missed_rounds,
         "minimum_share": market.minimum_share,
         "false_alarm": market.false_alarm,
-        "description": data.description.sha256 if data.description else None,
+        **({"description": data.description.sha256} if data.description else {}),
     }
 
 
@@ -137,7 +137,6 @@ def draft_clipped(
         "missed_rounds": missed_rounds,
         "minimum_share": minimum_share,
         "false_alarm": false_alarm,
-        "description": None,
         "offered_at": offered,
         "expires_at": expires,
     }

@@ -18,9 +18,10 @@ from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
 WORK = (
     *("rounds", "protection", "settings", "neighbours", "delta", "simulated"),
-    *("missed_rounds", "minimum_share", "false_alarm", "description"),
+    *("missed_rounds", "minimum_share", "false_alarm"),
 )
-"""The fields of a contract that an invitation states: the same for all owners of a job."""
+"""The fields of a contract that an invitation states: the same for all owners of a job. Where
+records come from tables, ``description`` is one more."""
 
 STATED = {
     *("job", "owner", "owner_key", "curator_key", "saving", "sigma", "payment"),
@@ -41,8 +42,8 @@ def contract_of(stated: Mapping[str, Any], budget: PrivacyBudget, records: int) 
     ``settings`` are those of the protection. ``budget`` says what a round costs the owner and the
     most that it may spend in the job; ``records`` counts where the protection depends on it.
     """
-    if stated.keys() != STATED:
-        raise BadInput("terms", ", ".join(sorted(stated.keys() ^ STATED)), "give exactly STATED.")
+    if odd := (stated.keys() ^ STATED) - {"description"}:
+        raise BadInput("terms", ", ".join(sorted(odd)), "give exactly STATED.")
     given, cap = stated["settings"], privacy_cap(budget, stated["rounds"])
     protection = PROTECTIONS.find(stated["protection"]).from_settings(given)
     by_default = protection.settings().keys() - given.keys()
