@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.commands import PATIENCE, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
 
-from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.compare import _command
+from noisemarket.cli.app import app
+from noisemarket.cli.common import command_line
+from noisemarket.cli.compare import _words
 from noisemarket.study.compare import Plan
 
 pytestmark = pytest.mark.process
@@ -118,10 +120,14 @@ def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) 
 
 
 def test_the_command_is_told_as_a_shell_takes_it() -> None:
-    options = CompareOptions(scenario="my file.toml", settings=["owners=4"], seed=3)
+    context = typer.Context(
+        typer.main.get_command(app).commands["compare"], info_name="compare"  # type: ignore[attr-defined]
+    )  # fmt: skip
+    given = ["my file.toml", "--set", "owners=4", "--seed", "3"]
+    context.command.parse_args(context, list(given))
     plan = Plan(("clock", "mine $(x)"), (20.0, None), (3, 4))
-    assert shlex.split(_command(options, plan)) == [
-        "noisemarket", "compare", "my file.toml", "--set", "owners=4", "--seed", "3",
+    assert shlex.split(command_line(context, *_words(plan))) == [
+        "noisemarket", "compare", *given,
         "--mechanisms", "clock,mine $(x)", "--seeds", "2", "--budgets", "20,none",
     ]  # fmt: skip
 

@@ -277,7 +277,7 @@ def test_a_point_that_fails_costs_no_other(
         accuracy = float(PRINTED.quality(one.sigma, one.beta))
         return Point(one.sigma, one.beta, one.seed, accuracy, 1.0, accuracy, 1.0, 8, 0, 1.0)
 
-    monkeypatch.setattr("noisemarket.cli.calibrate.measure", trained)
+    monkeypatch.setattr("noisemarket.study.calibrate.measure", trained)
     monkeypatch.chdir(tmp_path)
     few = ["--sigmas", "0,0.1,0.3", "--betas", "1,10", "--mixed", "none"]
     with pytest.raises(SystemExit) as end:

@@ -13,7 +13,6 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import connection, get_context, parent_process, process, resource_tracker
 from threading import Thread
 from typing import Any, TypeVar
@@ -47,16 +46,6 @@ class _Note:
     """Progress of a task under way."""
 
     content: Any
-
-
-def one_by_one(
-    work: Work[Task, Result],
-    tasks: Sequence[Task],
-    told: Callable[[Task, Any], object] = lambda task, note: None,
-) -> Iterator[tuple[Task, Result]]:
-    """Do tasks in this process, one after another: for work that has processes of its own."""
-    for task in tasks:
-        yield task, work(task, partial(told, task))
 
 
 def in_processes(

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
-from noisemarket.study.audit import AuditResult, Finding
+from noisemarket.study.audit import LEAST_SIGMA, AuditResult, Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -95,3 +95,42 @@ def _bounds(axis: Axes, result: AuditResult) -> None:
 
 def _verdict(breach: bool) -> str:
     return "[bold red]BREACH[/]" if breach else "ok"
+
+
+def verdict(result: AuditResult) -> list[str]:
+    """What was found, in plain sentences."""
+    worst, sentences = result.worst, []
+    if not result.claimed:
+        sentences.append(
+            f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
+            f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
+            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least."
+        )
+    else:
+        sentences.append(
+            f"Claimed: mu {worst.mu:.3f}, epsilon {worst.epsilon:.2f} at delta {result.delta:g}, "
+            f"a round; hidden: {result.protects}. Proven by attack: mu {worst.mu_low:.3f}, epsilon "
+            f"{worst.epsilon_low_gaussian:.2f} at least for Gaussian noise "
+            f"({worst.epsilon_low:.2f} for any)."
+        )
+    if result.passed:
+        sentences.append("PASSED: nothing contradicts the claim.")
+    else:
+        sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
+    sentences.append(
+        f"A correct protection is accused with probability {result.false_alarm:.2g} at most "
+        f"(requested: {1.0 - result.confidence:.2g})."
+    )
+    power = max(finding.power for finding in result.findings if finding.layer is None)
+    if result.claimed:
+        sentences.append(
+            f"20 % too little noise shows in the best canary with probability {power:.2g}."
+        )
+        if power < 0.5:
+            sentences.append(
+                "The canaries are weak here: use more trials, or omit --sigma. The check of "
+                f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
+            )
+    if not result.secure_noise:
+        sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
+    return sentences

@@ -108,6 +108,43 @@ class Grid:
                     yield Setting(sigma, self.betas[j], first_seed + repeat, share)
 
 
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """What a calibration measures, what its surface is called, and what all points must share.
+
+    ``data`` is the SHA-256 of the images, ``fingerprint`` that of the settings and of ``data``.
+    """
+
+    name: str
+    grid: Grid
+    command: str
+    data: str
+    labels: int
+    fingerprint: str
+
+
+def usual_plan(scenario: Scenario, command: str) -> CalibrationPlan:
+    """The default: where noise decides the weights, contracts of one market are mixed, too."""
+    owners, data = scenario.population.owners, data_of(scenario)
+    mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
+    grid = Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
+    name = f"{scenario.privacy.protection}-measured"
+    alike = fingerprint(scenario, data.sha256)
+    return CalibrationPlan(name, grid, command, data.sha256, data.classes, alike)
+
+
+def try_out(scenario: Scenario, grid: Grid) -> None:
+    """Find bad input before anything is written or measured."""
+    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
+    for sigma in grid.sigmas:
+        given_sigma(sigma, environment)
+    for share, sigma in grid.mixed:
+        some_of(share, scenario.population.owners)
+        if sigma > sigma_max:
+            raise BadInput("mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
+    point_order(scenario, next(grid.settings(scenario.seed)))
+
+
 def spread(values: Sequence[float], near: float) -> list[int]:
     """Indices of the values: first the closest to ``near``, then each farthest from the rest."""
     left = list(range(len(values)))
