@@ -20,6 +20,7 @@ from tests.market.common import write_images
 from noisemarket.cli.app import app
 from noisemarket.cli.common import command_line
 from noisemarket.cli.compare import _words
+from noisemarket.show.comparison_report import trained_table
 from noisemarket.study.compare import Plan
 
 pytestmark = pytest.mark.process
@@ -115,8 +116,17 @@ def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) 
     assert again.returncode == 0, again.stderr
     assert (folder / "trainings.jsonl").read_bytes() == before
     for words in ("Mechanisms on the same owners and data, means of 3 seeds", "no limit",
-                  "With a budget of 20, accuracy of the clock auction", "report.html"):  # fmt: skip
+                  "With a budget of 20, accuracy of the clock auction", "report.html",
+                  "it was complete already"):  # fmt: skip
         assert words in again.stdout
+
+
+def test_one_seed_is_no_plural(done: Done) -> None:
+    titles = [
+        trained_table([{**row, "seeds": count} for row in done[1]["means"]]).title
+        for count in (1, 3)
+    ]
+    assert [str(title).rpartition("means of ")[2] for title in titles] == ["1 seed", "3 seeds"]
 
 
 def test_the_command_is_told_as_a_shell_takes_it() -> None:

@@ -217,7 +217,7 @@ def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
     (folder / "scenario.toml").write_text(dump_scenario(scenario))
     alike = fingerprint(scenario, "data")
     plan = {
-        "name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper",
+        "name": "own", "grid": asdict(grid), "command": "noisemarket calibrate --preset paper",
         "data": "data", "labels": 0, "fingerprint": alike,
     }  # fmt: skip
     (folder / "calibration.json").write_text(json.dumps(plan))

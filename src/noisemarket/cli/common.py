@@ -209,5 +209,8 @@ def show(as_json: bool, document: object, *shown: Table | str) -> None:
 
 def paths(folder: RunFolder, figures: Iterable[Path] = ()) -> list[str]:
     """Where the run folder and its figures (of each, the PNG) are."""
+    said = [f"Run folder: {folder.path}"]
+    if folder.was_complete:
+        said[0] += " (it was complete already: only what was missing has been computed)"
     pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    return [f"Run folder: {folder.path}", *([f"Figures: {pictures}"] if pictures else [])]
+    return [*said, f"Figures: {pictures}"] if pictures else said

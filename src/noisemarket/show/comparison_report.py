@@ -186,7 +186,7 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
 def trained_table(rows: Sequence[MeanRow]) -> Table:
     """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval."""
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     for budget in dict.fromkeys(one["budget"] for one in rows):
         for one in rows:
@@ -243,7 +243,7 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
     seeds, owners = len(document["seeds"]), document["owners"]
     about = (
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
-        f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
+        f"{document['surface']}, {_seeds(seeds)}. {document['machine']}, {document['date']}."
     )
     heads = ["mechanism", "budget", *(head for _, head, _ in _TRAINED_CELLS)]
     caption = "<caption>Means over the seeds</caption>"
@@ -467,3 +467,7 @@ def draw_rounds(folder: Path, shown: Sequence[RoundMeans], title: str) -> list[P
     direct_labels(axis, ends)
     label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

@@ -15,6 +15,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from tests.show.dashboard.asgi import Client
 
+from noisemarket.cli import main
 from noisemarket.cli.dashboard import dashboard
 from noisemarket.errors import BadInput
 from noisemarket.ledger.store import Ledger
@@ -248,6 +249,15 @@ def test_where_a_server_listens(store: RunStore) -> None:
         dashboard(str(store.root), ledger=["/etc"], **given)
     with listen("127.0.0.1", 0) as one, pytest.raises(BadInput, match="give another"):
         listen("127.0.0.1", one.getsockname()[1])
+
+
+def test_a_used_port_names_its_option(store: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+    with listen("127.0.0.1", 0) as used:
+        port = str(used.getsockname()[1])
+        with pytest.raises(SystemExit) as end:
+            main(["dashboard", str(store.root), "--port", port, "--no-open"])
+    assert end.value.code == 2
+    assert f"--port {port} cannot be used on 127.0.0.1" in capsys.readouterr().err
 
 
 def test_a_browser_is_not_started_with_the_token(
