@@ -15,7 +15,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.value import Worth, worth
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.mechanism import Agreement
 from noisemarket.pricing.pain_fl import Menu, MenuProblem
 from noisemarket.scenario import Scenario

@@ -123,7 +123,9 @@ def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) 
 
 def test_one_seed_is_no_plural(done: Done) -> None:
     titles = [
-        trained_table([{**row, "seeds": count} for row in done[1]["means"]]).title
+        trained_table(
+            {**done[1], "means": [{**row, "seeds": count} for row in done[1]["means"]]}
+        ).title
         for count in (1, 3)
     ]
     assert [str(title).rpartition("means of ")[2] for title in titles] == ["1 seed", "3 seeds"]

@@ -36,14 +36,15 @@ def audit(
     from noisemarket.privacy.noise import KeyedNoise, SimulatedNoise
     from noisemarket.scenario import account
     from noisemarket.show.audit_report import audit_table, draw_audit, verdict
-    from noisemarket.study.audit import Audit, AuditSettings, Target, uploads
+    from noisemarket.study.audit import Audit, Target
 
     scenario = load(file, preset, settings, seed)
     target = Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
     if scenario.training.model == "cnn":
         network = network_of(scenario.training, _CLASSES, _SIDE)
         target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
-    limits = AuditSettings(
+    attack = Audit(
+        account.protection_of(scenario),
         sigma=sigma,
         trials=trials,
         confidence=confidence,
@@ -51,12 +52,11 @@ def audit(
         seed=scenario.seed,
         target=target,
     )
-    attack = Audit(account.protection_of(scenario), limits)
     secure = scenario.privacy.noise == "secure"
     noise = KeyedNoise(KeyedNoise.new_key()) if secure else SimulatedNoise(scenario.seed)
     with new_folder(scenario, "audit", out, overwrite, file) as folder:
         with progress("uploads") as bar:
-            line = bar.add_task("auditing", total=uploads(trials))
+            line = bar.add_task("auditing", total=attack.uploads)
 
             def watch(canary: str, more: int) -> None:
                 bar.update(line, advance=more, description=f"auditing, {canary}")

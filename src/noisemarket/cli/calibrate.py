@@ -26,14 +26,12 @@ from noisemarket.cli.common import (
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 
 if TYPE_CHECKING:
-    from noisemarket.federated.rounds import RoundResult
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import Scenario
-    from noisemarket.study.calibrate import CalibrationPlan, Points, Setting
+    from noisemarket.study.calibrate import CalibrationPlan
+    from noisemarket.study.trainings import TrainingFile, TrainingTask
 
 PLAN = "calibration.json"
-
-_STOPPING = "Stopping: finished rounds are kept. Press Ctrl-C again to stop at once."
 
 
 def calibrate(
@@ -69,7 +67,8 @@ def calibrate(
     from noisemarket.scenario import load_scenario
     from noisemarket.show.calibration_report import calibration_table, draw_calibration
     from noisemarket.study import calibrate as study
-    from noisemarket.study.fit import calibrated, surface_file
+    from noisemarket.study.fit import Calibration
+    from noisemarket.study.trainings import TRAININGS, TrainingFile, data_of
 
     given: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
     for option, text, read in (
@@ -93,41 +92,35 @@ def calibrate(
         if plan.grid != before.grid:
             study.try_out(scenario, plan.grid)
         folder = RunFolder(path)
-    grid = list(plan.grid.settings(scenario.seed))
+    tasks = study.tasks_of(scenario, plan.grid)
     with ExitStack() as stack:
         if resume is None:
             stack.enter_context(folder)
-        points = stack.enter_context(study.Points(folder.path / study.POINTS, plan.fingerprint))
-        to_measure = any(one not in points for one in grid)
-        if to_measure and study.data_of(scenario).sha256 != plan.data:
+        trainings = stack.enter_context(TrainingFile(folder.path / TRAININGS))
+        to_measure = any(one.key not in trainings.results for one in tasks.values())
+        if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
             raise BadInput("data", where, remedy)
         if resume is not None:  # only now is it known to be of this data and not in use
             folder = stack.enter_context(RunFolder.reopen(folder.path))
         folder.write_json(PLAN, asdict(plan))
-        problems: list[str] = []
-        stopped = _measure(folder, scenario, grid, points, workers, problems)
-        missing = sum(one not in points for one in grid)
-        wanted = len(plan.grid)
-        result = calibrated(
-            plan.name, plan.command, wanted, missing, [*points.results.values()], plan.labels
-        )  # fmt: skip
+        problem = _measure(folder, scenario, [*tasks.values()], trainings, workers)
+        points, wanted = study.points_of(tasks, trainings.results), len(tasks)
+        missing = wanted - len(points)
+        result = Calibration(plan.name, plan.command, wanted, points, plan.labels)
         summary = result.summary(scenario)
         folder.write_json("summary.json", summary)
-        if (surface := surface_file(result, scenario)) is not None:
+        if (surface := result.surface_file(scenario)) is not None:
             folder.write_text(f"{plan.name}.toml", surface)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"
         folder.status(state, points=wanted, points_done=wanted - missing)
-    if stopped:
-        done = f"stopped after {wanted - missing} of {wanted} points"
-        raise Interrupted(f"{done}; continue with --resume {folder.path}.")
-    if problems:
-        raise NoisemarketError(
-            f"{len(problems)} of {wanted} points could not be measured (try again with "
-            f"--resume {folder.path}); {problems[0]}"
-        )
+    if problem is not None and missing:
+        words = f"stopped after {wanted - missing} of {wanted} points"
+        if not isinstance(problem, Interrupted):
+            words = f"{str(problem).rstrip('.')}; {words}"
+        raise type(problem)(f"{words}; continue with --resume {folder.path}.")
     said = list(result.remarks)
     if result.fit is not None:
         path = folder.path / f"{result.name}.toml"
@@ -184,45 +177,22 @@ def _plan(before: CalibrationPlan, given: dict[str, Any], name: str | None) -> C
 def _measure(
     folder: RunFolder,
     scenario: Scenario,
-    settings: Sequence[Setting],
-    points: Points,
+    tasks: Sequence[TrainingTask],
+    file: TrainingFile,
     workers: int | None,
-    problems: list[str],
-) -> bool:
-    """Measure all missing points; returns whether it was stopped before the end."""
-    from noisemarket.study.calibrate import forget, measure
+) -> NoisemarketError | None:
+    """Measure all missing points; returns what ended it before all were."""
+    with stoppable() as stop, progress("points") as bar:
+        line = bar.add_task("calibrating", total=len(tasks))
 
-    checkpoints = folder.path / "checkpoints"
-    rounds = scenario.training.rounds
-    with stoppable(_STOPPING) as stop, progress("rounds") as bar:
-        line = bar.add_task("calibrating", total=len(settings) * rounds)
-        for setting in settings:
-            if setting in points:
-                forget(checkpoints, setting)
-        for setting in settings:
-            if setting in points:
-                continue
-            done = sum(one in points for one in settings)
-            folder.status("running", points=len(settings), points_done=done)
+        def watch(done: int, total: int) -> None:
+            bar.update(line, completed=done)
+            folder.status("running", points=total, points_done=done)
 
-            def watch(result: RoundResult, at: Setting = setting, done: int = done) -> None:
-                words = (
-                    f"point {done + 1} of {len(settings)}: sigma {at.sigma:g}, beta {at.beta:g}, "
-                    f"accuracy {result.score.accuracy:.1f} %"
-                )
-                bar.update(line, completed=done * rounds + result.number, description=words)
-
-            try:
-                point = measure(scenario, setting, checkpoints, workers, stop, watch)
-            except (BadInput, MissingExtra):
-                raise
-            except NoisemarketError as problem:  # the other points can still be measured
-                problems.append(f"sigma {setting.sigma:g}, beta {setting.beta:g}: {problem}")
-                continue
-            if point is None:
-                return True
-            points.add(point)
-            forget(checkpoints, setting)
-            if stop():
-                return any(one not in points for one in settings)
-    return False
+        try:
+            file.train(scenario, tasks, workers=workers, stop=stop, watch=watch)
+        except (BadInput, MissingExtra):
+            raise
+        except NoisemarketError as problem:
+            return problem
+    return None

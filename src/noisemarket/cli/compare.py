@@ -29,7 +29,8 @@ from noisemarket.errors import BadInput, Interrupted
 if TYPE_CHECKING:
     from noisemarket.market.negotiation import Negotiation
     from noisemarket.scenario import Scenario
-    from noisemarket.study.compare import Comparison, Plan, TrainingFile
+    from noisemarket.study.compare import Comparison, Plan
+    from noisemarket.study.trainings import TrainingFile
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""
@@ -73,8 +74,8 @@ def compare(
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.scenario import load_scenario
     from noisemarket.show import comparison_report as report
-    from noisemarket.study.compare import TrainingFile
     from noisemarket.study.results import AVERAGED, comparison_document
+    from noisemarket.study.trainings import TRAININGS, TrainingFile
 
     named = _names(mechanisms)
     if game_only:
@@ -98,7 +99,7 @@ def compare(
         command = command_line(context, *_words(plan))
         folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
-    with folder, TrainingFile(folder.path / "trainings.jsonl") as trainings:
+    with folder, TrainingFile(folder.path / TRAININGS) as trainings:
         folder.write_json(PLAN, {**vars(plan), "command": command})
         with stoppable() as stop:
             try:
@@ -132,7 +133,7 @@ def compare(
         folder.write_text(PAGE, page)
         folder.status("complete", **vars(plan))
     show(
-        as_json, document, report.trained_table(document["means"]), *report.findings(rows),
+        as_json, document, report.trained_table(document), *report.findings(rows),
         *paths(folder, figures), f"Report: {folder.path / PAGE}",
     )  # fmt: skip
 

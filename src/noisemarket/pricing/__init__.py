@@ -7,7 +7,7 @@ from noisemarket.parts import Parts
 from noisemarket.pricing.auctions import CSRAAuction, PACAuction
 from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.pricing.oracles import Equilibrium, FirstBest, NoDP, UniformDP
 from noisemarket.pricing.pain_fl import PainFL

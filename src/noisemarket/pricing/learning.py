@@ -18,13 +18,11 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisemarket.game.jit import cached
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.sides import scrambled
+from noisemarket.pricing.jit import cached
 from noisemarket.pricing.rule import CLIMBING, EXPLORING, FIXED
-
-PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
-"""Columns of ``Batch.counts``."""
+from noisemarket.pricing.totals import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
 _compiled = cached(nogil=True, error_model="numpy")
 _mix = njit(nogil=True)(scrambled)

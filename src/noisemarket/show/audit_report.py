@@ -11,13 +11,15 @@ from rich.table import Table
 
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.show.style import figure, label, save, table_of
-from noisemarket.study.audit import LEAST_SIGMA, AuditResult, Finding
+from noisemarket.study.audit import AuditResult, Finding
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _MINUS, _PLUS, _CLAIM, _BREACH = "#1f5fa8", "#c8641b", "#222222", "#b03a5b"
 _SHOWN = 8.0  # standard deviations to either side; scores beyond are drawn at the edge
+WEAK = 0.8
+"""Share of the claim that a good canary proves of a right protection at least."""
 
 
 def audit_table(result: AuditResult) -> Table:
@@ -118,19 +120,15 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
     sentences.append(
-        f"A correct protection is accused with probability {result.false_alarm:.2g} at most "
-        f"(requested: {1.0 - result.confidence:.2g})."
+        f"A correct protection is accused with probability {1.0 - result.confidence:.2g} at most."
     )
-    power = max(finding.power for finding in result.findings if finding.layer is None)
-    if result.claimed:
+    best = max(one.mu_low / one.mu for one in result.findings if one.layer is None)
+    if result.claimed and best < WEAK:
         sentences.append(
-            f"20 % too little noise shows in the best canary with probability {power:.2g}."
+            f"The canaries are weak: they prove {100 * best:.0f} % of the claim at best, and would "
+            f"miss noise that is {100 * (1 - WEAK):.0f} % too small. Use more trials, or omit "
+            "--sigma."
         )
-        if power < 0.5:
-            sentences.append(
-                "The canaries are weak here: use more trials, or omit --sigma. The check of "
-                f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
-            )
     if not result.secure_noise:
         sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
     return sentences

@@ -1,52 +1,135 @@
-"""Plays a batch of pairs under one rule: by the compiled loop, or, for a rule of one's own, by the
-same loop in plain Python."""
+"""DyPP: both sides of every pair learn, by WoLF-PHC, until they settle on a deal.
+
+The paper's benchmarks, two-layer Q-learning and greedy, are the same game under another rule. No
+learner sees more than its own rewards and the moves of the other side. ``rule.py`` says what a rule
+is; ``learning.py`` has the rules and the loop that plays them, compiled; here a rule of one's own
+is played by the same loop in plain Python.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import closing
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from noisemarket.errors import Interrupted
+from noisemarket.game.environment import Environment
+from noisemarket.game.exploitability import Exploitability, exploitability
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
-from noisemarket.game.protocol import Games
-from noisemarket.pricing.draws import GOLDEN, Stream, mix
+from noisemarket.game.protocol import Contracts, Games
+from noisemarket.pricing.draws import Stream, seeds
+from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
+from noisemarket.pricing.messages import RecentDeals, game_rules, play_by_quotes
 from noisemarket.pricing.rule import RULES, CompiledRule, Rule, Settings, find_rule
+from noisemarket.pricing.totals import (
+    DEALS,
+    PAYMENTS,
+    PROPOSALS,
+    QUOTES,
+    SAVINGS,
+    PlayTotals,
+    batches,
+    work_through,
+)
 
 if TYPE_CHECKING:  # Numba is slow to import, and most markets do not learn
     from noisemarket.pricing.learning import Batch, GameArrays, LoopSettings
 
-MOST_POINTS = 20_000
-"""Points that the trace of a run has at most."""
+POLICIES_KEPT_UP_TO = 20_000_000
+"""Table cells of all owners up to which final policies are kept, 16 bytes each."""
+
+MESSAGES_IN_A_GAME = 8
+"""Messages to an owner in a game by messages, where the scenario does not say how many."""
 
 
-def trace_spacing(every: int, iterations: int) -> int:
-    """Iterations per point of a trace: a multiple of ``every``, with ``MOST_POINTS`` at most."""
-    return every * -(-iterations // (every * MOST_POINTS))
+class Learned(Mechanism):
+    """Lets a learning rule play both sides of every pair."""
 
-
-@dataclass(frozen=True)
-class PlayConfig:
-    """How to play: the rules' numbers, how long, how finely to trace.
-
-    With more than one interaction per message, the game is played as in ``messages``.
-    """
-
-    settings: Settings
-    iterations: int
-    seed: int
-    owner_optimism: float = 1.0
-    curator_optimism: float = 1.0
-    trace_every: int = 50
-    window: int = 500
-    compiled: bool = True
-    interactions_per_message: int = 1
+    def __init__(self, rule: str | type[Rule]) -> None:
+        self.rule = rule
 
     @property
-    def blocks(self) -> int:
-        """Points of the trace."""
-        return -(-self.iterations // self.trace_every)
+    def name(self) -> str:
+        return self.rule if isinstance(self.rule, str) else self.rule.__name__
+
+    def run(self, environment: Environment, options: RunOptions) -> Agreement:
+        config, owners = options.play, len(environment)
+        if options.asker is not None:
+            rules = game_rules(environment, self.rule, config, messages_of(config))
+            return play_by_quotes(environment, rules, options.asker, options)
+        # Numba is slow to import, and most markets do not learn; here, before threads want it.
+        import_module("noisemarket.pricing.learning")
+        savings, payments = environment.levels.shape
+        cells = savings * payments
+        keep = owners * cells <= POLICIES_KEPT_UP_TO
+        gaps = np.full((2, owners), np.nan)
+        kept: dict[int, Batch] = {}
+        compiled = is_compiled(self.rule)
+        slices = batches(owners, config.iterations, cells, compiled=compiled)
+        totals = PlayTotals(environment, options, slices)
+        cancelled = np.zeros(1, np.bool_)
+        work = work_through(
+            slices,
+            lambda some: self._play(environment, config, some, cancelled),
+            options.threads,
+            options.stop,
+            lambda: cancelled.fill(True),
+        )
+        with closing(work):
+            for number, (batch, agreed, gap) in work:
+                gaps[:, slices[number]] = gap.owner, gap.curator
+                if keep:
+                    kept[number] = batch
+                totals.enter(number, agreed, batch.counts, batch.payoffs)
+        ordered = [kept[number] for number in sorted(kept)]
+        return Agreement(
+            contracts=totals.contracts,
+            done=totals.done,
+            trace=totals.trace(),
+            owner_exploitability=gaps[0],
+            curator_exploitability=gaps[1],
+            owner_policies=_stack([b.owner_policies for b in ordered]),
+            curator_policies=_stack([b.curator_policies for b in ordered]),
+            messages=float(-(-config.iterations // config.interactions_per_message)),
+        )
+
+    def _play(
+        self,
+        environment: Environment,
+        config: PlayConfig,
+        some: slice,
+        cancelled: BoolArray,
+    ) -> tuple[Batch, Contracts, Exploitability]:
+        """A batch, with what is computed from its policies before they are dropped."""
+        phases = [environment.games(i, some) for i in range(len(environment.phases))]
+        starts = [phase.start for phase in environment.phases]
+        keys = environment.population.key[some]
+        batch = play_batch(self.rule, config, phases, starts, keys, cancelled)
+        if cancelled[0]:
+            raise Interrupted("cancelled.")
+        now = sum(start < config.iterations for start in starts) - 1
+        gap = exploitability(
+            batch.owner_policies,
+            batch.curator_policies,
+            phases[now],
+            batch.last,
+            config.settings.discount,
+        )
+        return batch, Contracts.of(phases[now], *batch.deals.T), gap
+
+
+def messages_of(config: PlayConfig) -> int:
+    """Interactions in one message; where the scenario does not say, a game has 8 messages."""
+    if config.interactions_per_message > 1:
+        return config.interactions_per_message
+    return max(2, -(-config.iterations // MESSAGES_IN_A_GAME))
+
+
+def _stack(policies: list[FloatArray]) -> FloatArray | None:
+    return np.concatenate(policies) if policies else None
 
 
 def first_values(
@@ -66,11 +149,6 @@ def first_values(
             kind.first_values(games.curator_hopes, config.curator_optimism * curator_best)
         ),
     )
-
-
-def seeds(play_seed: int) -> tuple[int, int]:
-    """The owners' and the curator's seed of a game by messages, where one seed stands for all."""
-    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
 
 
 def is_compiled(rule: str | type[Rule]) -> bool:
@@ -194,8 +272,6 @@ def _record(
     settings: LoopSettings,
 ) -> None:
     """Enter one pair's history into a batch, as the compiled loop does while it plays."""
-    from noisemarket.pricing.learning import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
-
     saving, payment = moves.T
     block = np.arange(len(moves)) // settings.trace_every
     signed = agreed & (saving + payment > 0)
@@ -209,8 +285,5 @@ def _record(
         np.add.at(output.counts[:, column], block, series)
     np.add.at(output.payoffs, block, rewards)
     output.last[n] = moves[-1]
-    window = settings.window
-    seen = np.zeros(output.curator_policies.shape[1:], np.int64)
-    np.add.at(seen, (saving[-window:], payment[-window:]), signed[-window:].astype(np.int64))
-    if 2 * seen.sum() >= window:
-        output.deals[n] = np.unravel_index(seen.argmax(), seen.shape)
+    late = slice(-settings.window, None)
+    output.deals[n] = RecentDeals(saving[late], payment[late], agreed[late]).usual()
