@@ -63,7 +63,7 @@ def words(images: Path, *more: str) -> list[str]:
 
 
 def grid_of(folder: Path) -> Grid:
-    plan = json.loads((folder / "calibration.json").read_text())
+    plan = json.loads((folder / "calibration.json").read_text())["grid"]
     mixed = tuple((share, sigma) for share, sigma in plan["mixed"])
     return Grid(tuple(plan["sigmas"]), tuple(plan["betas"]), plan["seeds"], mixed)
 
