@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.common import Stop, paths, progress, show, stoppable
+from noisemarket.cli.common import TRAINING_DROPPED, Stop, paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
@@ -57,7 +57,7 @@ def run(options: CompareOptions) -> None:
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as file:
         folder.write_json(PLAN, {**vars(plan), "command": command})
-        with stoppable() as stop:
+        with stoppable(TRAINING_DROPPED) as stop:
             try:
                 comparison = _trained(file, scenario, plan, options, stop)
                 rows = comparison.rows()
