@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 
 from noisemarket.cli.app import CompareOptions
 from noisemarket.cli.common import TRAINING_DROPPED, Stop, paths, progress, show, stoppable
@@ -182,7 +183,10 @@ def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        plan, command = Plan.from_dict(saved), str(saved.get("command", ""))
+        plan, command = (
+            Plan(*(tuple(saved[one.name]) for one in fields(Plan))),
+            str(saved.get("command", "")),
+        )
     except (ValueError, KeyError, TypeError):
         raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
     scenario = load_scenario(path / "scenario.toml")
