@@ -277,7 +277,7 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("game/levels.py", "from noisemarket import errors"),
         ("game/levels.py", "import math, functools\nimport scipy.optimize\nfrom numba import njit"),
         ("pricing/phc.py", "from ..game.levels import Levels"),
-        ("game/jit.py", "import hashlib\nimport inspect"),
+        ("pricing/jit.py", "import hashlib\nimport inspect"),
         ("pricing/dypp.py", "from noisemarket.pricing import rule"),
         ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.pricing import rule"),
         ("show/figures.py", "import matplotlib\nopen('x')"),

@@ -18,11 +18,18 @@ if TYPE_CHECKING:
     from noisemarket.federated.aggregation import Weighting, effective_noise, effective_share
     from noisemarket.federated.data import Dataset
     from noisemarket.federated.data_files import load_data
-    from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
+    from noisemarket.federated.protections import (
+        DPSGD,
+        Clipped,
+        Paper,
+        PerRecord,
+        Protection,
+        Sharded,
+    )
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
-    from noisemarket.market.outcome import MarketOutcome, MarketRun
+    from noisemarket.market.outcome import MarketOutcome, MarketRun, Outcome
     from noisemarket.market.training import Training, train
     from noisemarket.pricing import MECHANISMS
     from noisemarket.pricing.mechanism import Mechanism
@@ -36,12 +43,19 @@ _PUBLIC = {
     "noisemarket.errors": ("BadInput", "NoisemarketError"),
     "noisemarket.federated.data": ("Dataset",),
     "noisemarket.federated.data_files": ("load_data",),
-    "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
+    "noisemarket.federated.protections": (
+        "DPSGD",
+        "Clipped",
+        "Paper",
+        "PerRecord",
+        "Protection",
+        "Sharded",
+    ),
     "noisemarket.federated.aggregation": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
-    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun"),
+    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun", "Outcome"),
     "noisemarket.pricing": ("MECHANISMS",),
     "noisemarket.pricing.mechanism": ("Mechanism",),
     "noisemarket.pricing.tables": ("AgreedContract",),
@@ -63,7 +77,9 @@ __all__ = [
     "Mechanism",
     "Negotiation",
     "NoisemarketError",
+    "Outcome",
     "Paper",
+    "PerRecord",
     "Protection",
     "Rule",
     "Scenario",

@@ -14,26 +14,27 @@ from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
 from noisemarket.show.audit_report import audit_table, draw_audit
-from noisemarket.study.audit import (
-    LEAST_SIGMA,
-    Audit,
-    AuditResult,
-    AuditSettings,
-    Target,
-    Watch,
-    uploads,
-)
+from noisemarket.study.audit import Audit, AuditResult, Target, Watch
 
 _SIDE, _CLASSES = 28, 10
+WEAK = 0.8
+"""Share of the claim that a good canary proves of a right protection at least."""
 
 
 def run(options: AuditOptions) -> int:
     """Audit, write the run folder and print what was found; the exit code."""
     scenario = options.load()
-    settings = _settings(scenario, options)
-    audit = Audit(protection_of(scenario), settings)
+    audit = Audit(
+        protection_of(scenario),
+        sigma=options.sigma,
+        trials=options.trials,
+        confidence=options.confidence,
+        delta=scenario.privacy.delta,
+        seed=scenario.seed,
+        target=_target(scenario),
+    )
     with options.folder(scenario, "audit") as folder:
-        with _watched(uploads(settings.trials)) as watch:
+        with _watched(audit.uploads) as watch:
             result = audit.run(_noise(scenario), watch)
         folder.write_json("summary.json", result.to_dict())
         figures = draw_audit(folder, result)
@@ -57,19 +58,11 @@ def _noise(scenario: Scenario) -> NoiseSource:
     return SimulatedNoise(scenario.seed)
 
 
-def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
-    target = Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
+def _target(scenario: Scenario) -> Target:
     if scenario.training.model == "cnn":
         network = network_of(scenario.training, _CLASSES, _SIDE)
-        target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
-    return AuditSettings(
-        sigma=options.sigma,
-        trials=options.trials,
-        confidence=options.confidence,
-        delta=scenario.privacy.delta,
-        seed=scenario.seed,
-        target=target,
-    )
+        return Target(network, (1, _SIDE, _SIDE), _CLASSES)
+    return Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
 
 
 def verdict(result: AuditResult) -> list[str]:
@@ -93,19 +86,15 @@ def verdict(result: AuditResult) -> list[str]:
     else:
         sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
     sentences.append(
-        f"A correct protection is accused with probability {result.false_alarm:.2g} at most "
-        f"(requested: {1.0 - result.confidence:.2g})."
+        f"A correct protection is accused with probability {1.0 - result.confidence:.2g} at most."
     )
-    power = max(finding.power for finding in result.findings if finding.layer is None)
-    if result.claimed:
+    best = max(one.mu_low / one.mu for one in result.findings if one.layer is None)
+    if result.claimed and best < WEAK:
         sentences.append(
-            f"20 % too little noise shows in the best canary with probability {power:.2g}."
+            f"The canaries are weak: they prove {100 * best:.0f} % of the claim at best, and would "
+            f"miss noise that is {100 * (1 - WEAK):.0f} % too small. Use more trials, or omit "
+            "--sigma."
         )
-        if power < 0.5:
-            sentences.append(
-                "The canaries are weak here: use more trials, or omit --sigma. The check of "
-                f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
-            )
     if not result.secure_noise:
         sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
     return sentences

@@ -76,7 +76,7 @@ def run(options: MarketOptions) -> None:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
             raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
-        result = summary(outcome, compared, others)
+        result = summary(outcome, market.environment, compared, others)
         folder.write_json("summary.json", result)
         folder.write_text(CONTRACTS, owners_csv(outcome))
         write_policies(folder, outcome.negotiation.agreement)

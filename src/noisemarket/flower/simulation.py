@@ -42,7 +42,7 @@ from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
 from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.simulated import preferences
-from noisemarket.pricing.batch import seeds
+from noisemarket.pricing.draws import seeds
 from noisemarket.pricing.mechanism import Stop, Watch
 
 Value = str | int | float | bool

@@ -27,7 +27,7 @@ from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
-from noisemarket.pricing.batch import seeds
+from noisemarket.pricing.draws import seeds
 from noisemarket.privacy.accountant import read_journal
 
 EngineMaker = Callable[[Job], Engine]

@@ -34,8 +34,7 @@ from noisemarket.owner.owner_messages import (
 )
 from noisemarket.pricing.asker import Asker
 from noisemarket.pricing.mechanism import RunOptions
-from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
-from noisemarket.pricing.players import GameRules
+from noisemarket.pricing.messages import GameRules, ProposalBatch, QuoteBatch
 
 ANSWERS = "answers"
 """The folder of the answers: a file for each time that the mechanism asks."""

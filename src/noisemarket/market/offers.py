@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Clipped
@@ -21,9 +22,7 @@ from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.market_folder import JobManifest
-from noisemarket.owner.terms import Deal, JobTerms, contract_of
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
@@ -44,12 +43,6 @@ class Curator:
         """A ledger that this curator seals, and whose head it notes in a file."""
         return open_ledger(where, curator=self._key, note=note)
 
-    def draft(
-        self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: JobTerms, records: int
-    ) -> Contract:
-        """A contract on these terms; the same whenever it is drawn up, so a job can resume."""
-        return contract_of(deal, owner_key, self.public_key, budget, terms, records)
-
     def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
         """Sign what the owner has signed."""
         refuse_expired(contract)
@@ -63,23 +56,20 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def job_terms(scenario: Scenario, manifest: JobManifest) -> JobTerms:
-    """The terms of a scenario's job."""
+def work_of(scenario: Scenario) -> dict[str, Any]:
+    """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
-    return JobTerms(
-        job=manifest.job,
-        rounds=scenario.training.rounds,
-        protection=protection.name,
-        settings=protection.settings(),
-        neighbours=privacy.neighbours,
-        delta=privacy.delta,
-        simulated=privacy.noise == "simulated",
-        missed_rounds=market.missed_rounds,
-        minimum_share=market.minimum_share,
-        false_alarm=market.false_alarm,
-        offered_at=manifest.opened_at,
-        expires_at=manifest.expires_at,
-    )
+    return {
+        "rounds": scenario.training.rounds,
+        "protection": protection.name,
+        "settings": protection.settings(),
+        "neighbours": privacy.neighbours,
+        "delta": privacy.delta,
+        "simulated": privacy.noise == "simulated",
+        "missed_rounds": market.missed_rounds,
+        "minimum_share": market.minimum_share,
+        "false_alarm": market.false_alarm,
+    }
 
 
 def refuse_expired(contract: Contract) -> None:
@@ -98,10 +88,13 @@ def record(ledger: Ledger, signed: Iterable[SignedContract]) -> None:
 
 def draft_clipped(
     job: str,
-    deal: Deal,
+    owner: str,
     owner_key: str,
     curator_key: str,
     *,
+    saving: float,
+    sigma: float,
+    payment: int,
     clip: float,
     parameters: int,
     rounds: int,
@@ -115,29 +108,46 @@ def draft_clipped(
 ) -> Contract:
     """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
 
-    ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the chance that any
-    honest owner of the job is found in breach, and ``simulated`` noise comes from a seed: it is not
-    private. Below a ``minimum_share`` of the rounds nothing is paid.
+    The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
+    micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
+    chance that any honest owner of the job is found in breach, and ``simulated`` noise comes from a
+    seed: it is not private. Below a ``minimum_share`` of the rounds nothing is paid.
     """
     now = datetime.now(UTC)
     offered, expires = (
         when.isoformat(timespec="milliseconds")
         for when in (now, now + timedelta(hours=valid_hours))
     )
-    terms = JobTerms(
-        job, rounds, Clipped.name, {"clip": clip}, neighbours, delta, simulated, missed_rounds,
-        minimum_share, false_alarm, offered, expires,
-    )  # fmt: skip
+    stated = {
+        "job": job,
+        "owner": owner,
+        "owner_key": owner_key,
+        "curator_key": curator_key,
+        "saving": saving,
+        "sigma": sigma,
+        "payment": payment,
+        "protection": Clipped.name,
+        "settings": {"clip": clip},
+        "rounds": rounds,
+        "neighbours": neighbours,
+        "delta": delta,
+        "simulated": simulated,
+        "missed_rounds": missed_rounds,
+        "minimum_share": minimum_share,
+        "false_alarm": false_alarm,
+        "offered_at": offered,
+        "expires_at": expires,
+    }
     budget = Clipped(clip).budget(
-        deal.owner,
-        deal.sigma,
+        owner,
+        sigma,
         dimension=parameters,
         records=1,
         neighbours=Neighbours.named(neighbours),
         delta=delta,
         simulated=simulated,
     )
-    return contract_of(deal, owner_key, curator_key, budget, terms, records=1)
+    return contract_of(stated, budget, records=1)
 
 
 def record_contracts(

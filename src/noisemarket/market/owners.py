@@ -36,7 +36,6 @@ from noisemarket.owner.owner_messages import (
     Reply,
     Signature,
 )
-from noisemarket.owner.terms import Assignment
 
 LEFT_OUT, KEYS = "left-out.json", "keys.json"
 TRIES = 3
@@ -114,7 +113,7 @@ class Owners:
         """The signatures of the owners that accept."""
         model, seed = order.job.model.settings(), order.job.seed
         asked = {
-            index: ContractOffer(contract, Assignment(index, seed, model))
+            index: ContractOffer(contract, {"index": index, "seed": seed, "model": model})
             for index, contract in contracts.items()
         }
         found = self.ask(

@@ -2,64 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.protocol import Contracts
-from noisemarket.ledger.money import to_micro
+from noisemarket.ledger.money import prices, to_micro
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.orders import Order, order
-from noisemarket.owner.terms import Deal, privacy_cap
+from noisemarket.owner.terms import privacy_cap
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.scenario import Scenario
 
 
-@dataclass(frozen=True)
-class Deals:
-    """All owners' deals, in the owners' order. ``agreed`` counts those with a trade that the budget
-    pays, ``over_budget`` those that it cannot pay; ``levels`` are the level numbers."""
-
-    deals: tuple[Deal, ...]
-    agreed: int
-    over_budget: int
-    levels: Contracts = field(compare=False, repr=False)
-
-    @property
-    def total(self) -> int:
-        """What all of them cost at most."""
-        return sum(deal.payment for deal in self.deals)
-
-
-def strike(environment: Environment, contracts: Contracts, budget: int | None) -> Deals:
-    """The deals that the budget allows: those with most gain for the curator per money first.
-
-    A deal that does not fit is left out, and its owner keeps its noise; cheaper ones behind it may
-    still fit. Where there is no budget all are struck.
-    """
-    levels, kept = environment.levels, within_budget(environment, contracts, budget)
-    payments = [to_micro(float(amount), "payment") for amount in levels.payments]
-    deals = tuple(
-        Deal(str(name), float(levels.savings[j]), levels.sigma_left(int(j)), payments[k])
-        for name, j, k in zip(
-            environment.population.names, kept.saving, kept.payment, strict=True
-        )
-    )  # fmt: skip
-    over = (kept.saving != contracts.saving) | (kept.payment != contracts.payment)
-    return Deals(deals, int((kept.saving > 0).sum()), int(over.sum()), kept)
-
-
 def within_budget(
     environment: Environment, contracts: Contracts, budget: int | None
 ) -> Contracts:  # fmt: skip
-    """The contracts that a budget in micro-units pays, chosen as ``strike`` says."""
+    """The contracts that a budget in micro-units pays: most gain for the curator per money first.
+
+    One that does not fit is left out, and its owner keeps its noise; cheaper ones behind it may
+    still fit. Where there is no budget all are kept.
+    """
     if budget is None:
         return contracts
-    payments = [to_micro(float(amount), "payment") for amount in environment.levels.payments]
-    cost = np.array([payments[k] for k in contracts.payment], dtype=object)
+    cost = np.array(prices(environment.levels.payments), dtype=object)[contracts.payment]
     worth = _gains(environment, contracts) / np.maximum(cost.astype(float), 1.0)
     taken, left = np.ones(len(contracts), dtype=bool), budget
     for index in np.argsort(-worth, kind="stable"):
@@ -101,9 +70,9 @@ class PreparedMarket:
     environment: Environment
     order: Order
 
-    def under(self, deals: Deals) -> Order:
-        """The job under these deals; no contract allows more than its rounds cost."""
-        sigma = np.array([deal.sigma for deal in deals.deals])
+    def under(self, contracts: Contracts) -> Order:
+        """The job under these contracts; none allows more than its rounds cost."""
+        sigma = self.environment.levels.sigmas[contracts.saving]
         agreed = order(self.scenario, self.environment, sigma, like=self.order)
         rounds = agreed.plan.rounds
         budgets = tuple(replace(b, rho_cap=privacy_cap(b, rounds)) for b in agreed.budgets)

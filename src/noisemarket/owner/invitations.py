@@ -15,7 +15,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import Levels
 from noisemarket.ledger.document import is_key
 from noisemarket.owner.folder import Declined
-from noisemarket.pricing.players import GameRules
+from noisemarket.pricing.messages import GameRules
 
 _MOST_LEVELS = 10_000
 _PARTS: Mapping[str, Callable[[Any], Any]] = {
@@ -29,7 +29,7 @@ _PARTS: Mapping[str, Callable[[Any], Any]] = {
 @dataclass(frozen=True)
 class AnyInvitation:
     """What all invitations say. ``work`` is what the contract will say beyond the trade
-    (``JobTerms.public``)."""
+    (``terms.WORK``)."""
 
     job: str
     curator_key: str
