@@ -14,6 +14,7 @@ from typer import Option
 
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
+    TRAINING_DROPPED,
     command_line,
     load,
     new_folder,
@@ -182,7 +183,7 @@ def _measure(
     workers: int | None,
 ) -> NoisemarketError | None:
     """Measure all missing points; returns what ended it before all were."""
-    with stoppable() as stop, progress("points") as bar:
+    with stoppable(TRAINING_DROPPED) as stop, progress("points") as bar:
         line = bar.add_task("calibrating", total=len(tasks))
 
         def watch(done: int, total: int) -> None:

@@ -6,6 +6,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,6 +15,7 @@ from typer import Option
 
 from noisemarket.cli import options as opt
 from noisemarket.cli.common import (
+    TRAINING_DROPPED,
     Stop,
     command_line,
     load,
@@ -101,7 +103,7 @@ def compare(
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as trainings:
         folder.write_json(PLAN, {**vars(plan), "command": command})
-        with stoppable() as stop:
+        with stoppable(TRAINING_DROPPED) as stop:
             try:
                 comparison = _trained(trainings, scenario, plan, workers, stop)
                 rows = comparison.rows()
@@ -235,7 +237,8 @@ def _saved_plan(folder: Path) -> tuple[Plan, str]:
 
     try:
         saved = json.loads((folder / PLAN).read_text(encoding="utf-8"))
-        return Plan.from_dict(saved), str(saved.get("command", ""))
+        plan = Plan(*(tuple(saved[one.name]) for one in fields(Plan)))
+        return plan, str(saved.get("command", ""))
     except (ValueError, KeyError, TypeError):
         raise BadInput("--resume", str(folder / PLAN), "cannot be read.") from None
 
