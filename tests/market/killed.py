@@ -21,7 +21,7 @@ from pathlib import Path
 from tests.market.common import played, scenario
 
 from noisemarket.files import write_atomic
-from noisemarket.market import market_folder as folders
+from noisemarket.market import run_folder as folders
 
 
 def begun(folder: Path, key: bytes) -> Path:

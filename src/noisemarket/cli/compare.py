@@ -13,7 +13,7 @@ from noisemarket.errors import BadInput, Interrupted
 from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.preparation import check_weighting, prepare
+from noisemarket.market.orders import check_weighting, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import Scenario, load_scenario

@@ -73,7 +73,7 @@ def write_node_key(path: Path) -> Path:
 
 def check_node(path: Path) -> list[str]:
     """The names of the owners of a node config, if each of them could take part in a job."""
-    from noisemarket.flower.house import owners_of
+    from noisemarket.flower.records import owners_of
 
     try:
         config = tomllib.loads(path.read_text(encoding="utf-8"))
