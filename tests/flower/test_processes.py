@@ -24,7 +24,7 @@ from tests.flower.market_common import MOST_ASKED, make_scenario
 from tests.support.cheats import cheating
 from tests.support.flower_processes import SUPERLINK, Deployment, wait
 
-from noisemarket.flower.app_folder import write_app
+from noisemarket.flower.host_files import write_app
 from noisemarket.flower.simulation import deal_out
 from noisemarket.market.events import EVENTS, NEGOTIATING, RoundTrained, Settled, from_line
 from noisemarket.market.job import run_market

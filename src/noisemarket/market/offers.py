@@ -3,7 +3,7 @@
 ``Curator`` does it for a market's job. For an app of one's own, whose owners train under
 ``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
 draft to the owner, the owner signs it (``OwnerAgent.accept_without_game``) and sends its signature
-back, and the curator records it, where ``flower.strategy`` finds it.
+back, and the curator records it, where the app of the curator finds it.
 
 A round is charged in the journal, then begun on the ledger, then trained, then kept in the
 checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
