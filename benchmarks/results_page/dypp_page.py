@@ -22,8 +22,8 @@ from benchmarks.results_page.campaigns import (
     marked,
 )
 from benchmarks.results_page.common import ROOT, Document, pm, stored, table
-from noisemarket.show.comparison_report import knows, listed
-from noisemarket.show.style import name_of
+from noisemarket.show.comparison_report import knows
+from noisemarket.show.style import listed, name_of
 
 REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")

@@ -22,11 +22,10 @@ from noisemarket.scenario.surface_file import find_surface
 from noisemarket.show.comparison_report import (
     draw_frontier,
     knows,
-    listed,
     middle_budget,
     under_budget,
 )
-from noisemarket.show.style import figure, label, name_of, save
+from noisemarket.show.style import figure, label, listed, name_of, save
 from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_differences
 
 IMAGES = ROOT / "docs" / "images"

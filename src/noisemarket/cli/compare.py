@@ -84,7 +84,7 @@ def run(options: CompareOptions) -> None:
         folder.write_text(PAGE, comparison_page(document, figures, folder.path / "scenario.toml"))
         folder.status("complete", **vars(plan))
     show(
-        options.json, document, trained_table(document["means"]), *findings(rows),
+        options.json, document, trained_table(document), *findings(rows),
         *paths(folder, figures), f"Report: {folder.path / PAGE}",
     )  # fmt: skip
 

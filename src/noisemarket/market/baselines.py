@@ -228,13 +228,17 @@ def epsilons(made: Order) -> FloatArray:
 
 
 def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
-    """Mark the alternatives that have the noise of one that is trained anyway."""
-    trained = [valued[name] for name in (UNIFORM, MARKET, NO_DP)]
-    out = []
-    for one in valued.values():
-        if one not in trained:
-            twins = [other.name for other in trained if np.array_equal(other.sigma, one.sigma)]
-            one = replace(one, same_as=next(iter(twins), None))
+    """Mark the alternatives that have the noise of another: one training serves them all.
+
+    The market's own comes first, then no trade and no noise.
+    """
+    trained: list[Alternative] = []
+    same_as: dict[str, str] = {}
+    for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *valued)):
+        one = valued[name]
+        twin = next((x for x in trained if np.array_equal(x.sigma, one.sigma)), None)
+        if twin is None:
             trained.append(one)
-        out.append(one)
-    return out
+        else:
+            same_as[name] = twin.name
+    return [replace(one, same_as=same_as.get(name)) for name, one in valued.items()]

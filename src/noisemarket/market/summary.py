@@ -39,7 +39,8 @@ def summary(
         name: [deployed(rounds[-1]) for rounds in draws if rounds]
         for name, draws in (compared or {}).items()
     }
-    drawn = [deployed(last), *ends.get(MARKET, [])]
+    drawn = ends[MARKET] = [deployed(last), *ends.get(MARKET, [])]
+    ends |= {one.name: ends.get(one.same_as, []) for one in others if one.same_as is not None}
     payments, broken = outcome.payments, outcome.broken
     return {
         "preset": outcome.preset,
@@ -54,7 +55,7 @@ def summary(
         "uniform_dp_accuracy": mean(ends.get(UNIFORM, [])),
         "no_dp_accuracy": mean(ends.get(NO_DP, [])),
         "accuracies": {"market": drawn, **{n: ends[n] for n in (UNIFORM, NO_DP) if n in ends}},
-        "alternatives": _rows_of(others, {**ends, MARKET: drawn}),
+        "alternatives": _rows_of(others, ends),
         "weighting": outcome.weighting,
         "effective_noise": outcome.effective_noise,
         "effective_share": outcome.effective_share,
@@ -91,7 +92,7 @@ def _rows_of(
     rows = []
     for one in others:
         assert before is not None  # no trade is always among them
-        trained = list(ends.get(one.same_as or one.name, []))
+        trained = list(ends.get(one.name, []))
         sold = one.epsilon - before if np.isfinite(before).all() else np.array([np.inf])
         rows.append(
             {

@@ -50,11 +50,7 @@ Example:
 
 
 def find_mechanism(mechanism: str | Mechanism | type[Rule]) -> Mechanism:
-    """A mechanism by name, or one's own: an instance, or a class of learning rule.
-
-    Raises:
-        BadInput: there is no mechanism of that name, or the argument is none.
-    """
+    """A mechanism by name, or one's own: an instance, or a class of learning rule."""
     given: object = mechanism
     if isinstance(given, str):
         given = MECHANISMS.find(given, load=True)

@@ -4,6 +4,11 @@ The paper's benchmarks, two-layer Q-learning and greedy, are the same game under
 learner sees more than its own rewards and the moves of the other side. ``rule.py`` says what a rule
 is; ``learning.py`` has the rules and the loop that plays them, compiled; here a rule of one's own
 is played by the same loop in plain Python.
+
+As printed, DyPP does not recover when preferences change: its steps have shrunk and its policies
+are pure by then. With ``learning.reopen`` an owner, who knows that its own numbers changed, starts
+its tables anew; and the curator, whom nobody tells, starts a pair anew when that owner's proposals
+have moved: when a fast and a slow average of them are far apart (``learning.watch_proposal``).
 """
 
 from __future__ import annotations
@@ -107,7 +112,9 @@ class Learned(Mechanism):
         phases = [environment.games(i, some) for i in range(len(environment.phases))]
         starts = [phase.start for phase in environment.phases]
         keys = environment.population.key[some]
-        batch = play_batch(self.rule, config, phases, starts, keys, cancelled)
+        sides = [environment.owner_side(i, some) for i in range(len(environment.phases))]
+        changed = np.stack([one.differs(sides[max(i - 1, 0)]) for i, one in enumerate(sides)], 1)
+        batch = play_batch(self.rule, config, phases, starts, keys, cancelled, changed)
         if cancelled[0]:
             raise Interrupted("cancelled.")
         now = sum(start < config.iterations for start in starts) - 1
@@ -163,16 +170,19 @@ def play_batch(
     starts: Sequence[int],
     keys: KeyArray,
     cancelled: BoolArray | None = None,
+    changed: BoolArray | None = None,
 ) -> Batch:
     """Play the games of some owners; phase i holds from iteration ``starts[i]`` on.
 
+    ``changed[owner, i]`` says that the owner's own preferences are others than in the phase before.
     Another thread may set ``cancelled[0]`` to end the play soon; the batch is then worth nothing.
     """
     from noisemarket.pricing.learning import Batch, GameArrays, LoopSettings, play_all
 
     kind = find_rule(rule)
-    firsts = first_values(kind, phases[0], config)
     live = [i for i, start in enumerate(starts) if start < config.iterations]
+    firsts = [first_values(kind, phases[i], config) for i in live]
+    nobody = np.zeros((len(keys), len(phases)), np.bool_)
     bounds = np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64)
     ended = np.zeros(1, np.bool_) if cancelled is None else cancelled
     games = GameArrays(
@@ -181,8 +191,9 @@ def play_batch(
         owner_rewards=np.stack([phases[i].owner_rewards for i in live], axis=1),
         curator_rewards=np.stack([phases[i].curator_rewards for i in live], axis=1),
         agreed=np.stack([phases[i].agreed for i in live], axis=1),
-        owner_first=firsts[0],
-        curator_first=firsts[1],
+        owner_first=np.stack([owner for owner, _ in firsts], axis=1),
+        curator_first=np.stack([curator for _, curator in firsts], axis=1),
+        changed=np.ascontiguousarray((nobody if changed is None else changed)[:, live]),
     )
     per_message = config.interactions_per_message
     by_messages = per_message > 1
@@ -194,6 +205,7 @@ def play_batch(
         trace_every=config.trace_every,
         window=int(min(config.window, bounds[-1] - bounds[-2])),
         per_message=per_message if by_messages else 0,
+        reopen=config.settings.reopen,
     )
     pairs, _, savings, payments = games.owner_rewards.shape
     output = Batch(
@@ -224,8 +236,12 @@ def _play_pair(
     cancelled: BoolArray,
 ) -> None:
     """``learning.play_all`` for one pair of players in plain Python."""
-    owner = kind(games.owner_first[n], numbers)
-    curator = kind(games.curator_first[n], numbers)
+    from noisemarket.pricing.learning import AT_MOST_EVERY, MOVED, watch_proposal
+
+    owner = kind(games.owner_first[n, 0], numbers)
+    curator = kind(games.curator_first[n, 0], numbers)
+    owner_since, curator_since = 0, 0  # when each side started its tables
+    averages = np.full((2, games.owner_rewards.shape[2]), 1.0 / games.owner_rewards.shape[2])
     for_owner = Stream(int(settings.owner_seed), int(games.keys[n]))
     for_curator = Stream(int(settings.curator_seed), int(games.keys[n]))
     starts, per_message = games.starts, settings.per_message
@@ -234,18 +250,27 @@ def _play_pair(
     rewards = np.zeros((iterations, 2))
     phase = np.searchsorted(starts, np.arange(iterations), side="right") - 1
     states: list[int] = []  # the curator's
+    said: list[int] = []  # all proposals
     proposal, quote, heard = 0, 0, 0
 
     def hear(state: int) -> None:
-        """The curator learns from the interaction before this state."""
-        nonlocal heard
+        """The curator learns from the interaction before this state, and may start anew."""
+        nonlocal heard, curator, curator_since
         if heard > 0:
-            got = float(rewards[heard - 1, 1])
-            curator.learn(states[heard - 1], int(moves[heard - 1, 1]), got, state, heard - 1)
+            quoted, got = int(moves[heard - 1, 1]), float(rewards[heard - 1, 1])
+            curator.learn(states[heard - 1], quoted, got, state, heard - 1 - curator_since)
+        if settings.reopen and heard < iterations:
+            moved = watch_proposal(averages, said[heard]) > MOVED
+            if moved and heard - curator_since >= AT_MOST_EVERY:
+                curator = kind(games.curator_first[n, phase[heard]], numbers)
+                curator_since = heard
         heard += 1
 
     for t in range(iterations + 1):
+        if settings.reopen and t in starts[1:-1] and games.changed[n, phase[t]]:
+            owner, owner_since = kind(games.owner_first[n, phase[t]], numbers), t
         last, proposal = proposal, owner.act(quote, for_owner.for_owner())
+        said.append(proposal)
         states.append(proposal if settings.sees_proposal else last)
         if per_message == 0:
             hear(states[t])
@@ -255,7 +280,7 @@ def _play_pair(
         outcome = n, phase[t], proposal, quote
         moves[t] = proposal, quote
         rewards[t] = games.owner_rewards[outcome], games.curator_rewards[outcome]
-        owner.learn(before, proposal, float(rewards[t, 0]), quote, t)
+        owner.learn(before, proposal, float(rewards[t, 0]), quote, t - owner_since)
         if per_message > 0 and ((t + 1) % per_message == 0 or t + 1 == iterations):
             for state in states[heard:]:
                 hear(state)

@@ -121,11 +121,9 @@ Stop = Callable[[], bool]
 class Demand:
     """What a curator of one model wants to buy, for mechanisms that buy from all owners together.
 
-    Args:
-        floor: the noise that sellers keep.
-        budget: the most that is paid in all; None: what it is worth to the curator decides.
-        target: the model quality to reach for the least money, in per cent; None: no target.
-        scored: whether owners who add less to the model are offered less.
+    ``floor`` is the noise that sellers keep, ``target`` the model quality to reach for the least
+    money, in per cent. Without a ``budget`` what it is worth to the curator decides. ``scored``:
+    owners who add less to the model are offered less.
     """
 
     floor: float = 0.1

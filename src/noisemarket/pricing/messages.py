@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import MOST_CELLS, BoolArray, IntArray, Levels
+from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
 from noisemarket.game.protocol import Contracts, Protocol
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.pricing.draws import Stream, seeds
@@ -344,10 +344,17 @@ class _Learner(_Player):
         self._signs = np.ones(self._rewards.shape, dtype=bool)  # where every outcome binds
         if rules.sees_proposal:
             self._signs = np.concatenate([side.signs() for side in sides])
-        hopes = tables[0].swapaxes(1, 2) if isinstance(sides[0], OwnerSide) else tables[0]
-        kind = find_rule(rules.rule)
-        first = kind.first_values(hopes, np.array([[[optimism * hopes.max()]]]))
-        self._rule = kind(first[0], rules.settings)
+        self._optimism, self._since = optimism, 0  # the interaction at which its tables started
+        self._rule = self._fresh_rule(0)
+
+    def _fresh_rule(self, phase: int) -> Rule:
+        """The rule as it is before it has learned anything, for the preferences of a phase."""
+        hopes = self._rewards[phase : phase + 1]
+        if isinstance(self, OwnerPlayer):
+            hopes = hopes.swapaxes(1, 2)
+        kind = find_rule(self._rules.rule)
+        first = kind.first_values(hopes, np.array([[[self._optimism * hopes.max()]]]))
+        return kind(first[0], self._rules.settings)
 
     def _state(self, proposal: int) -> int:
         return proposal if self._rules.sees_proposal else self._proposal
@@ -361,18 +368,33 @@ class _Learner(_Player):
 
 
 class LearningOwner(_Learner, OwnerPlayer):
-    """An owner's player that follows a learning rule."""
+    """An owner's player that follows a learning rule.
+
+    It knows when its own preferences change and, with ``reopen``, starts its tables anew then.
+    """
 
     _quote = 0  # the last quote
 
+    def __init__(
+        self, rules: GameRules, sides: Sequence[OwnerSide], stream: Stream, optimism: float
+    ) -> None:
+        super().__init__(rules, sides, stream, optimism)
+        self._changes = {
+            start: phase
+            for phase, start in enumerate(rules.starts)
+            if rules.settings.reopen and phase > 0 and sides[phase].differs(sides[phase - 1])[0]
+        }
+
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
+        if self.played in self._changes:
+            self._rule, self._since = self._fresh_rule(self._changes[self.played]), self.played
         proposal = self._rule.act(self._quote, self._stream.for_owner())
         state = self._state(proposal)
         quote = int(quotes[state])
         outcome = self._outcome(proposal, quote)
         both = bool(signs[state]) and bool(self._signs[outcome])
         reward = float(self._rewards[outcome]) if both else 0.0
-        self._rule.learn(self._quote, proposal, reward, quote, self.played)
+        self._rule.learn(self._quote, proposal, reward, quote, self.played - self._since)
         self._proposal, self._quote = proposal, quote
         return proposal, quote, both
 
@@ -381,20 +403,24 @@ class LearningOwner(_Learner, OwnerPlayer):
         return {
             **rule,
             "stream": self._stream.state.copy(),
-            "last": np.array([self._proposal, self._quote]),
+            "last": np.array([self._proposal, self._quote, self._since]),
         }
 
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         rule = {n.removeprefix(_RULE): v for n, v in state.items() if n.startswith(_RULE)}
         self._rule.restore(rule)
         self._stream.state = np.array(state["stream"], np.uint64)
-        self._proposal, self._quote = (int(move) for move in state["last"])
+        self._proposal, self._quote, self._since = (int(move) for move in state["last"])
 
 
 class LearningCurator(_Learner, CuratorPlayer):
-    """A curator's player that follows a learning rule."""
+    """A curator's player that follows a learning rule.
+
+    With ``reopen`` it starts its tables anew when the owner's proposals have moved.
+    """
 
     _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
+    _averages: FloatArray | None = None  # of the owner's proposals, a fast and a slow one
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         uniforms = np.array([self._stream.for_curator() for _ in range(interactions)])
@@ -407,10 +433,22 @@ class LearningCurator(_Learner, CuratorPlayer):
     def _hear(self, proposal: int, quote: int, signed: bool) -> None:
         state = self._state(proposal)
         if self.played > 0:
-            self._rule.learn(*self._pending, state, self.played - 1)
+            self._rule.learn(*self._pending, state, self.played - 1 - self._since)
+        if self._rules.settings.reopen and self._has_moved(proposal):
+            phase = int(self._phase(self.played))
+            self._rule, self._since = self._fresh_rule(phase), self.played
         reward = float(self._rewards[self._outcome(proposal, quote)]) if signed else 0.0
         self._pending = (state, quote, reward)
         self._proposal = proposal
+
+    def _has_moved(self, proposal: int) -> bool:
+        """Whether the owner's proposals have moved, with this one."""
+        from noisemarket.pricing.learning import AT_MOST_EVERY, MOVED, watch_proposal
+
+        if self._averages is None:
+            self._averages = np.full((2, self._shape[0]), 1.0 / self._shape[0])
+        distance = float(watch_proposal(self._averages, proposal))
+        return distance > MOVED and self.played - self._since >= AT_MOST_EVERY
 
 
 def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:

@@ -30,6 +30,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "surface": "printed",
         "protocol": "simultaneous",
         "optimism": 0.0,
+        "reopen": False,
         "protection": "paper",
         "model": "cnn",
         "weighting": "equal",

@@ -27,6 +27,7 @@ from noisemarket.show.style import (
     direct_labels,
     figure,
     label,
+    listed,
     look_of,
     name_of,
     save,
@@ -40,6 +41,7 @@ from noisemarket.study.results import (
     MeanRow,
     Row,
     means,
+    pair_of,
     paired_differences,
     round_means,
     same_contracts,
@@ -116,11 +118,6 @@ def knows(name: str) -> str:
     return MECHANISMS[name].knows if name in MECHANISMS else ""
 
 
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-
-
 def budget_in_words(budget: float | None) -> str:
     """The cell of a budget."""
     return "no limit" if budget is None else f"{budget:,g}"
@@ -179,27 +176,55 @@ def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
     return out
 
 
-def trained_table(rows: Sequence[MeanRow]) -> Table:
-    """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval."""
+def trained_table(document: Mapping[str, Any]) -> Table:
+    """Means over the seeds, by mechanism and budget; accuracy with its 95 % interval.
+
+    Mechanisms that signed the same contracts in every seed are one row, with a line for each where
+    they differ.
+    """
+    rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
     title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
+    pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
-        for one in rows:
-            if one["budget"] == budget:
-                table.add_row(*_cells(one))
+        groups: list[list[MeanRow]] = []
+        for one in (row for row in rows if row["budget"] == budget):
+            for group in groups:
+                if pair_of(budget, group[0]["mechanism"], one["mechanism"]) in pairs:
+                    group.append(one)
+                    break
+            else:
+                groups.append([one])
+        for group in groups:
+            names = "\n".join(name_of(one["mechanism"]) for one in group)
+            columns = zip(*map(_trained_cells, group), strict=True)
+            cells = (some[0] if len(set(some)) == 1 else "\n".join(some) for some in columns)
+            table.add_row(names, budget_in_words(budget), *cells)
         table.add_section()
     return table
 
 
-def _cells(one: MeanRow) -> list[str]:
-    out = [name_of(one["mechanism"]), budget_in_words(one["budget"])]
-    for name, _, form in _TRAINED_CELLS:
-        text = _cell(one[name], form)
-        if name == "accuracy" and one.get("accuracy_half_width"):
-            text += f" ± {one['accuracy_half_width']:.2f}"
-        out.append(text)
-    return out
+def _trained_cells(one: MeanRow) -> list[str]:
+    cells = {name: _cell(one[name], form) for name, _, form in _TRAINED_CELLS}
+    if one["accuracy_half_width"]:
+        cells["accuracy"] += f" ± {one['accuracy_half_width']:.2f}"
+    return [*cells.values()]
+
+
+def differences_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """All pairs of mechanisms, and which differences are more than chance."""
+    heads = ("pair", "points of accuracy", "p, Holm", "more than chance")
+    table = table_of(None, "budget", *heads)
+    for one in found:
+        table.add_row(
+            budget_in_words(one["budget"]),
+            f"{name_of(one['first'])} less {name_of(one['second'])}",
+            f"{one['points']:+.2f}",
+            _cell(one["p_corrected"], "{:.2g}"),
+            "yes" if one["significant"] else "no",
+        )
+    return table
 
 
 def _cell(value: float | None, form: str) -> str:
@@ -241,18 +266,16 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
         f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
     )
-    heads = ["mechanism", "budget", *(head for _, head, _ in _TRAINED_CELLS)]
-    caption = "<caption>Means over the seeds</caption>"
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
         about=escape(about),
         figures="\n".join(_figure(path) for path in figures if path.suffix == ".svg"),
-        means=_html_table(heads, map(_cells, document["means"]), caption),
+        means=_html(trained_table(document)),
         knows="".join(
             f"<li><b>{escape(name_of(name))}</b>: {escape(knows(name))}</li>"
             for name in document["mechanisms"]
         ),
-        differences=_differences(document["differences"]),
+        differences=_html(differences_table(document["differences"])),
         scenario=escape(scenario.read_text(encoding="utf-8")),
     )
 
@@ -264,26 +287,18 @@ def _figure(path: Path) -> str:
     return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
-def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    cells = ("".join(f"<td>{escape(word)}</td>" for word in row) for row in rows)
-    lines = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "".join(f"<th>{head}</th>" for head in heads)
+def _html(table: Table) -> str:
+    """A table of the screen as HTML."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        lines = (escape(str(cell)).replace("\n", "<br>") for cell in cells)
+        return "".join(f"<{tag}>{line}</{tag}>" for line in lines)
+
+    head = row((column.header for column in table.columns), "th")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    lines = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+    caption = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def _differences(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        (
-            budget_in_words(one["budget"]),
-            f"{name_of(one['first'])} less {name_of(one['second'])}",
-            f"{one['points']:+.2f}",
-            _cell(one["p_corrected"], "{:.2g}"),
-            "yes" if one["significant"] else "no",
-        )
-        for one in found
-    ]
-    heads = ("budget", "pair", "points of accuracy", "p, Holm", "more than chance")
-    return _html_table(heads, rows)
 
 
 def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:

@@ -16,7 +16,16 @@ from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM,
 from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
-from noisemarket.show.style import colour_of, direct_labels, figure, label, name_of, save, table_of
+from noisemarket.show.style import (
+    colour_of,
+    direct_labels,
+    figure,
+    label,
+    listed,
+    name_of,
+    save,
+    table_of,
+)
 from noisemarket.show.training_report import draw_partition
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ def head_of(name: str, mechanism: str | None) -> str:
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
     """A row for each alternative of a run's summary: accuracy, price, privacy sold, and the worth
-    to both sides."""
+    to both sides. Those with the same contracts are one row."""
     heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
@@ -44,10 +53,19 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
         f"What the market bought (test accuracy{of})", "", "accuracy", "draws", "paid", "sellers",
         "epsilon sold", "curator's value", "owners' surplus",
     )  # fmt: skip
+    groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in summary["alternatives"]:
-        head, same, agreed = heads[row["name"]], row["same_as"], row["mechanism"] is not None
+        contracts = row["same_as"] or row["name"], row["paid"], row["mechanism"] is None
+        groups.setdefault(contracts, []).append(row)
+    for rows in groups.values():
+        row = min(rows, key=lambda row: row["same_as"] is not None)
+        same, agreed = row["same_as"], row["mechanism"] is not None
+        names = (
+            f"[bold]{heads[one['name']]}[/bold]" if one["name"] == MARKET else heads[one["name"]]
+            for one in rows
+        )
         table.add_row(
-            f"[bold]{head}[/bold]" if row["name"] == MARKET else head,
+            "\n".join(names),
             _number(row["mean_accuracy"], "{:.2f} %"),
             f"as {heads[same]}" if same else _range(row["accuracies"]),
             _number(row["paid"]) if agreed else "",
@@ -140,7 +158,8 @@ def _draw_accuracies(
     names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
         MARKET: name_of(mechanism)
     }
-    draws, ends, means = 0, {}, {}
+    draws, ends = 0, {}
+    means: dict[str, float] = {}
     for name, head in names.items():
         runs = runs_of.get(name, [])
         if not runs or not all(runs):
@@ -155,10 +174,10 @@ def _draw_accuracies(
         if len(runs) > 1:
             low, high = values.min(axis=0), values.max(axis=0)
             axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
-        twins = [head_of(one.name, one.mechanism) for one in others if one.same_as == name]
-        words = " and ".join([head, *twins])
+        twins = [one.name for one in others if one.same_as == name]
+        words = listed([head, *(names[twin] for twin in twins)])
         ends[f"{words} {middle[-1]:.1f} %"] = rounds[-1], float(middle[-1]), colour
-        means[name] = float(middle[-1])
+        means |= dict.fromkeys([name, *twins], float(middle[-1]))
     _to_the_point(axis, list(means.values()))
     direct_labels(axis, ends)
     title = "Test accuracy"

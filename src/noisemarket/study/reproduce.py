@@ -141,7 +141,7 @@ class Study:
             if self.stop():
                 return None
             scenario = Scenario.from_preset(
-                preset, surface="printed", seed=seed, owners=self.owners, **settings
+                preset, surface="printed", seed=seed, owners=self.owners, reopen=False, **settings
             )
             results.append(negotiate(scenario, mechanism=learner, threads=self.threads))
             self.advance(title, learner)
