@@ -41,11 +41,6 @@ class Plan:
     budgets: tuple[float | None, ...]
     seeds: tuple[int, ...]
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        """From its fields as JSON has them."""
-        return cls(*(tuple(values[name]) for name in ("mechanisms", "budgets", "seeds")))
-
 
 @contextmanager
 def or_left_out(name: str) -> Iterator[None]:
