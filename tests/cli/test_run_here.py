@@ -193,7 +193,7 @@ def test_a_run_that_cannot_be_resumed_is_not_called_running(
     stops(monkeypatch)
     assert here(monkeypatch, capsys, *run_words(images, owners=2), "--out", "r")[0] == 130
     before = Path("r/status.json").read_text()
-    monkeypatch.setattr("noisemarket.market.preparation.prepare", refused)
+    monkeypatch.setattr("noisemarket.market.orders.prepare", refused)
     assert "are too few" in fails(["run", "--resume", "r"], capsys)
     assert Path("r/status.json").read_text() == before
 

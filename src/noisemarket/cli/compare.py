@@ -197,7 +197,7 @@ def _names(given: str | None) -> list[str]:
 def _plan(scenario: Scenario, named: Sequence[str], seeds: int | None, budgets: str | None) -> Plan:
     """The plan of the options, once it is known that it can be carried out."""
     from noisemarket.market.negotiation import run_options
-    from noisemarket.market.preparation import check_weighting, prepare
+    from noisemarket.market.orders import check_weighting, prepare
     from noisemarket.pricing import MECHANISMS, find_mechanism
     from noisemarket.study.compare import Plan, or_left_out
 

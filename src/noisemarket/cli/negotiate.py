@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -91,7 +92,7 @@ def _play(
     workers: int | None,
 ) -> Agreement:
     """Run the mechanism; finished owners are saved now and then, in case the run is killed."""
-    from noisemarket.market.event_file import writing
+    from noisemarket.market.events import writing
     from noisemarket.market.negotiation import run_options
     from noisemarket.pricing.tables import contracts_csv
     from noisemarket.show.style import name_of
@@ -118,5 +119,8 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        told = writing(lambda text: folder.append("events.jsonl", text, private=True), watch)
+        def note(line: object) -> None:
+            folder.append("events.jsonl", json.dumps(line) + "\n", private=True)
+
+        told = writing(note, watch)
         return chosen.run(environment, run_options(scenario, workers, told, stop))

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from noisemarket.federated.rounds import RoundResult
     from noisemarket.market.baselines import Alternative, Draw
+    from noisemarket.market.orders import PreparedMarket
     from noisemarket.market.outcome import MarketOutcome
-    from noisemarket.market.preparation import PreparedMarket
     from noisemarket.market.run_folder import RunFolder
     from noisemarket.market.summary import Compared
     from noisemarket.pricing.mechanism import Progress
@@ -104,7 +104,7 @@ def start(
     scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None
 ) -> tuple[RunFolder, PreparedMarket, Choices]:
     """Check everything, then open a new run folder."""
-    from noisemarket.market.preparation import check_asks, prepare
+    from noisemarket.market.orders import check_asks, prepare
 
     market = prepare(scenario)
     if given["engine"] == FLOWER:
@@ -117,9 +117,8 @@ def start(
 
 
 def _reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
-    from noisemarket.market.market_folder import JOB, SCENARIO
-    from noisemarket.market.preparation import prepare
-    from noisemarket.market.run_folder import STATUS, RunFolder, read_status
+    from noisemarket.market.orders import prepare
+    from noisemarket.market.run_folder import JOB, SCENARIO, STATUS, RunFolder, read_status
     from noisemarket.scenario import load_scenario
 
     # what a run can leave if it is killed before its job is opened

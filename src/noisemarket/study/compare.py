@@ -22,7 +22,7 @@ from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.preparation import within_budget
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.oracles import NoDP, UniformDP
