@@ -443,12 +443,11 @@ class LearningCurator(_Learner, CuratorPlayer):
 
     def _has_moved(self, proposal: int) -> bool:
         """Whether the owner's proposals have moved, with this one."""
-        from noisemarket.pricing.learning import AT_MOST_EVERY, MOVED, watch_proposal
+        from noisemarket.pricing.learning import has_moved
 
         if self._averages is None:
             self._averages = np.full((2, self._shape[0]), 1.0 / self._shape[0])
-        distance = float(watch_proposal(self._averages, proposal))
-        return distance > MOVED and self.played - self._since >= AT_MOST_EVERY
+        return bool(has_moved(self._averages, proposal, self.played - self._since))
 
 
 def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:
