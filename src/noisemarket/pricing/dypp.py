@@ -205,7 +205,7 @@ def play_batch(
         trace_every=config.trace_every,
         window=int(min(config.window, bounds[-1] - bounds[-2])),
         per_message=per_message if by_messages else 0,
-        reopen=config.settings.reopen,
+        reopen=config.settings.reopen and kind.reopens,
     )
     pairs, _, savings, payments = games.owner_rewards.shape
     output = Batch(
