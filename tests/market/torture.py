@@ -52,7 +52,7 @@ from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import market_folder as folders
+from noisemarket.market import run_folder as folders
 from noisemarket.market.job import run_market
 from noisemarket.privacy.accountant import read_journal
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from noisemarket.cli.app import CalibrateOptions
-from noisemarket.cli.common import paths, progress, show, stoppable
+from noisemarket.cli.common import TRAINING_DROPPED, paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
 from noisemarket.market.orders import given_sigma
 from noisemarket.market.run_folder import RunFolder
@@ -204,7 +204,7 @@ def _measure(
     workers: int | None,
 ) -> NoisemarketError | None:
     """Measure all missing points; returns what ended it before all were."""
-    with stoppable() as stop, progress("points") as bar:
+    with stoppable(TRAINING_DROPPED) as stop, progress("points") as bar:
         line = bar.add_task("calibrating", total=len(tasks))
 
         def watch(done: int, total: int) -> None:

@@ -35,6 +35,7 @@ Stop = Callable[[], bool]
 """Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
 
 ROUND_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
+TRAINING_DROPPED = "Stopping: finished trainings are kept, those under way are dropped."
 _KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
 

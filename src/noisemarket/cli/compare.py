@@ -6,14 +6,15 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import fields
 
 from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.common import Stop, paths, progress, show, stoppable
+from noisemarket.cli.common import TRAINING_DROPPED, Stop, paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.formats import csv_text
 from noisemarket.machine import Effort
 from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.preparation import check_weighting, prepare
+from noisemarket.market.orders import check_weighting, prepare
 from noisemarket.market.run_folder import STATUS, RunFolder
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.scenario import Scenario, load_scenario
@@ -57,7 +58,7 @@ def run(options: CompareOptions) -> None:
     effort = Effort()
     with folder, TrainingFile(folder.path / TRAININGS) as file:
         folder.write_json(PLAN, {**vars(plan), "command": command})
-        with stoppable() as stop:
+        with stoppable(TRAINING_DROPPED) as stop:
             try:
                 comparison = _trained(file, scenario, plan, options, stop)
                 rows = comparison.rows()
@@ -182,7 +183,10 @@ def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
     path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
         saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        plan, command = Plan.from_dict(saved), str(saved.get("command", ""))
+        plan, command = (
+            Plan(*(tuple(saved[one.name]) for one in fields(Plan))),
+            str(saved.get("command", "")),
+        )
     except (ValueError, KeyError, TypeError):
         raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
     scenario = load_scenario(path / "scenario.toml")

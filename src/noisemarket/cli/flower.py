@@ -42,7 +42,7 @@ def app(
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
     from noisemarket.files import unusable
-    from noisemarket.flower.app_folder import write_app
+    from noisemarket.flower.host_files import write_app
 
     path = Path(folder)
     if path.exists():
@@ -83,7 +83,7 @@ def owner(
     from noisemarket.ledger.document import is_key
 
     need_flower()
-    from noisemarket.flower.owner_setup import NODE_CONFIG, NODE_KEY, set_up_owner
+    from noisemarket.flower.host_files import NODE_CONFIG, NODE_KEY, set_up_owner
 
     if not is_key(curator_key):
         raise BadInput("--curator-key", curator_key, "give the 64 hex digits of the curator's key.")
@@ -115,6 +115,6 @@ def check(
     from noisemarket.flower import need_flower
 
     need_flower()
-    from noisemarket.flower.owner_setup import check_node
+    from noisemarket.flower.host_files import check_node
 
     typer.echo(f"{', '.join(check_node(Path(config)))} can take part.")

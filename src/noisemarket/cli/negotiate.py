@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from noisemarket.cli.common import paths, progress, show, stoppable, writable_fi
 from noisemarket.errors import Interrupted
 from noisemarket.files import write_atomic
 from noisemarket.game.environment import Environment
-from noisemarket.market.event_file import writing
+from noisemarket.market.events import writing
 from noisemarket.market.negotiation import Negotiation, run_options
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.pricing import find_mechanism
@@ -84,5 +85,7 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        told = writing(lambda text: folder.append(EVENTS, text, private=True), watch)
+        told = writing(
+            lambda line: folder.append(EVENTS, json.dumps(line) + "\n", private=True), watch
+        )
         return chosen.run(environment, run_options(scenario, options.workers, told, stop))

@@ -30,10 +30,9 @@ from noisemarket.market.baselines import (
 )
 from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
 from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import JOB, SCENARIO
+from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun
-from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
-from noisemarket.market.run_folder import STATUS, RunFolder, read_status
+from noisemarket.market.run_folder import JOB, SCENARIO, STATUS, RunFolder, read_status
 from noisemarket.market.summary import Compared, owners_csv, summary
 from noisemarket.market.worker_processes import in_processes, one_by_one
 from noisemarket.pricing.mechanism import Progress

@@ -26,9 +26,8 @@ from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import Order, plan_of
+from noisemarket.market.orders import Order, budget_of, plan_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import budget_of, within_budget
 from noisemarket.market.training import carry_out
 from noisemarket.pricing import find_mechanism
 from noisemarket.privacy.accountant import JournalledAccountant

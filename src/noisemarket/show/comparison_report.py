@@ -7,7 +7,7 @@ bars of the game alone; accuracy over money (the frontier) and over the rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -166,14 +166,12 @@ def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
+def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
     """The same for ``comparison.csv``: the iterations of each recovery in one cell."""
-    out = []
     for row in rows:
-        times = [one["iterations"] for one in row["recovery"]]
+        times = (one["iterations"] for one in row["recovery"])
         words = " ".join("never" if time is None else str(time) for time in times)
-        out.append([*(row[column] for column in GAME_COLUMNS[:-1]), words])
-    return out
+        yield [*(row[column] for column in GAME_COLUMNS[:-1]), words]
 
 
 def trained_table(document: Mapping[str, Any]) -> Table:
