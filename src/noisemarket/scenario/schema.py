@@ -182,9 +182,7 @@ class LearningSection(Section):
     interactions_per_message: int = Field(
         1, ge=1, le=10**6, description="interactions in one message; 1: no messages"
     )
-    reopen: bool = Field(
-        True, description="whether learners start anew when preferences have changed"
-    )
+    reopen: bool = Field(True, description="whether DyPP starts anew when preferences have changed")
 
     def settings(self) -> Settings:
         """The part that the learning rules read."""
