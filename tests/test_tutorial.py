@@ -50,9 +50,8 @@ def test_tables_of_hospitals_are_as_the_page_shows_them(tmp_path: Path) -> None:
     seen = call_here(*check, cwd=tmp_path).stdout + call_here(*run, cwd=tmp_path).stdout
     shown = re.findall(r"^│.*│$", text, re.M)
     assert len(shown) == 6
-    assert [
-        line.split() for line in shown if line.split() not in map(str.split, seen.splitlines())
-    ] == []
+    printed = [line.split() for line in seen.splitlines()]
+    assert [line for line in shown if line.split() not in printed] == []
     rows = [line.split()[1:] for line in re.findall(r"^[0-9a-f]{12} .*$", text, re.M)]
     listed = [line.split()[1:] for line in call_here(*ledger, cwd=tmp_path).stdout.splitlines()]
     assert len(rows) == 2

@@ -12,11 +12,13 @@ import noisemarket as nm
 from noisemarket.errors import BadInput
 from noisemarket.federated.columns import Description
 from noisemarket.federated.data_files import load_data
+from noisemarket.federated.models import maker_of
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.store import reading
-from noisemarket.market.preparation import prepare
+from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.round import _described
+from noisemarket.owner.round import OwnRound, _described
 
 HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
 SIZES = [64, 57, 52, 47, 42, 38, 34, 30, 27, 24, 21, 20]
@@ -132,6 +134,26 @@ def test_owner_reads_its_table_by_the_contracted_description(tmp_path: Path) -> 
     with pytest.raises(Declined, match="do not fit") as problem:
         folder.records(bad)
     assert "malignant" not in str(problem.value)
+
+
+def test_owner_with_its_own_table_uploads_what_the_embedded_market_does(tmp_path: Path) -> None:
+    job = prepare(scenario(noise="simulated")).order.job
+    start = job.first_weights()
+    (upload,) = SerialEngine(job).train(1, start, [0]).values()
+    folder, description = OwnerFolder("ashford", tmp_path / "ashford"), job.data.description
+    assert description is not None
+    folder.keep_table(HOSPITALS / "ashford.csv")
+    settings = dict(job.protection.contract_settings(64))
+    apart = {name: settings.pop(name) for name in ("clip", "shards") if name in settings}
+    stated = FIELDS | apart | {"settings": settings, "simulated": True, "rho_cap": 1.0}
+    signed = Contract(**stated, description=description.sha256)
+    model = job.model.settings()
+    plan = {"index": 0, "seed": job.seed, "model": model, "description": description.text}
+    folder.job("j")
+    mine = OwnRound(folder, signed, plan, maker_of)
+    assert len(mine) == 64
+    assert upload is not None
+    np.testing.assert_array_equal(mine.upload(1, start.astype(np.float32)), upload)
 
 
 def test_owner_declines_another_description_than_the_contracted_one() -> None:
