@@ -2,41 +2,43 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import MarketOptions, group, option, taking
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import load
 from noisemarket.errors import BadInput
 
-flower_app = group("Run the market over Flower: simulated on this machine, or between hosts.")
 
-
-@dataclass(frozen=True)
-class UpOptions(MarketOptions):
-    """What ``run`` takes, and the number of owners."""
-
-    owners: int | None = option(
-        "Owners, each a simulated SuperNode; by default 5, or as the scenario says.", min=1
-    )
-
-
-@flower_app.command("up")
-@taking(UpOptions, "scenario owners settings workers seed out overwrite json")
-def up(options: UpOptions) -> None:
+def up(
+    file: opt.File = None,
+    owners: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Owners, each a simulated SuperNode; by default 5, or as the scenario says.",
+        ),
+    ] = None,
+    settings: opt.Settings = None,
+    workers: opt.Workers = None,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+) -> None:
     """Run a market over Flower's simulation on this machine."""
-    from noisemarket.cli.options import FLOWER
-    from noisemarket.cli.run import run
+    from noisemarket.cli.run import FLOWER, carry_out, start
 
-    owners = options.owners or (5 if options.scenario is None else None)
-    given = [*([] if owners is None else [f"owners={owners}"]), *(options.settings or [])]
-    run(replace(options, settings=given, baselines=False, engine=FLOWER))
+    count = owners or (5 if file is None else None)
+    counted = [] if count is None else [f"owners={count}"]
+    scenario = load(file, None, [*counted, *(settings or [])], seed)
+    given = {"engine": FLOWER, "draws": None, "baselines": False}
+    carry_out(*start(scenario, given, out, overwrite, file), workers, as_json, asked=True)
 
 
-@flower_app.command("app")
 def app(
     folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
@@ -54,7 +56,6 @@ def app(
     typer.echo(f'Run it: flwr run {folder} CONNECTION --run-config \'scenario="..." folder="..."\'')
 
 
-@flower_app.command("key")
 def key(
     folder: Annotated[
         str, Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
@@ -66,7 +67,6 @@ def key(
     typer.echo(KeyPair.obtain(folder).public_hex)
 
 
-@flower_app.command("owner")
 def owner(
     folder: Annotated[str, Argument(metavar="FOLDER", help="The owner's new folder.")],
     name: Annotated[str, Option(help="The owner's name, as in the curator's scenario.")],
@@ -105,7 +105,6 @@ def owner(
     )
 
 
-@flower_app.command("check")
 def check(
     config: Annotated[
         str, Argument(metavar="NODE_CONFIG", help="The config file of an owner's SuperNode.")

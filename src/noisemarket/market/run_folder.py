@@ -59,6 +59,7 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.was_complete = False
         self._started = _now()
         self._facts: dict[str, object] = {}
         self._lock: Lock | None = None
@@ -93,7 +94,9 @@ class RunFolder:
         """Go on with an earlier run: its status says running again, and ``facts`` from now on."""
         folder = cls(path)
         folder._lock = exclusive(path, "resume")
-        folder._started = str(read_status(path).get("started", folder._started))
+        status = read_status(path)
+        folder.was_complete = status.get("state") == "complete"
+        folder._started = str(status.get("started", folder._started))
         folder.note(**facts)
         return folder
 

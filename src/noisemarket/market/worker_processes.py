@@ -22,7 +22,6 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from multiprocessing import (
     connection,
     get_context,
@@ -65,16 +64,6 @@ class _Note:
     """Progress of a task under way."""
 
     content: Any
-
-
-def one_by_one(
-    work: Work[Task, Result],
-    tasks: Sequence[Task],
-    told: Callable[[Task, Any], object] = lambda task, note: None,
-) -> Iterator[tuple[Task, Result]]:
-    """Do tasks in this process, one after another: for work that has processes of its own."""
-    for task in tasks:
-        yield task, work(task, partial(told, task))
 
 
 def in_processes(

@@ -182,7 +182,7 @@ def trained_table(document: Mapping[str, Any]) -> Table:
     """
     rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
@@ -262,7 +262,7 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
     seeds, owners = len(document["seeds"]), document["owners"]
     about = (
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
-        f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
+        f"{document['surface']}, {_seeds(seeds)}. {document['machine']}, {document['date']}."
     )
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
@@ -446,3 +446,7 @@ def draw_rounds(folder: Path, shown: Sequence[MeanRow], title: str) -> list[Path
     direct_labels(axis, ends)
     label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"
