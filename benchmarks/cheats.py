@@ -34,9 +34,8 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
 from noisemarket.market.inspection import NoiseWatch, UploadInspector
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.offers import work_of
+from noisemarket.market.offers import verdicts, work_of
 from noisemarket.market.orders import Order, order
-from noisemarket.market.round_ledger import verdicts
 from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario

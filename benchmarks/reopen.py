@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 from dataclasses import replace
+from datetime import date
 from pathlib import Path
 
 import numpy as np
@@ -60,7 +61,8 @@ def main() -> None:
     parser.add_argument("--owners", type=int, default=100)
     parser.add_argument("--iterations", type=int, default=6000)
     options = parser.parse_args()
-    document: dict[str, object] = {"machine": machine_in_words(), **vars(options)}
+    made = {"command": "python -m benchmarks reopen", "date": date.today().isoformat()}
+    document: dict[str, object] = {**made, "machine": machine_in_words(), **vars(options)}
     for change, factor in CHANGES.items():
         rows = np.array(
             [

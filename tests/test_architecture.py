@@ -183,7 +183,7 @@ def test_examples_use_of_flower_what_is_public() -> None:
 
 def test_the_app_that_is_written_uses_of_flower_what_is_public(tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from noisemarket.flower.app_folder import write_app
+    from noisemarket.flower.host_files import write_app
 
     files = list(write_app(tmp_path / "app").rglob("*.py"))
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]

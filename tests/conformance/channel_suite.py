@@ -23,13 +23,12 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.channel import Channel
-from noisemarket.market.channel_asker import ChannelAsker
 from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.offers import work_of
-from noisemarket.market.owners import Owners
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
+from noisemarket.market.owners import ChannelAsker, Owners
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.invitations import JobInvitation, SaleInvitation
 from noisemarket.owner.owner_messages import (
     KeyQuestion,

@@ -24,12 +24,11 @@ from tests.flower.market_common import MOST_ASKED, make_scenario
 from tests.support.cheats import cheating
 from tests.support.flower_processes import SUPERLINK, Deployment, wait
 
-from noisemarket.flower.app_folder import write_app
+from noisemarket.flower.host_files import write_app
 from noisemarket.flower.simulation import deal_out
-from noisemarket.market.event_file import EVENTS, NEGOTIATING, from_line
-from noisemarket.market.events import RoundTrained, Settled
+from noisemarket.market.events import EVENTS, NEGOTIATING, RoundTrained, Settled, from_line
 from noisemarket.market.job import run_market
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
 
 SHORT_HEARTBEATS = Path(__file__).with_name("short_heartbeats")
 ALONE, HOUSE = "0", "south"

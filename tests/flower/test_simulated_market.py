@@ -21,8 +21,8 @@ from noisemarket.flower.line import Bounds
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.market.events import Opened, RoundTrained, Settled
 from noisemarket.market.job import run_market
+from noisemarket.market.orders import prepare
 from noisemarket.market.outcome import MarketRun
-from noisemarket.market.preparation import prepare
 from noisemarket.market.summary import summary
 
 NAMES = ["0", "1"]

@@ -17,8 +17,8 @@ from noisemarket.files import save_arrays
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds, Traffic
 from noisemarket.market.channel import ChannelEngine
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.orders import Order
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import JournalledAccountant

@@ -44,8 +44,8 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import negotiate
+from noisemarket.market.orders import within_budget
 from noisemarket.market.outcome import MarketOutcome, Outcome
-from noisemarket.market.preparation import within_budget
 from noisemarket.market.summary import summary
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.accountant import read_journal

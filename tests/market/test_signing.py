@@ -28,10 +28,10 @@ from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.events import (
     Signed,
 )
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.offers import Curator, work_of
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.terms import contract_of

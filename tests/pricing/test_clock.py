@@ -19,7 +19,7 @@ from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.preparation import within_budget
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.mechanism import Demand
 from noisemarket.pricing.portfolio import best_portfolio

@@ -15,7 +15,7 @@ from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate, run_options
-from noisemarket.market.preparation import within_budget
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.auctions import Award

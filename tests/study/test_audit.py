@@ -271,7 +271,7 @@ def test_command_ends_with_1_on_a_breach(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buggy = Buggy(Sharded(shards=2), "no_clipping")
-    monkeypatch.setattr("noisemarket.cli.audit.protection_of", lambda scenario: buggy)
+    monkeypatch.setattr("noisemarket.scenario.account.protection_of", lambda scenario: buggy)
     out = str(tmp_path / "run")
     options = ["--trials", "80", "--confidence", "0.9", "--out", out]
     code, printed, _ = command(capsys, *TINY, *options, "--json")

@@ -34,8 +34,7 @@ from cryptography.x509.oid import NameOID
 from tests.commands import PATIENCE
 from typer.testing import CliRunner
 
-from noisemarket.flower.host_files import CURATOR
-from noisemarket.flower.owner_setup import write_node_key
+from noisemarket.flower.host_files import CURATOR, write_node_key
 
 HOST, SUPERLINK, CONNECTION = "127.0.0.1", "superlink", "market"
 COMMANDS = Path(sys.executable).parent

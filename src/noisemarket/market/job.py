@@ -31,23 +31,21 @@ from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
 from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
-from noisemarket.market.channel_asker import ChannelAsker
-from noisemarket.market.event_file import EVENTS, EventFile
-from noisemarket.market.events import Event
+from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.market_folder import (
-    CHECKPOINT,
-    HEAD,
-    JOB,
-    MODEL,
-    TRACE,
-    JobManifest,
-    MarketFolder,
-)
 from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.offers import Curator, ReceiptBook, record, refuse_expired, work_of
-from noisemarket.market.orders import Order
+from noisemarket.market.offers import (
+    Curator,
+    ReceiptBook,
+    RoundBeginning,
+    record,
+    refuse_expired,
+    round_entries,
+    verdicts,
+    work_of,
+)
+from noisemarket.market.orders import Order, PreparedMarket, budget_of, prepare, within_budget
 from noisemarket.market.outcome import (
     BROKEN,
     LEFT_OUT,
@@ -57,9 +55,16 @@ from noisemarket.market.outcome import (
     OwnerOutcome,
     Steps,
 )
-from noisemarket.market.owners import Owners
-from noisemarket.market.preparation import PreparedMarket, budget_of, prepare, within_budget
-from noisemarket.market.round_ledger import RoundBeginning, round_entries, verdicts
+from noisemarket.market.owners import ChannelAsker, Owners
+from noisemarket.market.run_folder import (
+    CHECKPOINT,
+    HEAD,
+    JOB,
+    MODEL,
+    TRACE,
+    JobManifest,
+    MarketFolder,
+)
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.terms import contract_of
 from noisemarket.pricing import find_mechanism

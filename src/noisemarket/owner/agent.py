@@ -35,11 +35,14 @@ from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, Own
 from noisemarket.owner.invitations import (
     AnyInvitation,
     GameInvitation,
+    GameRecord,
     JobInvitation,
     MenuInvitation,
     SaleInvitation,
+    SaleRecord,
+    negotiated,
+    of_this_version,
 )
-from noisemarket.owner.record import GameRecord, SaleRecord, negotiated, of_this_version
 from noisemarket.owner.terms import (
     STATED,
     Plan,

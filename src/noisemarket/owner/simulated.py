@@ -16,8 +16,7 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.invitations import JobInvitation, MenuInvitation
-from noisemarket.owner.record import SaleRecord, negotiated
+from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
 from noisemarket.owner.terms import Plan
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 

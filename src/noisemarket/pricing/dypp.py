@@ -8,7 +8,7 @@ is played by the same loop in plain Python.
 As printed, DyPP does not recover when preferences change: its steps have shrunk and its policies
 are pure by then. With ``learning.reopen`` an owner, who knows that its own numbers changed, starts
 its tables anew; and the curator, whom nobody tells, starts a pair anew when that owner's proposals
-have moved: when a fast and a slow average of them are far apart (``learning.watch_proposal``).
+have moved: when a fast and a slow average of them are far apart (``learning.has_moved``).
 """
 
 from __future__ import annotations
@@ -205,7 +205,7 @@ def play_batch(
         trace_every=config.trace_every,
         window=int(min(config.window, bounds[-1] - bounds[-2])),
         per_message=per_message if by_messages else 0,
-        reopen=config.settings.reopen,
+        reopen=config.settings.reopen and kind.reopens,
     )
     pairs, _, savings, payments = games.owner_rewards.shape
     output = Batch(
@@ -236,7 +236,7 @@ def _play_pair(
     cancelled: BoolArray,
 ) -> None:
     """``learning.play_all`` for one pair of players in plain Python."""
-    from noisemarket.pricing.learning import AT_MOST_EVERY, MOVED, watch_proposal
+    from noisemarket.pricing.learning import has_moved
 
     owner = kind(games.owner_first[n, 0], numbers)
     curator = kind(games.curator_first[n, 0], numbers)
@@ -259,11 +259,10 @@ def _play_pair(
         if heard > 0:
             quoted, got = int(moves[heard - 1, 1]), float(rewards[heard - 1, 1])
             curator.learn(states[heard - 1], quoted, got, state, heard - 1 - curator_since)
-        if settings.reopen and heard < iterations:
-            moved = watch_proposal(averages, said[heard]) > MOVED
-            if moved and heard - curator_since >= AT_MOST_EVERY:
-                curator = kind(games.curator_first[n, phase[heard]], numbers)
-                curator_since = heard
+        watches = settings.reopen and heard < iterations
+        if watches and has_moved(averages, said[heard], heard - curator_since):
+            curator = kind(games.curator_first[n, phase[heard]], numbers)
+            curator_since = heard
         heard += 1
 
     for t in range(iterations + 1):

@@ -33,9 +33,9 @@ _TO_UNIT = 1.0 / (1 << 32)
 FAST, SLOW = 0.05, 0.005
 """Steps of the two averages of an owner's proposals."""
 
-MOVED, AT_MOST_EVERY = 1.2, 400
-"""The curator starts a pair anew when the averages are further apart than this; and not again for
-so many interactions."""
+MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 400, 10
+"""The curator starts a pair anew when the averages are further apart than this; not again for so
+many interactions; and it looks only so often."""
 
 _LOOK = (1 << 20) - 1  # every so many iterations, look whether the play is cancelled
 
@@ -189,15 +189,23 @@ def learn(
 
 
 @_compiled
-def watch_proposal(averages: FloatArray, proposal: int) -> float:
-    """Take a proposal into its fast and its slow average; gives how far these are apart (L1)."""
+def has_moved(averages: FloatArray, proposal: int, since: int) -> bool:
+    """Take a proposal into its fast and its slow average; gives whether these are far apart (L1).
+
+    ``since`` is how long ago the curator started its tables. To look every time would cost more
+    than to average.
+    """
+    for j in range(averages.shape[1]):
+        averages[0, j] -= FAST * averages[0, j]
+        averages[1, j] -= SLOW * averages[1, j]
+    averages[0, proposal] += FAST
+    averages[1, proposal] += SLOW
+    if since < AT_MOST_EVERY or since % LOOKS_EVERY != 0:
+        return False
     distance = 0.0
     for j in range(averages.shape[1]):
-        hit = 1.0 if j == proposal else 0.0
-        averages[0, j] += FAST * (hit - averages[0, j])
-        averages[1, j] += SLOW * (hit - averages[1, j])
         distance += abs(averages[0, j] - averages[1, j])
-    return distance
+    return distance > MOVED
 
 
 @_compiled
@@ -390,12 +398,10 @@ def play_all(
             if t & _LOOK == 0 and cancelled[0]:
                 return
             j, state = proposal, next_state
-            if settings.reopen and per_message == 0:
-                moved = watch_proposal(averages, j) > MOVED
-                if moved and t - curator_since >= AT_MOST_EVERY:
-                    first = games.curator_first[n, phase]
-                    _begin(values, policy, total, best, visits, payments, first)
-                    curator_since = t
+            if settings.reopen and per_message == 0 and has_moved(averages, j, t - curator_since):
+                first = games.curator_first[n, phase]
+                _begin(values, policy, total, best, visits, payments, first)
+                curator_since = t
 
             # The curator quotes; that quote completes the owner's transition.
             quote = act(rule, policy, best, payments + state, payments, lower_uniform(streams, 1))
@@ -420,12 +426,10 @@ def play_all(
                                 payments + states[i - 1], payments, quotes[i - 1], rewards[i - 1],
                                 payments + states[i], heard - 1 - curator_since,
                             )  # fmt: skip
-                        if settings.reopen:
-                            moved = watch_proposal(averages, said[i]) > MOVED
-                            if moved and heard - curator_since >= AT_MOST_EVERY:
-                                first = games.curator_first[n, heard_phase]
-                                _begin(values, policy, total, best, visits, payments, first)
-                                curator_since = heard
+                        if settings.reopen and has_moved(averages, said[i], heard - curator_since):
+                            first = games.curator_first[n, heard_phase]
+                            _begin(values, policy, total, best, visits, payments, first)
+                            curator_since = heard
                     states[0], quotes[0], rewards[0] = state, k, reward
                     unheard = 0
 

@@ -74,6 +74,11 @@ class GameRules:
         return self.protocol == "signed"
 
     @property
+    def reopens(self) -> bool:
+        """Whether players start anew after a change of preferences."""
+        return self.settings.reopen and find_rule(self.rule).reopens
+
+    @property
     def ends_early(self) -> bool:
         """Whether the game may be over before its last interaction."""
         return self.rule == BISECTION
@@ -382,7 +387,7 @@ class LearningOwner(_Learner, OwnerPlayer):
         self._changes = {
             start: phase
             for phase, start in enumerate(rules.starts)
-            if rules.settings.reopen and phase > 0 and sides[phase].differs(sides[phase - 1])[0]
+            if rules.reopens and phase > 0 and sides[phase].differs(sides[phase - 1])[0]
         }
 
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
@@ -434,7 +439,7 @@ class LearningCurator(_Learner, CuratorPlayer):
         state = self._state(proposal)
         if self.played > 0:
             self._rule.learn(*self._pending, state, self.played - 1 - self._since)
-        if self._rules.settings.reopen and self._has_moved(proposal):
+        if self._rules.reopens and self._has_moved(proposal):
             phase = int(self._phase(self.played))
             self._rule, self._since = self._fresh_rule(phase), self.played
         reward = float(self._rewards[self._outcome(proposal, quote)]) if signed else 0.0
@@ -443,12 +448,11 @@ class LearningCurator(_Learner, CuratorPlayer):
 
     def _has_moved(self, proposal: int) -> bool:
         """Whether the owner's proposals have moved, with this one."""
-        from noisemarket.pricing.learning import AT_MOST_EVERY, MOVED, watch_proposal
+        from noisemarket.pricing.learning import has_moved
 
         if self._averages is None:
             self._averages = np.full((2, self._shape[0]), 1.0 / self._shape[0])
-        distance = float(watch_proposal(self._averages, proposal))
-        return distance > MOVED and self.played - self._since >= AT_MOST_EVERY
+        return bool(has_moved(self._averages, proposal, self.played - self._since))
 
 
 def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:

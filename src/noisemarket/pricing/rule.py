@@ -52,6 +52,7 @@ class Rule(ABC):
     messages these are saved and restored.
 
     Attributes:
+        reopens: whether it starts anew after a change, where ``learning.reopen`` says so.
         values: Q(state, action).
         settings: the numbers of the scenario's ``[learning]`` table.
 
@@ -68,6 +69,8 @@ class Rule(ABC):
         >>> nm.negotiate(small, mechanism=Lowest).learned.signed_share
         0.0
     """
+
+    reopens = False
 
     def __init__(self, first_values: FloatArray, settings: Settings) -> None:
         self.values = np.array(first_values, dtype=float)
@@ -182,6 +185,7 @@ class WolfPHC(CompiledRule):
     """WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
 
     family = CLIMBING
+    reopens = True
 
 
 class PHC(WolfPHC):

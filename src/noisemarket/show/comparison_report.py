@@ -7,7 +7,7 @@ bars of the game alone; accuracy over money (the frontier) and over the rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -166,14 +166,12 @@ def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
+def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
     """The same for ``comparison.csv``: the iterations of each recovery in one cell."""
-    out = []
     for row in rows:
-        times = [one["iterations"] for one in row["recovery"]]
+        times = (one["iterations"] for one in row["recovery"])
         words = " ".join("never" if time is None else str(time) for time in times)
-        out.append([*(row[column] for column in GAME_COLUMNS[:-1]), words])
-    return out
+        yield [*(row[column] for column in GAME_COLUMNS[:-1]), words]
 
 
 def trained_table(document: Mapping[str, Any]) -> Table:
@@ -184,7 +182,7 @@ def trained_table(document: Mapping[str, Any]) -> Table:
     """
     rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
     pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
@@ -264,7 +262,7 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
     seeds, owners = len(document["seeds"]), document["owners"]
     about = (
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
-        f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
+        f"{document['surface']}, {_seeds(seeds)}. {document['machine']}, {document['date']}."
     )
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
@@ -448,3 +446,7 @@ def draw_rounds(folder: Path, shown: Sequence[MeanRow], title: str) -> list[Path
     direct_labels(axis, ends)
     label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

@@ -112,15 +112,13 @@ class _Data:
         return np.array([several, True, True, self.mixed, uneven])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The best that one form can do: its shape, whether loss follows, and what it leaves."""
+class _Best:
+    """The best that one form can do: its shape, whether loss follows, and its residuals."""
 
-    data: _Data
-    theta: FloatArray
-    surface: LossSurface
-    follows: bool
-    residuals: FloatArray
+    def __init__(self, data: _Data) -> None:
+        self.data, self.theta = data, _search(data, data.accuracy, -1.0)
+        self.surface, self.follows = _surface(data, self.theta)
+        self.residuals = data.accuracy - self.surface.quality(*data.at)
 
 
 def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
@@ -131,10 +129,10 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
     refits to the fit plus residuals drawn anew; so they count the scatter of training and the
     misfit of the form alike.
     """
-    best = _best(_data(points))
+    best = _Best(_data(points))
     remarks = []
     if labels and best.data.betas > 2:  # two betas fit either way
-        plain, even = best, _best(replace(best.data, labels=labels))
+        plain, even = best, _Best(replace(best.data, labels=labels))
         if rms(even.residuals) < rms(plain.residuals):
             best = even
             remarks.append(
@@ -263,14 +261,7 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     return _form(theta, (g1, g5), zeta, data.labels), True
 
 
-def _best(data: _Data) -> _Found:
-    theta = _search(data, data.accuracy, -1.0)
-    surface, follows = _surface(data, theta)
-    residuals = data.accuracy - surface.quality(*data.at)
-    return _Found(data, theta, surface, follows, residuals)
-
-
-def _resampled(best: _Found, resamples: int) -> tuple[LossSurface, ...]:
+def _resampled(best: _Best, resamples: int) -> tuple[LossSurface, ...]:
     data, points = best.data, len(best.data.accuracy)
     constants = 2 + int(data.free.sum())
     if points <= constants:
@@ -305,7 +296,7 @@ def _distances(data: _Data, surface: LossSurface) -> dict[str, Any]:
     }
 
 
-def _remarks(found: _Found) -> list[str]:
+def _remarks(found: _Best) -> list[str]:
     """What a reader of the fit must know."""
     data, surface, residuals, remarks = found.data, found.surface, found.residuals, []
     if data.betas == 1:

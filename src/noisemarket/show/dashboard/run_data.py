@@ -19,9 +19,9 @@ from noisemarket.game.value import worth
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
-from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
 from noisemarket.market.outcome import LEFT_OUT, OUTCOME, PAID, Outcome, OwnerOutcome
+from noisemarket.market.run_folder import TRACE
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.privacy.zcdp import gaussian_epsilon

@@ -20,8 +20,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, unusable
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.store import Ledger, reading
-from noisemarket.market.market_folder import JOB
-from noisemarket.market.run_folder import STATUS, still_runs
+from noisemarket.market.run_folder import JOB, STATUS, still_runs
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
