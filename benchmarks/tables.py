@@ -58,6 +58,7 @@ def main() -> None:
         data = load_data(str(path))
         features = data.train_inputs()
         found = {
+            "command": "python -m benchmarks tables",
             "records": len(features) + len(data.test_labels),
             "features": features.shape[1],
             "megabytes_of_csv": round(path.stat().st_size / 1e6),

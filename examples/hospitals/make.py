@@ -16,12 +16,14 @@ from sklearn.datasets import load_breast_cancer
 
 HOSPITALS = {
     "ashford": 64, "bexley": 57, "calder": 52, "dunmore": 47, "elmhurst": 42, "fairview": 38,
-    "greenway": 34, "hartwell": 30, "ironbridge": 27, "juniper": 24, "kingsmead": 21, "larkhill": 20,
+    "greenway": 34, "hartwell": 30, "ironbridge": 27, "juniper": 24, "kingsmead": 21,
+    "larkhill": 20,
 }  # fmt: skip
 """How many of the 456 training records each hospital has."""
 
 
 def write(path: Path, names: list[str], rows: np.ndarray, diagnoses: np.ndarray) -> None:
+    """Write records and their diagnoses to a CSV file."""
     with path.open("w", encoding="utf-8", newline="") as file:
         lines = csv.writer(file)
         lines.writerow([*names, "diagnosis"])
@@ -30,6 +32,7 @@ def write(path: Path, names: list[str], rows: np.ndarray, diagnoses: np.ndarray)
 
 
 def main(folder: Path) -> None:
+    """Write the test file and the hospitals' files."""
     data = load_breast_cancer()
     names = [str(name) for name in data.feature_names]
     diagnoses = data.target_names[data.target]
