@@ -39,6 +39,7 @@ def test_a_small_market_is_as_the_tutorial_shows_it(tmp_path: Path) -> None:
 @pytest.mark.process
 @pytest.mark.usefixtures("undrawn")
 def test_tables_of_hospitals_are_as_the_page_shows_them(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")  # the extra "tables"
     root = PAGE.parents[2]
     (tmp_path / "examples").symlink_to(root / "examples")
     text = (PAGE.parent / "own-data.md").read_text(encoding="utf-8")

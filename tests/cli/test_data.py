@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from tests.commands import assert_sentence, call_here
+
+pytest.importorskip("pyarrow")  # the extra "tables"
 
 HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
 

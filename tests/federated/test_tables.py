@@ -15,6 +15,8 @@ from noisemarket.federated.owner_tables import check_tables
 from noisemarket.federated.partition import own_partition
 from noisemarket.federated.table_files import read_table
 
+pytest.importorskip("pyarrow")  # the extra "tables"
+
 DESCRIPTION = """\
 [label]
 column = "outcome"
@@ -95,7 +97,7 @@ def test_linear_number_runs_from_minus_1_to_1(tmp_path: Path) -> None:
 def test_values_outside_are_clipped_or_count_as_other(tmp_path: Path) -> None:
     odd = HEAD + "1,-5,surgery,died\n2,200,attic,recovered\n3,,,died\n4,100,internal,died\n"
     folder = written(tmp_path / "data", north=odd)
-    (north,) = (one for one in check_tables(folder) if one.owner == "north")
+    (north,) = (one for one in check_tables(folder)[0] if one.owner == "north")
     assert north.outside == {"age": 2, "ward": 1}
     assert north.missing == {"age": 1, "ward": 1}
     inputs = load_data(str(folder)).train_inputs()
@@ -180,8 +182,8 @@ def test_one_file_names_owners_in_a_column(tmp_path: Path) -> None:
     data = load_data(str(tmp_path / "all.csv"))
     assert data.records_of == {"east": 4, "west": 8}
     assert len(data.test_labels) == 2
-    found = {one.owner: one.records for one in check_tables(tmp_path / "all.csv")}
-    assert found == {"east": 4, "west": 8}
+    found = {one.owner: one.records for one in check_tables(tmp_path / "all.csv")[0]}
+    assert found == {"east": 4, "west": 8, "test.csv": 2}
 
 
 def test_owner_column_must_be_named(tmp_path: Path) -> None:
@@ -337,10 +339,24 @@ def test_extra_is_named_where_it_is_missing(
 
 def test_check_names_every_owner_whatever_is_wrong_with_one(tmp_path: Path) -> None:
     folder = written(tmp_path / "data", north=NORTH + "3,4,surgery,lost\n")
-    found = {one.owner: one for one in check_tables(folder)}
+    found = {one.owner: one for one in check_tables(folder)[0]}
     assert list(found) == ["north", "south", "test.csv"]
     assert "line 4" in found["north"].problem
     assert found["south"].labels == {"died": 2, "recovered": 1}
+
+
+def test_an_owner_checks_its_own_file_at_home(tmp_path: Path) -> None:
+    folder = written(tmp_path / "data")
+    (folder / "south.csv").unlink()
+    (folder / "test.csv").unlink()
+    found, remarks = check_tables(folder)
+    assert [one.owner for one in found] == ["north"]
+    assert remarks == ()
+
+
+def test_check_remarks_test_records_that_owners_have(tmp_path: Path) -> None:
+    _, remarks = check_tables(written(tmp_path / "data", test=TEST + "9,80,internal,recovered\n"))
+    assert len(remarks) == 1
 
 
 # Drafts

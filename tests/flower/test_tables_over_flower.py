@@ -22,6 +22,8 @@ from noisemarket.owner.folder import OwnerFolder
 from noisemarket.owner.simulated import preferences
 from noisemarket.scenario import Scenario, load_scenario
 
+pytest.importorskip("pyarrow")  # the extra "tables"
+
 pytestmark = [pytest.mark.process, pytest.mark.training, pytest.mark.compiled]
 
 DESCRIPTION = """\

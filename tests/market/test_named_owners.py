@@ -20,6 +20,8 @@ from noisemarket.market.orders import prepare
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.round import OwnRound, _described
 
+pytest.importorskip("pyarrow")  # the extra "tables"
+
 HOSPITALS = Path(__file__).parents[2] / "examples" / "hospitals"
 SIZES = [64, 57, 52, 47, 42, 38, 34, 30, 27, 24, 21, 20]
 KEY = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a"

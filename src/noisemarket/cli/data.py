@@ -34,12 +34,11 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Show every owner's records, labels, and values outside of the description (columns.toml)."""
-    from noisemarket.federated.owner_tables import check_tables, load_tables
+    from noisemarket.federated.owner_tables import check_tables
     from noisemarket.show.style import table_of
 
-    found = check_tables(Path(folder))
+    found, remarks = check_tables(Path(folder))
     problems = [one.problem for one in found if one.problem]
-    remarks = [] if problems else list(load_tables(Path(folder)).remarks)
     table = table_of(None, ("owner", "labels", "outside", "missing"), "records")
     for one in found:
         if not one.problem:

@@ -84,7 +84,8 @@ def _load(path: Path, _stamps: tuple[tuple[object, ...], ...]) -> Dataset:
     else:
         own = read_table(path, description, owners=True)
         names = tuple(sorted(own.names))
-        own.holders = np.array([names.index(name) for name in own.names])[own.holders]
+        place = {name: number for number, name in enumerate(names)}
+        own.holders = np.array([place[name] for name in own.names])[own.holders]
     test = _test_file(folder, needed=path.is_dir())
     if test is not None:
         curators = read_table(test, description)
@@ -126,26 +127,36 @@ def named_dataset(
     )  # fmt: skip
 
 
-def check_tables(path: Path) -> list[OwnerCheck]:
-    """Every owner's records, one after the other; a fault in one file does not hide the others."""
+def check_tables(path: Path) -> tuple[list[OwnerCheck], tuple[str, ...]]:
+    """Every owner's records, one after the other, and remarks about all of them.
+
+    A fault in one file does not hide the others. An owner at home needs no test records.
+    """
     if not path.exists():
         raise BadInput("data", str(path), "does not exist: name a folder, or a file of records.")
-    if not path.is_dir():
-        description = _description(path.parent)
-        own = read_table(path, description, owners=True)
-        parts = [(name, _some(own, own.holders == at)) for at, name in enumerate(own.names)]
-        return [_checked(name, part, description) for name, part in sorted(parts)]
-    description = _description(path)
-    files = _owner_files(path)
-    if (test := _test_file(path, needed=False)) is not None:
-        files = files | {test.name: test}
-    found = []
-    for name, file in files.items():
-        try:
-            found.append(_checked(name, read_table(file, description), description))
-        except BadInput as problem:
-            found.append(OwnerCheck(name, problem=str(problem)))
-    return found
+    folder = path if path.is_dir() else path.parent
+    description, test = _description(folder), _test_file(folder, needed=False)
+    found, tables = list[OwnerCheck](), list[Table]()
+    if path.is_dir():
+        for name, file in _owner_files(folder).items():
+            try:
+                tables.append(read_table(file, description))
+                found.append(_checked(name, tables[-1], description))
+            except BadInput as problem:
+                found.append(OwnerCheck(name, problem=str(problem)))
+    else:
+        tables = [own := read_table(path, description, owners=True)]
+        for name in sorted(own.names):
+            part = _some(own, own.holders == own.names.index(name))
+            found.append(_checked(name, part, description))
+    if test is None:
+        return found, ()
+    try:
+        curators = read_table(test, description)
+    except BadInput as problem:
+        return [*found, OwnerCheck(test.name, problem=str(problem))], ()
+    remarks = _overlap(joined(tables), curators, test) if tables else ()
+    return [*found, _checked(test.name, curators, description)], remarks
 
 
 # Files

@@ -292,7 +292,8 @@ def _dealt(scenario: Scenario, environment: Environment, data: Dataset) -> Parti
             odd = sorted(set(names) ^ set(data.owners))[0]
             remedy = "is an owner of the population or of the records, but not of both."
             raise BadInput("owner", odd, remedy)
-        order = [data.owners.index(name) for name in names]
+        place = {name: number for number, name in enumerate(data.owners)}
+        order = [place[name] for name in names]
         return own_partition(data.holders, data.train_labels, order)
     rng = np.random.default_rng(np.random.SeedSequence(scenario.seed, spawn_key=(7,)))
     owners, sizes = len(environment), population.data_size
