@@ -224,6 +224,8 @@ def test_owners_of_arrays_are_named_in_owners_npy(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}-labels.npy", np.arange(count) % 2)
     assert load_data(str(tmp_path)).owners == ()
     assert named_records(str(tmp_path)) == {}
+    (tmp_path / "people.csv").write_text("owner,privacy_cost\n")  # no records
+    assert load_data(str(tmp_path)).owners == ()
     np.save(tmp_path / "owners.npy", np.array(["b", "a", "b", "b", "a", "b"]))
     assert named_records(str(tmp_path)) == {"a": 2, "b": 4}
     np.save(tmp_path / "owners.npy", np.array(["b", "a"]))

@@ -58,7 +58,8 @@ class OwnerCheck:
 def is_tables(path: Path) -> bool:
     """Whether a path names tables: a CSV or Parquet file, or a folder of them."""
     if path.is_dir():
-        return (path / COLUMNS).exists() or bool(_files(path))
+        arrays = any("-ubyte" in one.name or one.suffix == ".npy" for one in path.iterdir())
+        return (path / COLUMNS).exists() or (bool(_files(path)) and not arrays)
     return path.suffix.lower() in SUFFIXES
 
 
