@@ -339,6 +339,20 @@ def test_dynamic_environment_reports_recovery(tmp_path: Path) -> None:
     assert [len(row["recovery"]) for row in rows] == [2, 2]
     single = call_here("negotiate", "s.toml", "--mechanism", "dypp", "--out", "n", cwd=tmp_path)
     assert "iterations to recover from the change at 2,000" in single.stdout
+    points = rows_of(tmp_path / "r" / "curves.csv")
+    assert [*dict.fromkeys(point["mechanism"] for point in points)] == [
+        "equilibrium", "dypp", "q_learning",
+    ]  # fmt: skip
+    trace = rows_of(tmp_path / "n" / "trace.csv")
+    own = [point for point in points if point["mechanism"] == "dypp"]
+    for point, block in zip(own, trace, strict=True):
+        assert [point[name] for name in ("iteration", "saving", "payment")] == [
+            block[name] for name in ("iteration", "saving", "payment")
+        ]
+    exact = {int(point["iteration"]): float(point["saving"]) for point in points[: len(trace)]}
+    assert len({exact[at] for at in (50, 1000, 2000)}) == 1
+    assert exact[2000] < exact[2050] == exact[3000] > exact[3050], "a line for each preference"
+    assert (tmp_path / "r" / "figures" / "curves.svg").exists()
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -348,6 +362,16 @@ def test_compare_covers_every_mechanism(tmp_path: Path) -> None:
     assert names >= {"dypp", "q_learning", "greedy", "pain_fl", "uniform", "no_dp", "first_best"}
     assert (tmp_path / "r" / "figures" / "comparison.png").exists()
     assert len(rows_of(tmp_path / "r" / "comparison.csv")) == len(names)
+    learners = {point["mechanism"] for point in rows_of(tmp_path / "r" / "curves.csv")}
+    assert learners == {"equilibrium", "dypp", "phc", "q_learning", "greedy", "bisection"}
+
+
+def test_a_comparison_without_learners_has_no_curves(tmp_path: Path) -> None:
+    words = ["compare", *SMALL[2:], "--game-only", "--mechanisms", "clock,uniform", "--out", "r"]
+    done = call_here(*words, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert not (tmp_path / "r" / "curves.csv").exists()
+    assert "curves" not in done.stdout
 
 
 def test_reproduce_small(tmp_path: Path) -> None:
