@@ -25,6 +25,7 @@ from noisemarket.pricing.mechanism import (
     Watch,
     trace_spacing,
 )
+from noisemarket.pricing.no_trade import why_nothing
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.scenario import Scenario
@@ -130,6 +131,11 @@ class Negotiation:
         payoffs = [one.mean_curator_payoff - one.curator_gain for one in self.equilibria]
         signed = self.environment.protocol == "signed"  # rewards are counted over no trade
         return np.zeros(len(payoffs)) if signed else np.array(payoffs)
+
+    def why_nothing(self) -> str:
+        """A sentence on why nothing was bought, for one party that knows all secrets."""
+        joint = find_mechanism(self.scenario.mechanism).joint
+        return why_nothing(self.environment, run_options(self.scenario).demand, joint=joint)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""
