@@ -66,9 +66,14 @@ class TestGame:
             if row.mechanism == "Gifts":
                 assert (row.sellers, row.paid, row.worse_off) == (4, 0.0, 4)
                 assert row.mean_saving == pytest.approx(0.15)
-                assert row.model_quality > 0 < row.joint_gain
+                assert row.model_quality > 0 < row.predicted_value
             if row.mechanism in ("uniform", "Lowest"):
-                assert (row.sellers, row.paid, row.joint_gain, row.owners_surplus) == (0, 0, 0, 0)
+                assert (row.sellers, row.paid, row.predicted_value, row.owners_surplus) == (
+                    0,
+                    0,
+                    0,
+                    0,
+                )
 
     def test_a_row_is_what_negotiate_comes_to(self, scenario: Scenario) -> None:
         found = nm.compare(
