@@ -83,7 +83,7 @@ def run(options: CalibrateOptions) -> None:
             plan.name, plan.command, wanted, missing, [*points.results.values()], plan.labels
         )  # fmt: skip
         folder.write_json("summary.json", result.summary(scenario))
-        if (text := surface_file(result, scenario)) is not None:
+        if (text := surface_file(result, scenario, plan.data)) is not None:
             folder.write_text(f"{plan.name}.toml", text)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"

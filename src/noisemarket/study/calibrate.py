@@ -23,7 +23,7 @@ from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.data import Dataset
 from noisemarket.federated.data_files import load_data
-from noisemarket.federated.rounds import Checkpoint, RoundResult, State, train
+from noisemarket.federated.rounds import Checkpoint, RoundResult, train
 from noisemarket.files import remove_unfinished
 from noisemarket.formats import finite
 from noisemarket.market.local_engine import LocalEngine
@@ -209,27 +209,28 @@ def data_of(scenario: Scenario) -> Dataset:
 
 
 def fingerprint(scenario: Scenario, data: str) -> str:
-    """Digest of all that a point depends on besides its setting; ``data`` is the images' SHA-256.
+    """Digest of the job: all that accuracy depends on besides noise, beta and seed.
 
-    Paths of images and owners' files do not count.
+    ``data`` is the SHA-256 of the data; MNIST counts by its name. How privacy is counted does not
+    matter, nor do paths.
     """
-    people = scenario.population.model_dump(mode="json")
-    file = scenario.population.file
-    sizes = read_population(file).data_size.tolist() if file else people["data_size"]
+    people, file = scenario.population, scenario.population.file
+    sizes = read_population(file, secrets=False).data_size.tolist() if file else people.data_size
+    counted = {"delta", "neighbours", "rho_cap", "epsilon_cap", "noise"}
     document = {
         "training": scenario.training.model_dump(mode="json", exclude={"data"}),
-        "privacy": simulated(scenario).privacy.model_dump(mode="json"),
-        "owners": people["owners"],
-        "sigma_max": scenario.game.sigma_max,
+        "privacy": scenario.privacy.model_dump(mode="json", exclude=counted),
+        "owners": people.owners,
         "data_size": sizes,
-        "data": data,
+        "sigma_max": scenario.game.sigma_max,
+        "data": data if scenario.training.data else "mnist",
         "rule": RULE_VERSION,
     }
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def point_order(scenario: Scenario, setting: Setting) -> Order:
-    """The training job that measures a point."""
+def point_order(scenario: Scenario, setting: Setting, data: Dataset | None = None) -> Order:
+    """The training job that measures a point, on the scenario's data or other."""
     scenario = simulated(scenario).model_copy(update={"seed": setting.seed})
     environment = scenario.environment()
     owners = len(environment)
@@ -239,7 +240,7 @@ def point_order(scenario: Scenario, setting: Setting) -> Order:
         others = order_of_sale[some_of(setting.sellers, owners) :]
         sigma[others] = environment.levels.sigma_max
     population = replace(environment.population, beta=np.full(owners, setting.beta))
-    return order(scenario, replace(environment, population=population), sigma)
+    return order(scenario, replace(environment, population=population), sigma, data=data)
 
 
 def some_of(share: float, owners: int) -> int:
@@ -282,7 +283,7 @@ def measure(
                 break
     if state.rounds_done < training.plan.rounds:
         return None
-    return _point(setting, state, training)
+    return point_of(setting, state.results, training)
 
 
 def forget(folder: Path, setting: Setting) -> None:
@@ -299,8 +300,9 @@ def _file(folder: Path, setting: Setting) -> Path:
     return folder / f"{setting.name}.npz"
 
 
-def _point(setting: Setting, state: State, training: Order) -> Point:
-    last, weights = state.results[-1], training.plan.shares
+def point_of(setting: Setting, results: Sequence[RoundResult], training: Order) -> Point:
+    """The point that a training measured."""
+    last, weights = results[-1], training.plan.shares
     deployed = last.averaged or last.score
     return Point(
         sigma=setting.sigma,
@@ -311,9 +313,9 @@ def _point(setting: Setting, state: State, training: Order) -> Point:
         last_accuracy=last.score.accuracy,
         last_loss=finite(last.score.loss),
         rounds=last.number,
-        refused=sum(len(result.refused) for result in state.results),
-        seconds=sum(result.seconds for result in state.results),
-        accuracy_per_round=tuple((one.averaged or one.score).accuracy for one in state.results),
+        refused=sum(len(result.refused) for result in results),
+        seconds=sum(result.seconds for result in results),
+        accuracy_per_round=tuple((one.averaged or one.score).accuracy for one in results),
         sellers=setting.sellers,
         noise=effective_noise(training.job.sigma, weights),
         share=effective_share(weights),

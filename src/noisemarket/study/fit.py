@@ -36,7 +36,7 @@ from noisemarket.game.surface import SURFACES, LossSurface
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import tuned
 from noisemarket.scenario.surface_file import surface_text
-from noisemarket.study.calibrate import Point
+from noisemarket.study.calibrate import Point, fingerprint
 
 PRINTED = SURFACES["printed"]
 FEWEST_SIGMAS = 4
@@ -480,15 +480,18 @@ def _curve(points: Sequence[Point], beta: float, fit: Fit | None) -> tuple[Curve
     )
 
 
-def surface_file(result: Calibration, scenario: Scenario) -> str | None:
-    """The text of the surface file, with all it takes to judge and to repeat it."""
+def surface_file(result: Calibration, scenario: Scenario, data: str) -> str | None:
+    """The text of the surface file, with all it takes to judge and to repeat it.
+
+    ``data`` is the SHA-256 of the data.
+    """
     from noisemarket import __version__
 
     fit = result.fit
     if fit is None:
         return None
     settings = scenario.model_dump(mode="json")
-    data = settings["training"].pop("data")
+    source = settings["training"].pop("data")
     more: dict[str, Any] = {
         "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
         | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
@@ -505,7 +508,9 @@ def surface_file(result: Calibration, scenario: Scenario) -> str | None:
             "command": result.command,
             "noisemarket": __version__,
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "data": Path(data).name if data else "MNIST",
+            "data": Path(source).name if source else "MNIST",
+            "job": fingerprint(scenario, data),
+            "betas": sorted({point.beta for point in result.points}),
             "noise": "simulated: one party held all the data",
             "owners": scenario.population.owners,
             "model": "average of the global models" if _averaged(scenario) else "last global model",

@@ -1,0 +1,201 @@
+"""The loss surface of a job: one that was measured for it, or a small one measured now.
+
+Accuracy under noise depends on how many owners there are, how many records they have, how long and
+how they train, and on the data. A surface of another job misleads the curator: with ten owners
+instead of a hundred it is points off. So ``surface = "auto"`` looks for a surface of this very job,
+among those in the package and those measured before, and else measures a small one.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from noisemarket.federated.data import Dataset
+from noisemarket.federated.rounds import RoundResult
+from noisemarket.files import write_atomic
+from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.training import carry_out
+from noisemarket.market.worker_processes import in_processes, one_by_one
+from noisemarket.privacy.accountant import Accountant
+from noisemarket.scenario import Scenario
+from noisemarket.scenario.surface_file import shipped_surfaces
+from noisemarket.study.calibrate import (
+    Grid,
+    Point,
+    Setting,
+    data_of,
+    fingerprint,
+    point_of,
+    point_order,
+    simulated,
+)
+from noisemarket.study.fit import calibrated, surface_file
+
+SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
+"""The noise of all owners at the measured points, as shares of sigma_max."""
+SELLERS = ((0.05, 1 / 6), (0.1, 1 / 12), (0.25, 1 / 6), (0.5, 1 / 3))
+"""Mixed points: the share of the owners that sells, and the noise they keep, likewise."""
+SEEDS = 2
+MOST_RECORDS = 60_000
+"""Records that stand in for private ones, at most: they are drawn with replacement."""
+
+
+@dataclass(frozen=True)
+class JobSurface:
+    """A scenario with its surface named, and a sentence on where that comes from."""
+
+    scenario: Scenario
+    measured_now: bool
+    remark: str
+
+
+def with_surface(
+    scenario: Scenario,
+    *,
+    workers: int | None = None,
+    stop: Callable[[], bool] | None = None,
+    watch: Callable[[int, int], object] = lambda done, total: None,
+) -> JobSurface:
+    """The scenario with a surface that was measured for its own job.
+
+    A surface that the scenario names is used as it is. With ``auto``, one that fits is looked for;
+    if there is none, a small one is measured and kept for later. Records of public data are
+    trained on. In place of private records the curator's own test records are used: one half,
+    drawn with replacement, is dealt to simulated owners, and the other half tests the model.
+
+    Example:
+        ready = nm.with_surface(nm.Scenario.from_preset("market", owners=10))
+        result = nm.negotiate(ready.scenario)
+    """
+    if scenario.game.surface != "auto":
+        return JobSurface(scenario, False, _known(scenario))
+    betas = _betas(scenario)
+    data = data_of(scenario) if scenario.training.data else None
+    job = fingerprint(scenario, data.sha256 if data else "")
+    for name, text in shipped_surfaces().items():
+        if _fits(text, job, betas):
+            remark = f"Surface {name}: measured for this job."
+            return JobSurface(_named(scenario, name), False, remark)
+    file = surface_folder() / f"{job[:24]}-{'-'.join(f'{beta:g}' for beta in betas)}.toml"
+    if file.exists() and _fits(file.read_text(encoding="utf-8"), job, betas):
+        return JobSurface(_named(scenario, str(file)), False, f"Surface {file}: measured before.")
+    text, points, off = _measure(scenario, data, betas, workers, stop, watch)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(file, text)
+    remark = f"Surface {file}: measured for this job by {points} trainings ({off:.1f} points off)."
+    return JobSurface(_named(scenario, str(file)), True, remark)
+
+
+def surface_folder() -> Path:
+    """Where measured surfaces are kept: ``noisemarket/surfaces`` in the user's cache."""
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache) / "noisemarket" / "surfaces"
+
+
+def _known(scenario: Scenario) -> str:
+    """What is known of a surface that the scenario names."""
+    name = scenario.surface_name()
+    text = shipped_surfaces().get(name)
+    if text is None:
+        return f"Surface {name}: as the scenario says."
+    if _fits(text, fingerprint(scenario, "another"), _betas(scenario)):
+        return f"Surface {name}: measured for this job."
+    of = tomllib.loads(text)["provenance"]
+    return (
+        f"Surface {name} was measured for another job ({of['owners']} owners, "
+        f"{of['training']['rounds']} rounds, {of['privacy']['protection']}, {of['data']}): the "
+        "accuracy that it predicts may be several points off. With surface = auto one is measured "
+        "for this job."
+    )
+
+
+def _betas(scenario: Scenario) -> tuple[float, ...]:
+    """The non-IID degrees to measure: all owners' one, or the least, the median and the most."""
+    beta = scenario.environment(secrets=False).population.beta
+    found = np.quantile(beta, [0.0, 0.5, 1.0])
+    return tuple(dict.fromkeys(float(f"{one:.3g}") for one in found))
+
+
+def _fits(text: str, job: str, betas: tuple[float, ...]) -> bool:
+    """Whether a surface file was measured for this job, with betas around these."""
+    of = tomllib.loads(text).get("provenance", {})
+    measured = of.get("betas", [])
+    inside = bool(measured) and min(measured) <= min(betas) and max(betas) <= max(measured)
+    return of.get("job") == job and inside
+
+
+def _named(scenario: Scenario, surface: str) -> Scenario:
+    return scenario.model_copy(
+        update={"game": scenario.game.model_copy(update={"surface": surface})}
+    )
+
+
+def _measure(
+    scenario: Scenario,
+    data: Dataset | None,
+    betas: tuple[float, ...],
+    workers: int | None,
+    stop: Callable[[], bool] | None,
+    watch: Callable[[int, int], object],
+) -> tuple[str, int, float]:
+    """The text of a surface file, the number of points, and how far the fit is from them."""
+    owners, most = scenario.population.owners, scenario.game.sigma_max
+    mixed = {(share, most * left) for share, left in SELLERS if 0 < round(share * owners) < owners}
+    by_noise = scenario.training.weighting == "noise"
+    grid = Grid(
+        tuple(most * share for share in SHARES_OF_NOISE), betas, SEEDS,
+        tuple(sorted(mixed)) if by_noise else (),
+    )  # fmt: skip
+    settings = list(grid.settings(scenario.seed))
+    allowed = data_of(scenario) if data is None else stand_in(data, len(data.train_labels))
+    work = _PointWork(simulated(scenario), allowed)
+    watch(0, len(settings))
+    run = in_processes if scenario.training.model == "features" else one_by_one
+    options: dict[str, Any] = {"workers": workers, "stop": stop} if run is in_processes else {}
+    points = []
+    for _, point in run(work, settings, **options):
+        points.append(point)
+        watch(len(points), len(settings))
+    command = "noisemarket run"
+    result = calibrated("job", command, len(settings), 0, points, allowed.classes)
+    text = surface_file(result, scenario, data.sha256 if data else "")
+    assert text is not None
+    assert result.fit is not None  # there are enough sigmas
+    return text, len(points), result.fit.rms_accuracy
+
+
+@dataclass(frozen=True)
+class _PointWork:
+    """Measures a point in one process."""
+
+    scenario: Scenario
+    data: Dataset
+
+    def __call__(self, setting: Setting, tell: Callable[[RoundResult], object]) -> Point:
+        made = point_order(self.scenario, setting, self.data)
+        engine = SerialEngine if self.scenario.training.model == "features" else None
+        done = carry_out(made, Accountant(made.budgets), engine=engine, watch=tell)
+        return point_of(setting, done.rounds, made)
+
+
+def stand_in(data: Dataset, records: int, seed: int = 0) -> Dataset:
+    """The curator's test records in place of the owners': a half to train on, a half to test.
+
+    The first is drawn with replacement until it has as many ``records`` as the owners.
+    """
+    rng = np.random.default_rng(seed)
+    shuffled = rng.permutation(len(data.test_labels))
+    train, test = np.array_split(shuffled, 2)
+    drawn = rng.choice(train, min(records, MOST_RECORDS))
+    images, labels = data.test_images, data.test_labels
+    return Dataset.of(
+        images[drawn], labels[drawn], images[test], labels[test],
+        name=data.name, scaling=data.scaling, channel=data.channel,
+    )  # fmt: skip
