@@ -125,7 +125,10 @@ def _betas(scenario: Scenario) -> tuple[float, ...]:
 
 def _fits(text: str, job: str, betas: tuple[float, ...]) -> bool:
     """Whether a surface file was measured for this job, with betas around these."""
-    of = tomllib.loads(text).get("provenance", {})
+    try:
+        of = tomllib.loads(text).get("provenance", {})
+    except tomllib.TOMLDecodeError:
+        return False
     measured = of.get("betas", [])
     inside = bool(measured) and min(measured) <= min(betas) and max(betas) <= max(measured)
     return of.get("job") == job and inside
