@@ -26,8 +26,9 @@ from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.load import build
 from noisemarket.show.comparison_report import round_means
-from noisemarket.study.compare import Comparison, Plan, TrainingFile
+from noisemarket.study.compare import Comparison, Plan
 from noisemarket.study.results import Row, comparison_document
+from noisemarket.study.trainings import TrainingFile
 
 RESULTS = Path(__file__).parent / "results"
 BUDGETS = (30.0, 100.0, 300.0)

@@ -37,9 +37,10 @@ from noisemarket.market.training import carry_out
 from noisemarket.pricing import MECHANISMS
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.study.compare import Orders, Plan, TrainingFile, TrainingTask
+from noisemarket.study.compare import Plan
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
 from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_p
+from noisemarket.study.trainings import Orders, TrainingFile, TrainingTask
 
 RESULTS = Path(__file__).parent / "results"
 EXAMPLES = Path(__file__).parent.parent / "examples"

@@ -187,7 +187,7 @@ def test_a_market_runs_under_them(site: Path, told: dict[str, list[Done]]) -> No
 
 
 UNFIT = {
-    "protection=two_steps": "choose one of: paper, sharded, dp_sgd, clipped; or give",
+    "protection=two_steps": "choose one of: per_record, sharded, dp_sgd, clipped, paper; or give",
     "weighting=last": "choose one of: noise, data_size, equal; or give",
     "protection=own_parts:OneStep settings.other=1":
         "is not a setting of own_parts:OneStep, which has clip, strength.",
@@ -220,6 +220,6 @@ def test_the_documented_test_of_a_part_runs(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(example.split("```")[0], encoding="utf-8")
     shutil.copy(Path(__file__).parent / "conformance" / "weighting_suite.py", tmp_path)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "test_mine.py"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stdout
     assert " passed" in done.stdout

@@ -18,7 +18,14 @@ if TYPE_CHECKING:
     from noisemarket.federated.aggregation import Weighting, effective_noise, effective_share
     from noisemarket.federated.data import Dataset
     from noisemarket.federated.data_files import load_data
-    from noisemarket.federated.protections import DPSGD, Clipped, Paper, Protection, Sharded
+    from noisemarket.federated.protections import (
+        DPSGD,
+        Clipped,
+        Paper,
+        PerRecord,
+        Protection,
+        Sharded,
+    )
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
@@ -36,7 +43,14 @@ _PUBLIC = {
     "noisemarket.errors": ("BadInput", "NoisemarketError"),
     "noisemarket.federated.data": ("Dataset",),
     "noisemarket.federated.data_files": ("load_data",),
-    "noisemarket.federated.protections": ("DPSGD", "Clipped", "Paper", "Protection", "Sharded"),
+    "noisemarket.federated.protections": (
+        "DPSGD",
+        "Clipped",
+        "Paper",
+        "PerRecord",
+        "Protection",
+        "Sharded",
+    ),
     "noisemarket.federated.aggregation": ("Weighting", "effective_noise", "effective_share"),
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
@@ -64,6 +78,7 @@ __all__ = [
     "Negotiation",
     "NoisemarketError",
     "Paper",
+    "PerRecord",
     "Protection",
     "Rule",
     "Scenario",

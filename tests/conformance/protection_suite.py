@@ -141,8 +141,7 @@ class ProtectionConformance:
         if not self.bounded:
             assert math.isinf(self.budget().rho_per_round), "nothing may be guaranteed"
             return
-        part = self.protection.part_setting if self.protection.noise_in_steps else None
-        for count in (getattr(self.protection, part) if part else RECORDS, 3):
+        for count in (self.protection.parts(1) if self.protection.noise_in_steps else RECORDS, 3):
             held = some_records(count)
             before = self.upload(held).astype(np.float64)
             bound = self.protection.sensitivity(before.size, count, Neighbours.REPLACE_ONE)

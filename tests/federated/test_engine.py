@@ -18,6 +18,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.commands import PATIENCE
 from tests.federated.odd_parts import Diverging, Endless, FailingMaker, Halting
 from torch import nn
 
@@ -272,7 +273,7 @@ IDLE = """
 if __name__ == "__main__":
     engine = start(Sharded(4))
     print(*(worker.pid for worker in engine._processes.running), flush=True)
-    time.sleep(120)
+    time.sleep(600)
 """
 
 BUSY = """
@@ -296,7 +297,7 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(HEAD + UNGUARDED)
     done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=PATIENCE
     )
     assert done.stdout.count("\n") == 1
     assert "put the call under if __name__ == '__main__'" in done.stdout
@@ -341,7 +342,7 @@ def test_a_killed_parent_leaves_no_worker_and_no_memory(tmp_path: Path, rest: st
         assert named_memory(main.pid, *workers) == set()
         main.kill()
         main.wait()
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while any(running(pid) for pid in workers):
         assert time.monotonic() < end, "a worker outlives its parent"
         time.sleep(0.1)
@@ -362,7 +363,7 @@ def test_a_killed_group_leaves_no_record_of_anybody(tmp_path: Path) -> None:
         assert named_memory(main.pid, *workers) == set()
         os.killpg(main.pid, signal.SIGKILL)
         main.wait()
-    end = time.monotonic() + 20
+    end = time.monotonic() + PATIENCE
     while any(running(pid) for pid in workers):
         assert time.monotonic() < end
         time.sleep(0.05)

@@ -13,6 +13,7 @@ from noisemarket.federated.protections import (
     PROTECTIONS,
     Clipped,
     Paper,
+    PerRecord,
     Protection,
     Sharded,
     Upload,
@@ -26,6 +27,14 @@ pytestmark = pytest.mark.training
 
 class TestPaper(ProtectionConformance):
     protection = Paper(batch=16, rate=0.05)
+
+
+class TestPerRecord(ProtectionConformance):
+    protection = PerRecord(clip=0.5, rate=0.3)
+
+
+class TestFewRecords(ProtectionConformance):
+    protection = PerRecord(records_per_shard=3, clip=0.5, rate=0.3)
 
 
 class TestSharded(ProtectionConformance):

@@ -132,7 +132,7 @@ ADVERSARIAL = {
 
 def test_names() -> None:
     assert {name: kind.name for name, kind in PROTECTIONS.items()} == {
-        name: name for name in ("paper", "sharded", "dp_sgd", "clipped")
+        name: name for name in ("per_record", "sharded", "dp_sgd", "clipped", "paper")
     }
 
 

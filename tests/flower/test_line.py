@@ -75,6 +75,18 @@ def test_owners_that_are_asked_later_have_as_long_as_the_others(
     assert sorted(line.ask("query.hello", hello())) == NAMES
 
 
+@pytest.mark.parametrize(("simulated", "longest"), [(False, 60.0), (True, 600.0)])
+def test_a_simulated_node_may_take_long_to_start(
+    simulated: bool, longest: float, grid: ProcessGrid
+) -> None:
+    """Elsewhere a node that never says who it is must not hold up the others."""
+    for node in grid.nodes.values():
+        node.name = ""
+    line = Line(grid, NAMES, Bounds(insecure=True, simulated=simulated))
+    assert line.meet(0.0) == [0, 1, 2]
+    assert {message.metadata.ttl for message in grid.sent} == {longest}
+
+
 @pytest.mark.parametrize("value", [-1, 2.5, True])
 def test_whoever_opens_the_line_cannot_ask_a_wrong_number_at_once(
     value: Any, grid: ProcessGrid

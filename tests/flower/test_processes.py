@@ -53,7 +53,7 @@ class Setting:
 
     def settings(self, **more: float) -> dict[str, str | float]:
         names = {"scenario": "scenario.toml", "folder": ".", "houses": "houses.toml"}
-        return names | {"timeout": 120.0, "wait": 150.0} | more
+        return names | {"timeout": 120.0, "wait": 300.0} | more
 
     def seen(self) -> list[object]:
         """The events of the job so far."""
@@ -88,7 +88,7 @@ def setting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Setting]:
 def test_a_node_that_is_not_on_the_list_cannot_take_part(setting: Setting) -> None:
     deployment = setting.deployment
     wait(lambda: sorted(deployment.online()) == NODES)
-    wait(lambda: not deployment.alive("mallory"), 60)
+    wait(lambda: not deployment.alive("mallory"))
     assert "SuperNode ID" not in deployment.log("mallory")
 
 
@@ -132,8 +132,9 @@ def test_a_job_through_all_kills_ends_as_in_one_process(setting: Setting, tmp_pa
     deployment.start_superlink()
     wait(lambda: len(deployment.online()) == 2)
     deployment.stop(HOUSE, kill=True)
+    wait(lambda: deployment.online() == [ALONE])
     said.clear()
-    done = deployment.run(app, setting.settings(timeout=30.0, wait=15.0), said.append)
+    done = deployment.run(app, setting.settings(timeout=300.0, wait=20.0), said.append)
     assert done, "\n".join(said)
     assert deployment.log(ALONE).count("Receiving: query.quotes") == 2  # none was sent again
     asked = deployment.log(ALONE).count("Receiving: query.")

@@ -12,6 +12,7 @@ from threading import Event
 
 import pytest
 from flwr.serverapp import Grid
+from tests.commands import PATIENCE
 from tests.conformance.engine_suite import AcrossProcesses, Open
 from tests.flower.training import deal, engine_over
 
@@ -20,6 +21,7 @@ from noisemarket.flower.simulation import simulate
 from noisemarket.market.orders import Order
 
 NAMES = ["anna", "bob", "carla", "dora"]
+SIMULATED = {"insecure": True, "simulated": True}
 
 pytestmark = [
     pytest.mark.process,
@@ -46,7 +48,7 @@ def grid(root: Path) -> Iterator[Grid]:
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(simulate, configs, lend)
         try:
-            yield grids.get(timeout=120.0)
+            yield grids.get(timeout=PATIENCE)
         finally:
             over.set()
         running.result()
@@ -62,8 +64,8 @@ class TestSimulation(AcrossProcesses):
 
         def make(order: Order) -> Engine:
             deal(order, NAMES, order.job.model.settings(), root)
-            engine = engine_over(grid, order.job, NAMES, order.fingerprint, insecure=True)
-            assert engine.line.meet(60.0) == [0, 1, 2, 3]
+            engine = engine_over(grid, order.job, NAMES, order.fingerprint, **SIMULATED)
+            assert engine.line.meet(PATIENCE) == [0, 1, 2, 3]
             return engine
 
         return make

@@ -40,7 +40,7 @@ def run(*arguments: str) -> str:
         check=False,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

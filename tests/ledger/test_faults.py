@@ -73,7 +73,7 @@ def python(script: str, *arguments: str) -> list[str]:
         check=False,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()

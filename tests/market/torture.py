@@ -61,7 +61,7 @@ KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 0}
 """How often each is killed, by default: those that start processes take seconds each."""
 
 OWNERS, ROUNDS, BUDGET = 3, 3, 100.0
-PATIENCE = 60.0
+PATIENCE = 300.0
 NO_TWO_ALIKE = ("seconds", "ledger_head")
 """What no two jobs have in common in their summaries."""
 

@@ -7,28 +7,38 @@ import shutil
 import signal
 import subprocess
 import tomllib
+from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from tests.commands import PATIENCE, assert_sentence, call, call_here, command, wait_until
+from tests.commands import (
+    PATIENCE,
+    assert_sentence,
+    call,
+    call_here,
+    command,
+    has_lines,
+    wait_until,
+)
 from tests.tiny_images import write_images
 
 from noisemarket.cli import main
-from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.errors import NoisemarketError
 from noisemarket.game.surface import SURFACES
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 from noisemarket.scenario.surface_file import read_surface
-from noisemarket.study.calibrate import (
-    Grid,
-    Point,
-    Points,
-    Setting,
-    fingerprint,
-    measure,
-    point_order,
+from noisemarket.study import trainings
+from noisemarket.study.calibrate import Grid, Point, fingerprint, points_of, simulated, tasks_of
+from noisemarket.study.trainings import (
+    Orders,
+    TrainingFile,
+    TrainingResult,
+    TrainingTask,
+    TrainingWork,
+    data_of,
 )
 
 pytestmark = pytest.mark.training
@@ -52,14 +62,20 @@ def words(images: Path, *more: str) -> list[str]:
     return ["calibrate", *named, "--workers", "1"]
 
 
-def read_points(path: Path) -> tuple[Point, ...]:
-    alike = json.loads(path.read_text().partition("\n")[0])["fingerprint"]
-    with Points(path, alike) as points:
-        return tuple(points.results.values())
+def grid_of(folder: Path) -> Grid:
+    plan = json.loads((folder / "calibration.json").read_text())
+    mixed = tuple((share, sigma) for share, sigma in plan["mixed"])
+    return Grid(tuple(plan["sigmas"]), tuple(plan["betas"]), plan["seeds"], mixed)
+
+
+def read_points(folder: Path) -> list[Point]:
+    with TrainingFile(folder / "trainings.jsonl") as file:
+        scenario = load_scenario(folder / "scenario.toml")
+        return points_of(tasks_of(scenario, grid_of(folder)), file.results)
 
 
 def without_times(folder: Path) -> list[dict[str, Any]]:
-    points = [asdict(point) for point in read_points(folder / "points.jsonl")]
+    points = [asdict(point) for point in read_points(folder)]
     return [{k: v for k, v in point.items() if k != "seconds"} for point in points]
 
 
@@ -78,12 +94,12 @@ def whole(images: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path,
 
 def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]) -> None:
     folder, summary = whole
-    still, noisy = read_points(folder / "points.jsonl")
+    still, noisy = read_points(folder)
     assert (still.sigma, noisy.sigma) == (0.0, 0.3)
     assert still.accuracy > noisy.accuracy + 10, "noise costs accuracy"
-    assert still.rounds == len(still.accuracy_per_round) == ROUNDS
-    assert still.accuracy_per_round[-1] == still.accuracy
-    assert still.loss != still.last_loss, "the average of the models is what counts"
+    lines = [json.loads(one) for one in (folder / "trainings.jsonl").read_text().splitlines()]
+    assert [len(one["accuracies"]) for one in lines] == [ROUNDS] * 2
+    assert still.accuracy in {one["accuracies"][-1] for one in lines}
     assert load_scenario(folder / "scenario.toml").privacy.noise == "simulated"
     assert summary["averaged"]
     assert summary["points"] == summary["points_wanted"] == 2
@@ -93,7 +109,6 @@ def test_a_calibration_measures_real_training(whole: tuple[Path, dict[str, Any]]
     assert json.loads((folder / "summary.json").read_text()) == summary
     status = json.loads((folder / "status.json").read_text())
     assert (status["state"], status["points"], status["points_done"]) == ("complete", 2, 2)
-    assert not (folder / "checkpoints").exists()
     assert not (folder / "tiny.toml").exists()
 
 
@@ -105,7 +120,7 @@ def test_mixed_contracts_are_measured_with_their_effective_noise(
     grid = ["--sigmas", "0.6", "--betas", "1", "--mixed", "0.34:0.1"]
     with pytest.raises(SystemExit):
         main([*words(images, "protection=sharded", "owners=6"), *grid, "--out", "r"])
-    alike, mixed = read_points(tmp_path / "r" / "points.jsonl")
+    alike, mixed = read_points(tmp_path / "r")
     assert (alike.effective_noise, alike.share) == pytest.approx((0.6, 1.0), rel=1e-3)
     weights = np.array([1 / (0.01 + 1 / 66)] * 2 + [1 / (0.36 + 1 / 66)] * 4)
     sigma = np.array([0.1] * 2 + [0.6] * 4)
@@ -139,8 +154,11 @@ def test_every_owner_gets_the_point(images: Path) -> None:
         "market", owners=3, data=str(images), beta={"distribution": "uniform", "low": 1, "high": 9},
         noise="secure", rho_cap=1e-9,
     )  # fmt: skip
-    made = point_order(scenario, Setting(0.2, 0.1, 5))
-    other = point_order(scenario, Setting(0.2, 10.0, 5))
+    orders = Orders(simulated(scenario), data_of(scenario))
+    grid = Grid((0.2,), (0.1, 10.0))
+    tasks = tasks_of(scenario.model_copy(update={"seed": 5}), grid)
+    by_beta = {setting.beta: orders.under(task) for setting, task in tasks.items()}
+    made, other = by_beta[0.1], by_beta[10.0]
     assert made.job.sigma.tolist() == [0.2] * 3
     assert (made.job.seed, made.job.noise) == (5, "simulated")
     assert all(budget.rho_cap == float("inf") for budget in made.budgets), "no cap holds here"
@@ -149,47 +167,41 @@ def test_every_owner_gets_the_point(images: Path) -> None:
     assert uneven.mean() > 2 * even.mean()
 
 
-def test_without_an_average_the_last_model_counts(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    scenario = load_scenario(whole[0] / "scenario.toml", settings=["averaging=0", "rounds=1"])
-    point = measure(scenario, Setting(0.0, 1.0, 1), tmp_path / "kept", workers=1)
-    assert point is not None
-    assert (point.accuracy, point.loss) == (point.last_accuracy, point.last_loss)
-    assert list((tmp_path / "kept").iterdir()), "until the point is safe"
-
-
-def rounds_kept(checkpoint: Path) -> int:
-    if not checkpoint.exists():
-        return 0
-    with np.load(checkpoint) as kept:
-        return int(kept["round_number"])
+def test_the_model_that_would_be_deployed_counts(whole: tuple[Path, dict[str, Any]]) -> None:
+    noise, seen = np.zeros(3), {}
+    for averaging in (0, 0.5):
+        settings = [f"averaging={averaging}", "rounds=3"]
+        scenario = load_scenario(whole[0] / "scenario.toml", settings=settings)
+        rounds: list[Any] = []
+        result = TrainingWork(scenario)(TrainingTask(1, noise, 1.0), rounds.append)
+        last = rounds[-1].averaged or rounds[-1].score
+        assert (rounds[-1].averaged is None) == (averaging == 0)
+        assert (result.accuracies[-1], result.loss) == (last.accuracy, last.loss)
+        seen[averaging] = result.loss
+    assert seen[0] != seen[0.5]
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_killed_in_the_middle_of_a_point_and_resumed(
+def test_killed_after_a_point_and_resumed(
     images: Path, whole: tuple[Path, dict[str, Any]], tmp_path: Path
 ) -> None:
     folder = tmp_path / "cut"
+    file = folder / "trainings.jsonl"
     run = command(*words(images), *GRID, "--out", "cut")
     quiet = subprocess.DEVNULL
     with subprocess.Popen(run, cwd=tmp_path, stdout=quiet, stderr=quiet) as process:
-        second = folder / "checkpoints" / f"{Setting(0.3, 1.0, 1).name}.npz"
-        wait_until(lambda: rounds_kept(second) >= 1, process, 0.005)
+        wait_until(lambda: has_lines(file, 1), process, 0.005)
         process.send_signal(signal.SIGKILL)
     assert json.loads((folder / "status.json").read_text())["state"] == "running"
-    first = (folder / "points.jsonl").read_bytes()
-    assert first.count(b"\n") == 1
-    assert 1 <= rounds_kept(second) < ROUNDS, "it goes on in the middle of a point"
-    (folder / "points.jsonl").write_bytes(first + b'{"sigma": 0.3, "be')
+    first = file.read_bytes().splitlines(keepends=True)[0]
+    file.write_bytes(first + b'{"seed": 1, "noi')
     done = call_here("calibrate", "--resume", "cut", "--workers", "1", "--json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    assert (folder / "points.jsonl").read_bytes().startswith(first), "never measured again"
+    assert file.read_bytes().startswith(first), "never measured again"
     assert without_times(folder) == without_times(whole[0])
     summary, expected = json.loads(done.stdout), dict(whole[1])
     del summary["seconds"], expected["seconds"]
     assert summary == expected
-    assert not (folder / "checkpoints").exists()
 
 
 @pytest.mark.slow
@@ -198,7 +210,8 @@ def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -
     with subprocess.Popen(
         run, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
-        wait_until(lambda: any((tmp_path / "r" / "checkpoints").glob("*.npz")), process)
+        status = tmp_path / "r" / "status.json"
+        wait_until(lambda: status.exists() and "points_done" in status.read_text(), process)
         process.send_signal(signal.SIGINT)
         out, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
@@ -206,11 +219,14 @@ def test_a_stopped_calibration_says_how_to_go_on(images: Path, tmp_path: Path) -
     assert "stopped after 0 of 2 points; continue with --resume r" in said
     assert "Traceback" not in said
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
-    assert list((tmp_path / "r" / "checkpoints").glob("*.npz"))
 
 
-def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
-    """A calibration's folder whose points lie on the printed surface, the last few left out."""
+def result_of(task: TrainingTask, accuracy: float, loss: float, noise: float) -> TrainingResult:
+    return TrainingResult(*task.key, [accuracy], loss, noise, 1.0, 9.0, 9.0)
+
+
+def measured(folder: Path, grid: Grid) -> None:
+    """A calibration's folder whose points lie on the printed surface."""
     folder.mkdir()
     (folder / "status.json").write_text("{}")
     scenario = Scenario.from_preset("paper", noise="simulated", data="nowhere")
@@ -221,14 +237,11 @@ def measured(folder: Path, grid: Grid, leave: int = 0) -> None:
         "data": "data", "labels": 0, "fingerprint": alike,
     }  # fmt: skip
     (folder / "calibration.json").write_text(json.dumps(plan))
-    settings = list(grid.settings(1))
-    with Points(folder / "points.jsonl", alike) as points:
-        for one in settings[: len(settings) - leave]:
+    with TrainingFile(folder / "trainings.jsonl") as file:
+        for one, task in tasks_of(scenario, grid).items():
             accuracy = float(PRINTED.quality(one.sigma, one.beta)) - 2.0
             loss = float(PRINTED.loss(one.sigma, one.beta))
-            points.add(
-                Point(one.sigma, one.beta, one.seed, accuracy, loss, accuracy, loss, 30, 0, 9.0)
-            )
+            file.add(result_of(task, accuracy, loss, one.sigma))
 
 
 def test_a_finished_grid_is_only_fitted(
@@ -260,24 +273,27 @@ def test_a_finished_grid_is_only_fitted(
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_a_point_that_fails_costs_no_other(
+def test_after_a_failure_only_the_rest_is_measured(
     images: Path,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """A worker dies at one point: the others are measured, and it alone when resumed."""
-    asked: list[Setting] = []
-    dies = [Setting(0.1, 1.0, 1)]
+    """A process dies at the fifth point: when resumed, the first four are not measured again."""
+    asked: list[TrainingTask] = []
+    dies = [True]
 
-    def trained(_scenario: Scenario, one: Setting, *_more: object) -> Point:
-        asked.append(one)
-        if one in dies:
-            raise NoisemarketError("A worker process died; the round is lost.")
-        accuracy = float(PRINTED.quality(one.sigma, one.beta))
-        return Point(one.sigma, one.beta, one.seed, accuracy, 1.0, accuracy, 1.0, 8, 0, 1.0)
+    def trained(
+        _work: object, tasks: list[TrainingTask], **_more: object
+    ) -> Iterator[tuple[TrainingTask, TrainingResult]]:
+        for number, task in enumerate(tasks):
+            if number == 4 and dies[0]:
+                raise NoisemarketError("A process died; what it was doing is lost.")
+            asked.append(task)
+            accuracy = float(PRINTED.quality(task.sigma[0], task.beta or 1.0))
+            yield task, result_of(task, accuracy, 1.0, float(task.sigma[0]))
 
-    monkeypatch.setattr("noisemarket.cli.calibrate.measure", trained)
+    monkeypatch.setattr(trainings, "in_processes", trained)
     monkeypatch.chdir(tmp_path)
     few = ["--sigmas", "0,0.1,0.3", "--betas", "1,10", "--mixed", "none"]
     with pytest.raises(SystemExit) as end:
@@ -285,17 +301,16 @@ def test_a_point_that_fails_costs_no_other(
     assert end.value.code == 1
     problem = capsys.readouterr().err
     assert_sentence(problem)
-    assert "1 of 6 points could not be measured (try again with --resume r)" in problem
-    assert len(read_points(tmp_path / "r" / "points.jsonl")) == 5
+    assert "A process died" in problem
+    assert "stopped after 4 of 6 points; continue with --resume r" in problem
+    assert len(read_points(tmp_path / "r")) == 4
     assert json.loads((tmp_path / "r" / "status.json").read_text())["state"] == "incomplete"
-    del asked[:]
-    failed, dies[:] = list(dies), []
+    dies[0] = False
     with pytest.raises(SystemExit) as end:
         main(["calibrate", "--resume", "r", "--sigmas", "0,0.1,0.3,0.6", "--seeds", "1"])
     assert end.value.code == 0
-    assert set(asked) == {*failed, Setting(0.6, 1.0, 1), Setting(0.6, 10.0, 1)}
-    assert len(asked) == 3, "finished points are never measured again; a larger grid goes on"
-    assert len(read_points(tmp_path / "r" / "points.jsonl")) == 8
+    assert len(asked) == len({one.key for one in asked}) == 8, "each once; a larger grid goes on"
+    assert len(read_points(tmp_path / "r")) == 8
     text = tomllib.loads((tmp_path / "r" / "paper-measured.toml").read_text())
     assert text["provenance"]["command"].endswith(
         "--sigmas 0,0.1,0.3,0.6 --betas 1,10 --mixed none --seeds 1 --name paper-measured"
@@ -357,7 +372,6 @@ def changed(folder: Path, copy: Path, name: str, old: str, new: str) -> None:
         (["--resume", "good", "--seed", "3"], "--seed"),
         (["--resume", "good", "--sigmas", "0.9"], "sigma_max"),
         (["--resume", "edited"], "scenario.toml that changed"),
-        (["--resume", "mixed"], "a point of other settings or data"),
     ],
 )
 def test_what_cannot_be_resumed(
@@ -372,7 +386,6 @@ def test_what_cannot_be_resumed(
     shutil.copytree(tmp_path / "good", tmp_path / "broken")
     (tmp_path / "broken" / "calibration.json").write_text('{"name": "x"}')
     changed(tmp_path / "good", tmp_path / "edited", "scenario.toml", "shards = 64", "shards = 32")
-    changed(tmp_path / "good", tmp_path / "mixed", "points.jsonl", 'fingerprint": "', "&0")
     files = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
@@ -407,20 +420,6 @@ def test_points_of_other_images_do_not_mix(
     assert before == {
         path: path.read_bytes() for path in (tmp_path / "r").rglob("*") if path.is_file()
     }
-
-
-def test_a_foreign_checkpoint_is_refused_and_stays(
-    whole: tuple[Path, dict[str, Any]], tmp_path: Path
-) -> None:
-    scenario = load_scenario(whole[0] / "scenario.toml", settings=["rounds=1"])
-    setting = Setting(0.0, 1.0, 1)
-    measure(scenario, setting, tmp_path, workers=1)
-    (kept,) = tmp_path.iterdir()
-    before = kept.read_bytes()
-    other = load_scenario(whole[0] / "scenario.toml", settings=["rounds=1", "batch=16"])
-    with pytest.raises(BadInput, match="another scenario: remove it to measure this point anew"):
-        measure(other, setting, tmp_path, workers=1)
-    assert kept.read_bytes() == before
 
 
 def test_a_fingerprint_is_of_what_a_point_depends_on(tmp_path: Path) -> None:

@@ -12,16 +12,9 @@ from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
 from noisemarket.market.training import train
 from noisemarket.scenario import Scenario
-from noisemarket.study.compare import (
-    Comparison,
-    Plan,
-    TrainingFile,
-    TrainingResult,
-    TrainingTask,
-    TrainingWork,
-    decisions,
-)
+from noisemarket.study.compare import Comparison, Plan, decisions
 from noisemarket.study.results import Row, means, paired_differences, same_contracts
+from noisemarket.study.trainings import TrainingFile, TrainingResult, TrainingTask, TrainingWork
 
 pytestmark = pytest.mark.training
 
@@ -152,7 +145,8 @@ def test_what_bought_the_same_in_every_seed_is_found(rows: list[Row]) -> None:
 
 
 def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
-    one, two = TrainingResult(1, "aa", [50.0, 60.5], 0.1), TrainingResult(2, "bb", [51.0], 0.2)
+    one = TrainingResult(1, "aa", [50.0, 60.5], 0.5, 0.3, 1.0, 0.1, 0.1)
+    two = TrainingResult(2, "bb", [51.0], None, 0.3, 1.0, 0.2, 0.2)
     path = tmp_path / "t.jsonl"
     with TrainingFile(path) as file:
         assert file.results == {}
@@ -167,6 +161,14 @@ def test_a_torn_line_is_trained_again(tmp_path: Path) -> None:
     path.write_text("{}\n" + path.read_text())
     with pytest.raises(BadInput, match="line 1"):
         TrainingFile(path)
+
+
+def test_one_process_at_a_time(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    with TrainingFile(path), pytest.raises(BadInput, match="in use by another"):
+        TrainingFile(path)
+    with TrainingFile(path):
+        pass
 
 
 def test_equal_noise_is_one_training_per_seed(scenario: Scenario, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def test_constants_that_are_hardly_determined_are_named() -> None:
 
 
 def point(sigma: float, beta: float, accuracy: float, loss: float | None) -> Point:
-    return Point(sigma, beta, 1, accuracy, loss, accuracy, loss, 30, 0, 1.0)
+    return Point(sigma, beta, 1, accuracy, loss, 1.0)
 
 
 def measured(
@@ -185,7 +185,7 @@ def test_mixed_contracts_give_the_spread_back() -> None:
     """Fewer owners, and owners that differ more, count as more noise."""
     truth = LossSurface((0.4, 0.9, 0.2, 6.0, 0.3), (25.0, 99.0), labels=10, spread=(0.02, 0.4))
     points = [
-        Point(0.1, beta, 1, float(truth.quality(noise, beta, share)), None, 0, 0, 30, 0, 1.0,
+        Point(0.1, beta, 1, float(truth.quality(noise, beta, share)), None, 1.0,
               sellers=0.5, noise=noise, share=share)
         for beta in BETAS
         for noise in (0.1, 0.2, 0.4)

@@ -28,6 +28,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
+from tests.commands import PATIENCE
 
 from noisemarket.flower.host_files import CURATOR
 from noisemarket.flower.owner_setup import write_node_key
@@ -35,7 +36,6 @@ from noisemarket.flower.owner_setup import write_node_key
 HOST, SUPERLINK, CONNECTION = "127.0.0.1", "superlink", "market"
 COMMANDS = Path(sys.executable).parent
 MARK = "NOISEMARKET_TEST"
-PATIENCE = 240.0
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -186,7 +186,7 @@ class Deployment:
         process = self._running.pop(name)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL if kill else signal.SIGTERM)
-        process.wait(30.0)
+        process.wait(PATIENCE)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
 

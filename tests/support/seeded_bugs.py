@@ -17,9 +17,9 @@ import numpy as np
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.privacy.noise import add_noise
 from noisemarket.privacy.zcdp import Neighbours
-from noisemarket.study.canaries import parts, setting
+from noisemarket.study.canaries import FEW, fixed_parts, setting
 
-_NEVER = 1e18  # no update is so long
+_NEVER = 2.0**20  # no update is so long
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,8 @@ class Buggy(Protection):
     def noise_in_steps(self) -> bool:
         return self.right.noise_in_steps
 
-    @property
-    def part_setting(self) -> str | None:
-        return self.right.part_setting
+    def parts(self, records: int) -> int:
+        return self.right.parts(records)
 
     def upload(self, task: UploadTask) -> Upload:
         return BUGS[self.bug].upload(self.right, task)
@@ -84,7 +83,7 @@ def _changed(protection: Protection, **settings: Any) -> Protection:
 def _steps(right: Protection, records: int) -> int:
     """Steps of training that a wrong protection may divide its noise by."""
     if right.noise_in_steps:
-        return max(1, records // parts(right))
+        return max(1, records // fixed_parts(right))
     return int(setting(right, "steps", 1))
 
 
@@ -100,7 +99,7 @@ def _batch_clipping(right: Protection, task: UploadTask) -> Upload:
     """The mean is clipped, not what it is the mean of."""
     records, here = task.records, task.start.copy()
     if right.noise_in_steps:
-        steps, size = _steps(right, len(records)), parts(right)
+        steps, size = _steps(right, len(records)), fixed_parts(right)
         order = task.rng.permutation(len(records))
         batches = [order[step * size : (step + 1) * size] for step in range(steps)]
     else:
@@ -114,9 +113,17 @@ def _batch_clipping(right: Protection, task: UploadTask) -> Upload:
 
 
 def _wrong_denominator(right: Protection, task: UploadTask) -> Upload:
-    """The number of shards or records that are there, not the number that was agreed."""
-    there = min(parts(right), len(task.records))
-    return _changed(right, **{str(right.part_setting): there}).upload(task)
+    """The number of records that are there, or that have a gradient, not the agreed one."""
+    if right.noise_in_steps:
+        return _changed(right, batch=min(fixed_parts(right), len(task.records))).upload(task)
+    records, quiet = task.records, replace(task, sigma=0.0)
+    moves = [
+        right.upload(replace(quiet, records=records.take(np.array([index])))).any()
+        for index in range(len(records))
+    ]
+    agreed, size = right.parts(len(records)), setting(right, "records_per_shard", 1)
+    there = min(agreed, max(1, math.ceil(sum(moves) / size)))
+    return add_noise(right.upload(quiet) * np.float32(agreed / there), task.sigma, task.noise)
 
 
 def _noise_over_steps(right: Protection, task: UploadTask) -> Upload:
@@ -146,7 +153,7 @@ def _clips(right: Protection) -> bool:
 
 
 def _averages(right: Protection) -> bool:
-    return _clips(right) and parts(right) > 1
+    return _clips(right) and right.parts(FEW) > 1
 
 
 def _has_steps(right: Protection) -> bool:

@@ -12,30 +12,29 @@ from typing import Any
 from noisemarket.cli.app import CalibrateOptions
 from noisemarket.cli.common import paths, progress, show, stoppable
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
-from noisemarket.federated.rounds import RoundResult
 from noisemarket.market.orders import given_sigma
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.calibration_report import calibration_table, draw_calibration
 from noisemarket.study.calibrate import (
     MIXED,
-    POINTS,
     Grid,
-    Points,
-    Setting,
-    data_of,
     fingerprint,
-    forget,
-    measure,
-    point_order,
+    points_of,
     simulated,
     some_of,
+    tasks_of,
 )
 from noisemarket.study.fit import calibrated, surface_file
+from noisemarket.study.trainings import (
+    TRAININGS,
+    Orders,
+    TrainingFile,
+    TrainingTask,
+    data_of,
+)
 
-PLAN, CHECKPOINTS = "calibration.json", "checkpoints"
-
-_STOPPING = "Stopping: finished rounds are kept. Press Ctrl-C again to stop at once."
+PLAN = "calibration.json"
 
 
 @dataclass(frozen=True)
@@ -62,12 +61,12 @@ def run(options: CalibrateOptions) -> None:
     """Measure what is missing, then fit, draw and write the surface."""
     resumed = options.resume is not None
     folder, scenario, plan = _reopen(options) if resumed else _start(options)
-    settings = list(plan.grid.settings(scenario.seed))
+    tasks = tasks_of(scenario, plan.grid)
     with ExitStack() as stack:
         if not resumed:
             stack.enter_context(folder)
-        points = stack.enter_context(Points(folder.path / POINTS, plan.fingerprint))
-        to_measure = any(one not in points for one in settings)
+        file = stack.enter_context(TrainingFile(folder.path / TRAININGS))
+        to_measure = any(one.key not in file.results for one in tasks.values())
         if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
@@ -75,27 +74,21 @@ def run(options: CalibrateOptions) -> None:
         if resumed:  # only now is it known to be of this data and not in use
             folder = stack.enter_context(RunFolder.reopen(folder.path))
         folder.write_json(PLAN, plan.document())
-        problems: list[str] = []
-        stopped = _measure(folder, scenario, settings, points, options.workers, problems)
-        missing = sum(one not in points for one in settings)
-        wanted = len(plan.grid)
-        result = calibrated(
-            plan.name, plan.command, wanted, missing, [*points.results.values()], plan.labels
-        )  # fmt: skip
+        problem = _measure(folder, scenario, [*tasks.values()], file, options.workers)
+        points, wanted = points_of(tasks, file.results), len(tasks)
+        missing = wanted - len(points)
+        result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
         folder.write_json("summary.json", result.summary(scenario))
         if (text := surface_file(result, scenario, plan.data)) is not None:
             folder.write_text(f"{plan.name}.toml", text)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"
         folder.status(state, points=wanted, points_done=wanted - missing)
-    if stopped:
-        done = f"stopped after {wanted - missing} of {wanted} points"
-        raise Interrupted(f"{done}; continue with --resume {folder.path}.")
-    if problems:
-        raise NoisemarketError(
-            f"{len(problems)} of {wanted} points could not be measured (try again with "
-            f"--resume {folder.path}); {problems[0]}"
-        )
+    if problem is not None and missing:
+        words = f"stopped after {wanted - missing} of {wanted} points"
+        if not isinstance(problem, Interrupted):
+            words = f"{str(problem).rstrip('.')}; {words}"
+        raise type(problem)(f"{words}; continue with --resume {folder.path}.")
     said = list(result.remarks)
     if result.fit is not None:
         surface = folder.path / f"{result.name}.toml"
@@ -199,49 +192,29 @@ def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
         some_of(share, scenario.population.owners)
         if sigma > sigma_max:
             raise BadInput("--mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
-    point_order(scenario, next(plan.grid.settings(scenario.seed)))
+    first = next(iter(tasks_of(scenario, plan.grid).values()))
+    Orders(scenario, data_of(scenario)).under(first)
 
 
 def _measure(
     folder: RunFolder,
     scenario: Scenario,
-    settings: Sequence[Setting],
-    points: Points,
+    tasks: Sequence[TrainingTask],
+    file: TrainingFile,
     workers: int | None,
-    problems: list[str],
-) -> bool:
-    """Measure all missing points; returns whether it was stopped before the end."""
-    checkpoints = folder.path / CHECKPOINTS
-    rounds = scenario.training.rounds
-    with stoppable(_STOPPING) as stop, progress("rounds") as bar:
-        line = bar.add_task("calibrating", total=len(settings) * rounds)
-        for setting in settings:
-            if setting in points:
-                forget(checkpoints, setting)
-        for setting in settings:
-            if setting in points:
-                continue
-            done = sum(one in points for one in settings)
-            folder.status("running", points=len(settings), points_done=done)
+) -> NoisemarketError | None:
+    """Measure all missing points; returns what ended it before all were."""
+    with stoppable() as stop, progress("points") as bar:
+        line = bar.add_task("calibrating", total=len(tasks))
 
-            def watch(result: RoundResult, at: Setting = setting, done: int = done) -> None:
-                words = (
-                    f"point {done + 1} of {len(settings)}: sigma {at.sigma:g}, beta {at.beta:g}, "
-                    f"accuracy {result.score.accuracy:.1f} %"
-                )
-                bar.update(line, completed=done * rounds + result.number, description=words)
+        def watch(done: int, total: int) -> None:
+            bar.update(line, completed=done)
+            folder.status("running", points=total, points_done=done)
 
-            try:
-                point = measure(scenario, setting, checkpoints, workers, stop, watch)
-            except (BadInput, MissingExtra):
-                raise
-            except NoisemarketError as problem:  # the other points can still be measured
-                problems.append(f"sigma {setting.sigma:g}, beta {setting.beta:g}: {problem}")
-                continue
-            if point is None:
-                return True
-            points.add(point)
-            forget(checkpoints, setting)
-            if stop():
-                return any(one not in points for one in settings)
-    return False
+        try:
+            file.train(scenario, tasks, workers=workers, stop=stop, watch=watch)
+        except (BadInput, MissingExtra):
+            raise
+        except NoisemarketError as problem:
+            return problem
+    return None

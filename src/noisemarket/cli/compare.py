@@ -29,13 +29,14 @@ from noisemarket.show.comparison_report import (
     trained_table,
 )
 from noisemarket.show.style import name_of
-from noisemarket.study.compare import Comparison, Plan, TrainingFile, or_left_out
+from noisemarket.study.compare import Comparison, Plan, or_left_out
 from noisemarket.study.results import AVERAGED, comparison_document
+from noisemarket.study.trainings import TRAININGS, TrainingFile
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""
 
-PLAN, TRAININGS, RESULTS, PAGE = "plan.json", "trainings.jsonl", "comparison.json", "report.html"
+PLAN, RESULTS, PAGE = "plan.json", "comparison.json", "report.html"
 _LEFT_OUT = ("no_dp",)
 """No mechanism: nobody agreed to it. It is compared where it is named."""
 

@@ -62,7 +62,8 @@ class Bounds:
             or its time is over: where all share a machine, each of them takes memory while it is
             at work.
         simulated: whether all owners are workers of Flower's simulation on the curator's machine,
-            so that what is said of dead workers is believed.
+            so that what is said of dead workers is believed, and a node that does not say soon who
+            it is has not started yet.
     """
 
     timeout: float = 600.0
@@ -213,7 +214,8 @@ class Line:
                 self._unknown[number] = 3  # is not looked at again
                 getLogger(__name__).warning(words, number)
             strangers = {}
-        said = self._exchange(HELLO, strangers, min(60.0, self.bounds.timeout))
+        longest = self.bounds.timeout if self.bounds.simulated else min(60.0, self.bounds.timeout)
+        said = self._exchange(HELLO, strangers, longest)
         for number in strangers:
             config = config_of(said.get(number))
             house = config.get("owners")

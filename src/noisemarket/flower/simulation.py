@@ -59,6 +59,9 @@ _VARIABLES = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    # On a busy machine processes may start slowly: Ray gives them up after half a minute.
+    "RAY_worker_register_timeout_seconds": "600",
+    "RAY_agent_register_timeout_ms": "600000",
 }
 
 

@@ -336,7 +336,7 @@ class UploadInspector:
     def _reach(self, owner: int) -> float:
         """The greatest length of an owner's upload without its noise, by its contract."""
         protection, stated = self._protections[owner], self._contracts[owner].protection_settings
-        return float(stated["reach"]) if protection.states_reach else protection.reach(0)
+        return protection.stated_reach(stated)
 
     def _longest(self, uploads: Mapping[int, Upload]) -> dict[str, float]:
         """How long an update may be under each protection, judged by all uploads of the round."""

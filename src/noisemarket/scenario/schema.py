@@ -228,8 +228,8 @@ class PrivacySection(Section):
 
     protection: ProtectionName = Field(
         "sharded",
-        description="what an owner does to its update: paper, sharded, dp_sgd, clipped, or "
-        "package.module:Name",
+        description="what an owner does to its update: per_record, sharded, dp_sgd, clipped, "
+        "paper, or package.module:Name",
     )
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection of your own, by name"
@@ -238,13 +238,17 @@ class PrivacySection(Section):
     shards: int = Field(
         64, ge=1, le=10**6, description="sharded: parts of an owner's data; 1 hides it all"
     )
+    records_per_shard: int = Field(
+        1, ge=1, le=10**6, description="per_record: records whose gradients are clipped together"
+    )
     shard_steps: Steps | Auto = Field(
         "auto",
         description="sharded: steps of SGD of each shard; auto: 1 for features, 2 for the CNN",
     )
     shard_rate: Positive | Auto = Field(
         "auto",
-        description="sharded: step size of a shard's SGD; auto: 60 for features, 0.4 for the CNN",
+        description="per_record, sharded: step size of a shard's SGD; auto: 60 for features, 0.4 "
+        "for the CNN",
     )
     neighbours: Literal["replace_one", "zero_out"] = Field(
         "replace_one", description="what a record is replaced by: replace_one or zero_out"

@@ -26,7 +26,7 @@ from noisemarket.formats import finite, plain
 from noisemarket.privacy.noise import LARGEST, NoiseSource, SecureNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 from noisemarket.study import canaries
-from noisemarket.study.canaries import LAYERS, MOST, WIDTH, Pair, parts, probe_for
+from noisemarket.study.canaries import LAYERS, MOST, WIDTH, Pair, few, probe_for
 
 FloatArray = NDArray[np.float64]
 Watch = Callable[[str, int], None]
@@ -211,9 +211,10 @@ class Audit:
     """
 
     def __init__(self, protection: Protection, settings: AuditSettings) -> None:
-        if parts(protection) > MOST:
-            remedy = f"audit at most {MOST}: the code is the same."
-            raise BadInput(str(protection.part_setting), parts(protection), remedy)
+        for name in ("shards", "batch", "records_per_shard"):
+            value = protection.settings().get(name, 1)
+            if value > MOST:
+                raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
         self.protection, self.settings = protection, settings
         target, seed = settings.target, settings.seed
         model = target.maker(seed)
@@ -222,7 +223,7 @@ class Audit:
             self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
             self.silent = canaries.silent(protection, probe)
             self.silent_sigma = _sigma(protection, self.silent, settings)
-            goal = protection.sensitivity(len(model), 1, Neighbours.REPLACE_ONE)  # of one step
+            goal = protection.sensitivity(len(model), few(protection), Neighbours.REPLACE_ONE)
             enough = goal if self.claimed else 20.0 * (settings.sigma or UNCLAIMED_SIGMA)
             pairs = (
                 canaries.whole(protection, probe, seed),

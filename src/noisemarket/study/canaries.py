@@ -31,9 +31,11 @@ if TYPE_CHECKING:
 BATCHES = 4
 """Steps of DP-SGD in the partial canary: with a single step, wrong noise per step cannot show."""
 FEW = 8
-"""Records of the owner with the real network, at most: fewer than a batch or the shards have."""
+"""Records of the owner with the real network, at most."""
 MOST = 4096
-"""Largest number of shards, or records in a batch, that is audited."""
+"""Largest number of shards, or of records in a shard or batch, that is audited."""
+SHARDS = 4
+"""Full shards of an owner of the usual size, where their number follows from its records."""
 LAYERS, WIDTH = 4, 512
 
 _AMPLIFIER = 2  # the label of a record with a mark above 0
@@ -133,9 +135,15 @@ def setting(protection: Protection, name: str | None, default: float) -> float:
     return float(getattr(protection, name, default)) if name else default
 
 
-def parts(protection: Protection) -> int:
-    """Number of clipped parts (shards, examples) that an update is the mean of."""
-    return int(setting(protection, protection.part_setting, 1))
+def fixed_parts(protection: Protection) -> int:
+    """Clipped parts that an update is the mean of, however few records an owner has."""
+    return protection.parts(1)
+
+
+def few(protection: Protection) -> int:
+    """Records of the owner with the real model: no second one in the canary's shard."""
+    fixed = fixed_parts(protection)
+    return min(FEW, fixed) if fixed > 1 else FEW
 
 
 def whole(protection: Protection, probe: Model, seed: int) -> Pair:
@@ -153,17 +161,21 @@ def whole(protection: Protection, probe: Model, seed: int) -> Pair:
 def partial(protection: Protection, probe: Model, seed: int) -> Pair:
     """The canary is one record among others in its shard or batch, in an owner with many records.
 
-    The others pull across. Under DP-SGD there are several batches, some of the records amplify, and
-    of several orders of the batches the one that puts the canary first is taken.
+    Those in its shard pull across, the rest are blank: that must not matter either. Under DP-SGD
+    there are several batches, some of the records amplify, and of several orders of the batches
+    the one that puts the canary first is taken.
     """
     count, quiet = _owner(protection)
     direction, others = _directions(seed, count - 1)
     vectors = [direction * _loud(protection, 3), *(quiet * other for other in others)]
+    if not protection.noise_in_steps:
+        for index in range(count):
+            vectors[index] *= np.float32(index % protection.parts(count) == 0)
     marks, labels = [0.0] * count, [i % 2 for i in range(count)]
     amplified = protection.noise_in_steps
     if amplified:
         clip = setting(protection, "clip", 1.0)
-        mark = 1e4 * (1.0 + protection.reach(parts(protection)) * clip)
+        mark = 1e4 * (1.0 + protection.reach(fixed_parts(protection)) * clip)
         for index in range(1, count):
             if index % 4:
                 vectors[index] = direction * np.float32(clip)
@@ -198,8 +210,7 @@ def network(
     labels' gradients are opposite in every layer. The canary's input is made larger until the
     uploads are ``enough`` apart; the other inputs stay as they are.
     """
-    # No second record in the canary's shard.
-    count = min(FEW, parts(protection)) if protection.part_setting else FEW
+    count = few(protection)
     inputs = np.random.default_rng(seed).random((count, *shape), np.float32)
     first = model.first_weights()
     target = np.full(classes, -50.0, np.float32)
@@ -230,8 +241,10 @@ def _owner(protection: Protection) -> tuple[int, float]:
     if math.isinf(clip):
         return 128, 1.0
     if protection.noise_in_steps:
-        return BATCHES * parts(protection), 2.0 * clip
-    return 2 * parts(protection) + 1, clip / setting(protection, "rate", 1.0)
+        return BATCHES * fixed_parts(protection), 2.0 * clip
+    size = int(setting(protection, "records_per_shard", 0))
+    count = SHARDS * size + 1 if size else 2 * fixed_parts(protection) + 1
+    return count, clip / setting(protection, "rate", 1.0)
 
 
 def _loud(protection: Protection, among: int) -> float:
@@ -240,7 +253,7 @@ def _loud(protection: Protection, among: int) -> float:
     if math.isinf(clip):
         return 1e4
     if protection.noise_in_steps:
-        return 100.0 * clip * parts(protection)
+        return 100.0 * clip * fixed_parts(protection)
     return 1000.0 * among * clip / setting(protection, "rate", 1.0)
 
 

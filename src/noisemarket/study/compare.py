@@ -10,40 +10,27 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.data import Dataset
-from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import digest
 from noisemarket.formats import finite
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import FloatArray
 from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
-from noisemarket.market.baselines import epsilons, with_noise
-from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import Order, order
 from noisemarket.market.preparation import within_budget
-from noisemarket.market.summary import deployed
-from noisemarket.market.training import carry_out
-from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.oracles import NoDP, UniformDP
-from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import find_surface
-from noisemarket.study.calibrate import data_of
 from noisemarket.study.lying import mean_and_most, most_gained_by_lying
-from noisemarket.study.results import NO_TRADE, QUANTILES, ResultFile, Row
-
-Key = tuple[int, str]
-"""A training: the seed of data and noise, and a digest of all owners' noise."""
+from noisemarket.study.results import NO_TRADE, QUANTILES, Row
+from noisemarket.study.trainings import Orders, TrainingFile, TrainingTask, data_of
 
 
 @dataclass(frozen=True)
@@ -192,100 +179,7 @@ def _lying_is_known(mechanism: Mechanism, environment: Environment, budget: floa
     return budget is None or mechanism.joint or unasked or budget >= most
 
 
-# Trainings
-
-
-@dataclass(frozen=True, eq=False)
-class TrainingTask:
-    """All owners' noise under one seed, to be trained."""
-
-    seed: int
-    sigma: FloatArray
-
-    @property
-    def key(self) -> Key:
-        """Equal for tasks with the same seed and noise."""
-        return self.seed, digest(np.ascontiguousarray(self.sigma).tobytes()).hex()[:24]
-
-
-@dataclass(frozen=True)
-class TrainingResult:
-    """The deployed accuracy after each round, in per cent, and the seconds that it took."""
-
-    seed: int
-    noise: str
-    accuracies: list[float]
-    seconds: float
-    cpu_seconds: float = 0.0
-
-    @property
-    def key(self) -> Key:
-        """The key of its task."""
-        return self.seed, self.noise
-
-
-class Orders:
-    """The job of each seed: data and owners are the seed's, noise is simulated."""
-
-    def __init__(self, scenario: Scenario, data: Dataset) -> None:
-        self._scenario, self._data = scenario, data
-        self._last: tuple[Scenario, Order] | None = None
-
-    def under(self, task: TrainingTask) -> Order:
-        """The job of a seed under this noise."""
-        if self._last is None or self._last[0].seed != task.seed:
-            seeded = self._scenario.model_copy(update={"seed": task.seed})
-            people = seeded.environment()
-            nothing = np.full(len(people), seeded.game.sigma_max)
-            self._last = seeded, order(seeded, people, nothing, data=self._data)
-        seeded, made = self._last
-        return with_noise(made, seeded, task.sigma)
-
-
-class TrainingWork:
-    """Trains one job on one core; it can be sent to another process."""
-
-    def __init__(self, scenario: Scenario) -> None:
-        self._orders = Orders(scenario, data_of(scenario))
-
-    def __call__(
-        self, task: TrainingTask, watch: Callable[[RoundResult], object]
-    ) -> TrainingResult:
-        used = time.process_time()
-        made = self._orders.under(task)
-        done = carry_out(made, Accountant(made.budgets), engine=SerialEngine, watch=watch)
-        ends = [deployed(result) or 0.0 for result in done.rounds]
-        seconds = sum(result.seconds for result in done.rounds)
-        return TrainingResult(*task.key, ends, seconds, time.process_time() - used)
-
-
-class TrainingFile(ResultFile[Key, TrainingResult]):
-    """The trainings done so far, of earlier runs too."""
-
-    def __init__(self, path: Path) -> None:
-        remedy = "remove it, and it is trained again."
-        super().__init__(
-            path, "trainings", "another comparison", remedy,
-            lambda values: TrainingResult(**values), lambda one: one.key,
-        )  # fmt: skip
-
-    def train(
-        self,
-        scenario: Scenario,
-        tasks: Sequence[TrainingTask],
-        *,
-        workers: int | None = None,
-        stop: Callable[[], bool] | None = None,
-        watch: Callable[[int, int], object] = lambda done, total: None,
-    ) -> None:
-        """Train the missing tasks, as many at once as there are processes."""
-        left = [one for one in tasks if one.key not in self.results]
-        watch(len(tasks) - len(left), len(tasks))
-        if not left:
-            return
-        for _, result in in_processes(TrainingWork(scenario), left, workers=workers, stop=stop):
-            self.add(result)
-            watch(sum(one.key in self.results for one in tasks), len(tasks))
+# Through to the trained model
 
 
 class Comparison:

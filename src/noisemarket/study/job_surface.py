@@ -13,30 +13,17 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from noisemarket.federated.data import Dataset
-from noisemarket.federated.rounds import RoundResult
 from noisemarket.files import write_atomic
-from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.training import carry_out
-from noisemarket.market.worker_processes import in_processes, one_by_one
-from noisemarket.privacy.accountant import Accountant
+from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import shipped_surfaces
-from noisemarket.study.calibrate import (
-    Grid,
-    Point,
-    Setting,
-    data_of,
-    fingerprint,
-    point_of,
-    point_order,
-    simulated,
-)
+from noisemarket.study.calibrate import Grid, fingerprint, points_of, simulated, tasks_of
 from noisemarket.study.fit import calibrated, surface_file
+from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
 
 SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
 """The noise of all owners at the measured points, as shares of sigma_max."""
@@ -156,36 +143,20 @@ def _measure(
         tuple(most * share for share in SHARES_OF_NOISE), betas, SEEDS,
         tuple(sorted(mixed)) if by_noise else (),
     )  # fmt: skip
-    settings = list(grid.settings(scenario.seed))
     allowed = data_of(scenario) if data is None else stand_in(data, len(data.train_labels))
-    work = _PointWork(simulated(scenario), allowed)
-    watch(0, len(settings))
-    run = in_processes if scenario.training.model == "features" else one_by_one
-    options: dict[str, Any] = {"workers": workers, "stop": stop} if run is in_processes else {}
-    points = []
-    for _, point in run(work, settings, **options):
-        points.append(point)
-        watch(len(points), len(settings))
-    command = "noisemarket run"
-    result = calibrated("job", command, len(settings), 0, points, allowed.classes)
-    text = surface_file(result, scenario, data.sha256 if data else "")
+    free = simulated(scenario)
+    tasks, results = tasks_of(free, grid), dict[Key, TrainingResult]()
+    watch(0, len(tasks))
+    work = TrainingWork(free, allowed)
+    for task, result in in_processes(work, [*tasks.values()], workers=workers, stop=stop):
+        results[task.key] = result
+        watch(len(results), len(tasks))
+    points = points_of(tasks, results)
+    found = calibrated("job", "noisemarket run", len(tasks), 0, points, allowed.classes)
+    text = surface_file(found, scenario, data.sha256 if data else "")
     assert text is not None
-    assert result.fit is not None  # there are enough sigmas
-    return text, len(points), result.fit.rms_accuracy
-
-
-@dataclass(frozen=True)
-class _PointWork:
-    """Measures a point in one process."""
-
-    scenario: Scenario
-    data: Dataset
-
-    def __call__(self, setting: Setting, tell: Callable[[RoundResult], object]) -> Point:
-        made = point_order(self.scenario, setting, self.data)
-        engine = SerialEngine if self.scenario.training.model == "features" else None
-        done = carry_out(made, Accountant(made.budgets), engine=engine, watch=tell)
-        return point_of(setting, done.rounds, made)
+    assert found.fit is not None  # there are enough sigmas
+    return text, len(points), found.fit.rms_accuracy
 
 
 def stand_in(data: Dataset, records: int, seed: int = 0) -> Dataset:

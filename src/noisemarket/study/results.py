@@ -1,4 +1,4 @@
-"""Results of a study: a file that stores each once; of a comparison, means and paired tests."""
+"""Results of a comparison: a row for each case, means over the seeds, and paired tests."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
 from operator import attrgetter
-from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from noisemarket.files import Closing, JsonLines
 from noisemarket.game.levels import FloatArray
 
 Value = TypeVar("Value")
-Key = TypeVar("Key")
-Result = TypeVar("Result")
 Cases = dict[float | None, dict[str, list[Value]]]
 NO_TRADE = "uniform"
 """The mechanism that all are measured by: nobody sells."""
@@ -28,37 +24,6 @@ LEVEL = 0.05
 
 Pair = tuple[float | None, str, str]
 """A budget and two mechanisms under it, in alphabetical order."""
-
-
-class ResultFile(Closing, Generic[Key, Result]):
-    """Results in a file of JSON lines: each is on disk once it is added, and not computed again.
-
-    One process at a time may have the file open.
-    """
-
-    def __init__(
-        self, path: Path, noun: str, user: str, remedy: str,
-        parse: Callable[[Any], Result], key: Callable[[Result], Key],
-    ) -> None:  # fmt: skip
-        self.path, self._key = path, key
-        self._file = JsonLines(path, noun, user)
-        try:
-            self.results = {key(one): one for one in self._file.read(parse, remedy)}
-        except BaseException:
-            self.close()
-            raise
-
-    def __contains__(self, key: Key) -> bool:
-        return key in self.results
-
-    def add(self, one: Result, **more: object) -> None:
-        """Save a result, with more fields in its line. It is on disk when this returns."""
-        self._file.append({**vars(one), **more})
-        self.results[self._key(one)] = one
-
-    def close(self) -> None:
-        """Close the file and let other processes use it."""
-        self._file.close()
 
 
 @dataclass(frozen=True)

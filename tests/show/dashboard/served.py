@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO
 
 import psutil
-from tests.commands import command
+from tests.commands import PATIENCE, command
 
 TOKEN = "TokenOfTheTests0123456789"
 
@@ -38,7 +38,7 @@ class Served:
 
     def stop(self, *, kill: bool = False) -> None:
         self.process.kill() if kill else self.process.terminate()
-        self.process.wait(30)
+        self.process.wait(PATIENCE)
         assert self.process.stdout is not None
         self.process.stdout.close()
 

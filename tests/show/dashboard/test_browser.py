@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 PICTURES = Path(__file__).resolve().parents[2] / "build" / "dashboard"
 SCREENS = {"light": (1280, 800), "dark": (1280, 800), "phone": (390, 844)}
-LONG = 90_000
+LONG = 300_000
 PAGES = {
     "runs": "#/runs",
     "run": "#/run/market",

@@ -165,7 +165,7 @@ def test_what_many_ask_for_is_computed_once() -> None:
     made, gate = [], threading.Event()
 
     def make() -> int:
-        gate.wait(10)
+        gate.wait(300)
         made.append(1)
         return len(made)
 

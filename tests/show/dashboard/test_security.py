@@ -13,6 +13,7 @@ from threading import Event
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from tests.commands import PATIENCE
 from tests.show.dashboard.asgi import Client
 
 from noisemarket.cli.app import DashboardOptions
@@ -258,7 +259,7 @@ def test_a_browser_is_not_started_with_the_token(
     opened = Event()
     monkeypatch.setattr(webbrowser, "open", lambda url: (given.append(url), opened.set()))
     with opening("http://127.0.0.1:8050/?token=secret", store.private()):
-        assert opened.wait(20)
+        assert opened.wait(PATIENCE)
         (url,) = given
         assert "secret" not in url
         page = Path(unquote(urlsplit(url).path))

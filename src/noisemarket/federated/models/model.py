@@ -76,6 +76,18 @@ class Model(ABC):
         shard that has a record, in any order.
         """
 
+    def clipped_steps(
+        self, start: Flat, records: Records, shards: int, rate: float, clip: float
+    ) -> NDArray[np.float64]:
+        """The sum over shards of one step's update, each cut to norm ``clip``, or 0 if not finite.
+
+        Steps and shards are those of ``shard_updates``; a model may know a quicker way.
+        """
+        total = np.zeros(len(start))
+        for updates in self.shard_updates(start, records, shards, 1, rate):
+            total += clipped_sum(updates, clip)
+        return total
+
     @abstractmethod
     def score(
         self, weights: Flat, inputs: NDArray[np.float32], labels: Labels

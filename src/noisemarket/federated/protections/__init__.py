@@ -5,13 +5,20 @@ from __future__ import annotations
 from noisemarket.federated.protections.clipped import Clipped
 from noisemarket.federated.protections.dp_sgd import DPSGD
 from noisemarket.federated.protections.paper import Paper
+from noisemarket.federated.protections.per_record import PerRecord
 from noisemarket.federated.protections.protection import Protection, Upload, UploadTask
 from noisemarket.federated.protections.sharded import Sharded
 from noisemarket.parts import Parts
 
 PROTECTIONS = Parts[type[Protection]](
     "privacy.protection",
-    {"paper": Paper, "sharded": Sharded, "dp_sgd": DPSGD, "clipped": Clipped},
+    {
+        "per_record": PerRecord,
+        "sharded": Sharded,
+        "dp_sgd": DPSGD,
+        "clipped": Clipped,
+        "paper": Paper,
+    },
     Protection,
 )
 """All protections by name; your own by ``package.module:Name``."""
@@ -21,6 +28,7 @@ __all__ = [
     "PROTECTIONS",
     "Clipped",
     "Paper",
+    "PerRecord",
     "Protection",
     "Sharded",
     "Upload",

@@ -36,13 +36,15 @@ class DPSGD(Protection):
         "rate": "training.local_rate",
         "clip": "privacy.clip",
     }
-    part_setting = "batch"
-    states_reach = True
+    stated = ("reach",)
     noise_in_steps = True
 
     def step_count(self, records: int) -> int:
         """How many steps, one for each full batch, an owner of so many records makes."""
         return max(1, records // self.batch)
+
+    def parts(self, records: int) -> int:
+        return self.batch
 
     @np.errstate(over="ignore", invalid="ignore")
     def upload(self, task: UploadTask) -> Upload:

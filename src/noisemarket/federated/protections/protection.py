@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.model import Flat, Model, Records
 from noisemarket.parts import full_name
-from noisemarket.privacy.noise import NoiseSource
+from noisemarket.privacy.noise import LARGEST, NoiseSource
 from noisemarket.privacy.noise_check import Evidence, check_steps, check_upload
 from noisemarket.privacy.statement import OwnerId, PrivacyBudget
 from noisemarket.privacy.zcdp import MOST, Neighbours, gaussian_epsilon, gaussian_rho
@@ -63,13 +63,8 @@ class Protection(ABC):
     noise_in_steps: ClassVar[bool] = False
     """Whether noise goes on several steps, of which the later ones react to it."""
 
-    states_reach: ClassVar[bool] = False
-    """Whether ``reach`` depends on the number of records, so that contracts have to state it."""
-
-    part_setting: ClassVar[str | None] = None
-    """The setting that says of how many clipped parts (shards, examples) an update is the mean.
-
-    An audit builds its attack on it, and on settings called ``clip``, ``rate`` and ``steps``."""
+    stated: ClassVar[tuple[str, ...]] = ()
+    """Methods of the number of records whose values contracts state, such as ``reach``."""
 
     any_training: ClassVar[bool] = False
     """Whether ``protect`` works on an update however it was trained."""
@@ -91,6 +86,8 @@ class Protection(ABC):
                 raise BadInput(field.name, value, f"give a whole number from 1 to {MOST:,}.")
             if kind in ("float", float) and not _is_positive(value):
                 raise BadInput(field.name, value, "give a positive number.")
+            if field.name == "clip" and value > LARGEST:
+                raise BadInput("clip", value, f"give at most {LARGEST:.0f}: noise has no more.")
 
     # What it does
 
@@ -102,6 +99,13 @@ class Protection(ABC):
         """Protect an update that something else has trained, such as a Flower app."""
         remedy = "protects inside the training: choose one for any training, such as clipped."
         raise BadInput("protection", self.name, remedy)
+
+    def parts(self, records: int) -> int:
+        """Of how many clipped parts (shards, examples) an update or a step is the mean.
+
+        An audit builds its attack on it, and on settings called ``clip``, ``rate``, ``steps`` and
+        ``records_per_shard``."""
+        return 1
 
     # What it costs
 
@@ -166,9 +170,12 @@ class Protection(ABC):
         longest: float = math.inf,
     ) -> Evidence:
         """Whether the contracted noise is in an upload, at one side's false alarm ``rate``."""
-        reach = float(stated["reach"]) if self.states_reach else self.reach(0)
         check = check_steps if self.noise_in_steps else check_upload
-        return check(upload, sigma, min(reach, longest), rate)
+        return check(upload, sigma, min(self.stated_reach(stated), longest), rate)
+
+    def stated_reach(self, stated: Mapping[str, Any]) -> float:
+        """``reach`` by what a contract states."""
+        return float(stated["reach"]) if "reach" in self.stated else self.reach(0)
 
     def explain(self, evidence: Evidence) -> str:
         """A verdict of ``check_upload`` in words."""
@@ -181,8 +188,7 @@ class Protection(ABC):
 
     def contract_settings(self, records: int) -> dict[str, Any]:
         """What a contract with an owner of so many records states: settings and figures."""
-        figures = {"reach": self.reach(records)} if self.states_reach else {}
-        return {**self.settings(), **figures}
+        return self.settings() | {name: getattr(self, name)(records) for name in self.stated}
 
     @classmethod
     def from_settings(cls, settings: Mapping[str, Any], field: str = "settings") -> Self:
@@ -206,8 +212,7 @@ class Protection(ABC):
 
     @classmethod
     def settings_in(cls, stated: Mapping[str, Any]) -> dict[str, Any]:
-        figures = ("reach",) if cls.states_reach else ()
-        return {name: value for name, value in stated.items() if name not in figures}
+        return {name: value for name, value in stated.items() if name not in cls.stated}
 
     @classmethod
     def from_scenario(cls, values: Mapping[str, Any], settings: Mapping[str, Any]) -> Self:

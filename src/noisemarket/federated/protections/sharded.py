@@ -38,11 +38,13 @@ class Sharded(Protection):
         "steps": "privacy.shard_steps",
         "rate": "privacy.shard_rate",
     }
-    part_setting = "shards"
 
     @property
     def whole_owner(self) -> bool:
         return self.shards == 1
+
+    def parts(self, records: int) -> int:
+        return self.shards
 
     def upload(self, task: UploadTask) -> Upload:
         total, settings = np.zeros(len(task.start)), (self.shards, self.steps, self.rate)

@@ -31,7 +31,7 @@ LOGS = ".dashboard"
 
 _FILES = {
     "compare": (COMPARISON, "plan.json"),
-    "calibrate": ("points.jsonl", "calibration.json"),
+    "calibrate": ("calibration.json",),
     "train": ("metrics.jsonl", "checkpoint.npz"),
     "negotiate": (CONTRACTS, PARTIAL),
 }

@@ -1,0 +1,141 @@
+"""The protection per_record: norms without updates, the owner's own X_n, and its account."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from noisemarket.errors import BadInput
+from noisemarket.federated.models.linear import FEW, LinearModel
+from noisemarket.federated.models.model import Model
+from noisemarket.federated.protections import PerRecord, UploadTask
+from noisemarket.ledger.contract import Contract
+from noisemarket.owner.terms import Deal, JobTerms, contract_of, terms_of
+from noisemarket.privacy.noise import SimulatedNoise
+from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
+
+CLASSES, WIDTH = 5, 7
+REPLACE = Neighbours.REPLACE_ONE
+
+
+def held(count: int, seed: int = 0, length: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    rows = rng.normal(size=(count, WIDTH))
+    rows *= length / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows.astype("f4"), rng.integers(0, CLASSES, count)
+
+
+def start(seed: int = 3) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=CLASSES * WIDTH).astype("f4")
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, FEW + 1])
+@pytest.mark.parametrize("count", [1, 2, 7, 30, 131])
+@pytest.mark.parametrize("clip", [0.2, 3.0])
+def test_norms_from_products_are_those_of_the_updates(size: int, count: int, clip: float) -> None:
+    model = LinearModel(CLASSES, WIDTH)
+    records, shards = model.records(*held(count)), PerRecord(size).shards(count)
+    quick = model.clipped_steps(start(), records, shards, 2.0, clip)
+    formed = Model.clipped_steps(model, start(), records, shards, 2.0, clip)
+    assert quick.dtype == np.float64
+    assert np.allclose(quick, formed, rtol=1e-5, atol=1e-6)
+    assert 0.0 < np.linalg.norm(quick) <= shards * clip
+
+
+def test_a_round_again_and_other_rounds_do_not_depend_on_what_was_kept() -> None:
+    model = LinearModel(CLASSES, WIDTH)
+    kept = model.records(*held(50))
+    for seed in (1, 2, 1):
+        fresh = model.records(*held(50))
+        made = (model.clipped_steps(start(seed), own, 25, 3.0, 1.0) for own in (kept, fresh))
+        assert np.array_equal(*made)
+
+
+def test_records_that_cancel_do_not_escape_the_clip() -> None:
+    """Two records of one shard that nearly undo each other, each far too long."""
+    model = LinearModel(CLASSES, WIDTH)
+    rows, _ = held(2, length=1e12)
+    rows[1] = rows[0] * np.float32(1.0 + 1e-6)
+    made = model.clipped_steps(np.zeros(35, "f4"), model.records(rows, np.array([0, 1])), 1, 1.0, 1)
+    assert np.linalg.norm(made) <= 1.0
+
+
+def test_the_sensitivity_is_of_the_owners_own_number_of_shards() -> None:
+    for size, records, shards in ((1, 600, 600), (2, 600, 300), (2, 601, 301), (3, 1, 1)):
+        protection = PerRecord(size, clip=0.5)
+        assert protection.shards(records) == shards
+        assert protection.sensitivity(0, records, REPLACE) == pytest.approx(1.0 / shards)
+        rounded = protection.sensitivity(2000, records, REPLACE)
+        assert 1.0 / shards < rounded < 1.01 / shards + 1e-5
+    zero = PerRecord().sensitivity(0, 600, Neighbours.ZERO_OUT)
+    assert zero == PerRecord().sensitivity(0, 600, REPLACE) / 2
+
+
+def test_rounding_stays_charged_for_a_million_records() -> None:
+    ideal, charged = (PerRecord().sensitivity(d, 10**6, REPLACE) for d in (0, 1))
+    assert charged > ideal
+    assert charged == pytest.approx(ideal, rel=0.1)
+
+
+def contract(records: int, **settings: object) -> Contract:
+    protection = PerRecord(**settings)  # type: ignore[arg-type]
+    terms = JobTerms(
+        job="job", rounds=30, protection="per_record", settings=protection.settings(),
+        neighbours="replace_one", delta=1e-5, simulated=False, missed_rounds="pro_rata",
+        minimum_share=0.5, false_alarm=1e-3, offered_at="2030-01-01T00:00:00+00:00",
+        expires_at="2030-01-02T00:00:00+00:00",
+    )  # fmt: skip
+    budget = protection.budget(
+        "anna", 0.6, dimension=0, records=records, neighbours=REPLACE, delta=1e-5
+    )
+    deal = Deal("anna", 0.0, 0.6, 0)
+    return contract_of(deal, "0" * 64, "1" * 64, budget, terms, records)
+
+
+def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
+    large, small = contract(600), contract(150)
+    assert (large.shards, small.shards) == (600, 150)
+    assert large.rho_per_round == pytest.approx(2.0 / (600**2 * 0.6**2))
+    assert large.epsilon == pytest.approx(0.093, abs=5e-4)
+    assert small.epsilon == pytest.approx(0.42, abs=5e-3)
+    pair = contract(600, records_per_shard=2)
+    assert pair.shards == 300
+    assert terms_of(pair).settings == {"records_per_shard": 2, "clip": 1.0, "rate": 5.0}
+    again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
+    assert again == PerRecord(records_per_shard=2)
+
+
+def test_an_owner_of_one_record_has_a_very_large_epsilon_that_is_stated() -> None:
+    alone = contract(1)
+    assert alone.shards == 1
+    assert alone.epsilon == pytest.approx(gaussian_epsilon(30 * 2.0 / 0.36, 1e-5))
+    assert 100.0 < alone.epsilon < math.inf
+
+
+@pytest.mark.parametrize("clip", [0.0, -1.0, math.nan, math.inf, 2.0**20 + 1.0, "a"])
+def test_a_clip_that_no_noise_can_hide_is_refused(clip: float) -> None:
+    with pytest.raises(BadInput, match="clip"):
+        PerRecord(clip=clip)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True])
+def test_records_per_shard_are_a_count(size: int) -> None:
+    with pytest.raises(BadInput, match="records_per_shard"):
+        PerRecord(records_per_shard=size)
+
+
+def test_an_upload_is_the_mean_of_clipped_steps_and_noise() -> None:
+    model = LinearModel(CLASSES, WIDTH)
+    records, protection = model.records(*held(40)), PerRecord(clip=0.3, rate=2.0)
+    task = UploadTask(model, start(), records, 0.0, SimulatedNoise(1), np.random.default_rng(1))
+    plain = protection.upload(task).astype(np.float64)
+    single = [
+        protection.upload(
+            UploadTask(model, start(), records.take(np.array([i])), 0.0, task.noise, task.rng)
+        )
+        for i in range(40)
+    ]
+    assert np.allclose(plain, np.mean(single, axis=0), atol=1e-6)
+    assert max(np.linalg.norm(one) for one in single) <= 0.3
