@@ -72,6 +72,7 @@ _cache.touch()
 _drop_old_caches(_cache.parent)
 os.environ["NUMBA_CACHE_DIR"] = str(_cache)
 os.environ["MPLBACKEND"] = "Agg"
+os.environ["NOISEMARKET_SURFACES"] = "off"  # else every small job would be measured first
 # A worker of pytest-xdist has one core: threads would wait for each other, busily.
 for _library in ("OMP", "MKL", "OPENBLAS"):
     os.environ[f"{_library}_NUM_THREADS"] = "1"

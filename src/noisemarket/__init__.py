@@ -29,13 +29,14 @@ if TYPE_CHECKING:
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
-    from noisemarket.market.outcome import MarketOutcome, MarketRun
+    from noisemarket.market.outcome import MarketOutcome, MarketRun, Outcome
     from noisemarket.market.training import Training, train
     from noisemarket.pricing import MECHANISMS
     from noisemarket.pricing.mechanism import Mechanism
     from noisemarket.pricing.rule import Rule
     from noisemarket.pricing.tables import AgreedContract
     from noisemarket.scenario import Scenario, dump_scenario, load_scenario
+    from noisemarket.study.job_surface import with_surface
 
 __version__ = "0.1.0"
 
@@ -55,13 +56,14 @@ _PUBLIC = {
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
-    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun"),
+    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun", "Outcome"),
     "noisemarket.pricing": ("MECHANISMS",),
     "noisemarket.pricing.mechanism": ("Mechanism",),
     "noisemarket.pricing.tables": ("AgreedContract",),
     "noisemarket.market.negotiation": ("Negotiation", "negotiate"),
     "noisemarket.scenario": ("Scenario", "dump_scenario", "load_scenario"),
     "noisemarket.market.training": ("Training", "train"),
+    "noisemarket.study.job_surface": ("with_surface",),
 }
 _HOMES = {name: module for module, names in _PUBLIC.items() for name in names}
 
@@ -77,6 +79,7 @@ __all__ = [
     "Mechanism",
     "Negotiation",
     "NoisemarketError",
+    "Outcome",
     "Paper",
     "PerRecord",
     "Protection",
@@ -94,6 +97,7 @@ __all__ = [
     "negotiate",
     "run_market",
     "train",
+    "with_surface",
 ]
 
 

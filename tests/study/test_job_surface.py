@@ -12,15 +12,15 @@ from noisemarket.federated.data_files import load_data
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.study.calibrate import fingerprint
-from noisemarket.study.job_surface import stand_in, surface_folder, with_surface
+from noisemarket.study.job_surface import stand_in, with_surface
 
 pytestmark = pytest.mark.training
 
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache"
+    monkeypatch.setenv("NOISEMARKET_SURFACES", str(tmp_path / "surfaces"))
+    return tmp_path / "surfaces"
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,19 @@ def small(images: Path, **settings: object) -> Scenario:
 
 
 class TestWithSurface:
-    def test_the_default_job_has_a_shipped_surface(self) -> None:
+    def test_the_default_job_has_a_shipped_surface(self, cache: Path) -> None:
         found = with_surface(Scenario.from_preset("market"))
         assert not found.measured_now
+        assert found.fits
         assert found.scenario.surface_name() == "features-mnist"
-        assert not surface_folder().exists()
+        assert not cache.exists()
+
+    def test_none_is_measured_where_that_is_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("NOISEMARKET_SURFACES", "off")
+        other = Scenario.from_preset("market", owners=10)
+        found = with_surface(other)
+        assert (found.scenario, found.measured_now, found.fits) == (other, False, False)
+        assert "several points off" in found.remark
 
     def test_a_named_surface_is_used_and_a_wrong_one_is_called_so(self) -> None:
         other = Scenario.from_preset("market", owners=10, surface="features-mnist")

@@ -22,7 +22,7 @@ from noisemarket.market.worker_processes import in_processes
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.surface_file import shipped_surfaces
 from noisemarket.study.calibrate import Grid, fingerprint, points_of, simulated, tasks_of
-from noisemarket.study.fit import calibrated, surface_file
+from noisemarket.study.fit import Calibration
 from noisemarket.study.trainings import Key, TrainingResult, TrainingWork, data_of
 
 SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
@@ -30,17 +30,25 @@ SHARES_OF_NOISE = (0.0, 1 / 12, 1 / 6, 1 / 3, 1 / 2, 3 / 4, 1.0)
 SELLERS = ((0.05, 1 / 6), (0.1, 1 / 12), (0.25, 1 / 6), (0.5, 1 / 3))
 """Mixed points: the share of the owners that sells, and the noise they keep, likewise."""
 SEEDS = 2
+_REMEDY = {
+    "features": "With surface = auto one is measured for this job.",
+    "cnn": "noisemarket calibrate measures one for this job.",
+}
 MOST_RECORDS = 60_000
 """Records that stand in for private ones, at most: they are drawn with replacement."""
 
 
 @dataclass(frozen=True)
 class JobSurface:
-    """A scenario with its surface named, and a sentence on where that comes from."""
+    """A scenario with its surface named, and a sentence on where that comes from.
+
+    ``fits``: it was measured for this job, or the user brought it.
+    """
 
     scenario: Scenario
     measured_now: bool
     remark: str
+    fits: bool
 
 
 def with_surface(
@@ -53,54 +61,63 @@ def with_surface(
     """The scenario with a surface that was measured for its own job.
 
     A surface that the scenario names is used as it is. With ``auto``, one that fits is looked for;
-    if there is none, a small one is measured and kept for later. Records of public data are
-    trained on. In place of private records the curator's own test records are used: one half,
-    drawn with replacement, is dealt to simulated owners, and the other half tests the model.
+    if there is none, a small one is measured and kept for later, unless the model is a network,
+    which would take an hour. Records of public data are trained on. In place of private records
+    the curator's own test records are used: one half, drawn with replacement, is dealt to simulated
+    owners, and the other half tests the model.
 
     Example:
         ready = nm.with_surface(nm.Scenario.from_preset("market", owners=10))
         result = nm.negotiate(ready.scenario)
     """
     if scenario.game.surface != "auto":
-        return JobSurface(scenario, False, _known(scenario))
+        return JobSurface(scenario, False, *_known(scenario))
     betas = _betas(scenario)
     data = data_of(scenario) if scenario.training.data else None
     job = fingerprint(scenario, data.sha256 if data else "")
     for name, text in shipped_surfaces().items():
         if _fits(text, job, betas):
-            remark = f"Surface {name}: measured for this job."
-            return JobSurface(_named(scenario, name), False, remark)
-    file = surface_folder() / f"{job[:24]}-{'-'.join(f'{beta:g}' for beta in betas)}.toml"
+            return JobSurface(_named(scenario, name), False, f"Surface {name}: of this job.", True)
+    folder = surface_folder()
+    if folder is None or scenario.training.model != "features":
+        return JobSurface(scenario, False, *_known(scenario))
+    file = folder / f"{job[:24]}-{'-'.join(f'{beta:g}' for beta in betas)}.toml"
     if file.exists() and _fits(file.read_text(encoding="utf-8"), job, betas):
-        return JobSurface(_named(scenario, str(file)), False, f"Surface {file}: measured before.")
+        return JobSurface(_named(scenario, str(file)), False, f"Surface {file}: of this job.", True)
     text, points, off = _measure(scenario, data, betas, workers, stop, watch)
-    file.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     write_atomic(file, text)
     remark = f"Surface {file}: measured for this job by {points} trainings ({off:.1f} points off)."
-    return JobSurface(_named(scenario, str(file)), True, remark)
+    return JobSurface(_named(scenario, str(file)), True, remark, True)
 
 
-def surface_folder() -> Path:
-    """Where measured surfaces are kept: ``noisemarket/surfaces`` in the user's cache."""
+def surface_folder() -> Path | None:
+    """Where measured surfaces are kept; None where none are to be measured.
+
+    ``NOISEMARKET_SURFACES`` names the folder, or says ``off``; by default it is
+    ``noisemarket/surfaces`` in the user's cache.
+    """
+    given = os.environ.get("NOISEMARKET_SURFACES", "")
+    if given == "off":
+        return None
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "noisemarket" / "surfaces"
+    return Path(given) if given else Path(cache) / "noisemarket" / "surfaces"
 
 
-def _known(scenario: Scenario) -> str:
-    """What is known of a surface that the scenario names."""
+def _known(scenario: Scenario) -> tuple[str, bool]:
+    """What is known of a surface that the scenario names or falls back on, and whether it fits."""
     name = scenario.surface_name()
     text = shipped_surfaces().get(name)
     if text is None:
-        return f"Surface {name}: as the scenario says."
+        return f"Surface {name}: as the scenario says.", True
     if _fits(text, fingerprint(scenario, "another"), _betas(scenario)):
-        return f"Surface {name}: measured for this job."
+        return f"Surface {name}: of this job.", True
     of = tomllib.loads(text)["provenance"]
     return (
         f"Surface {name} was measured for another job ({of['owners']} owners, "
         f"{of['training']['rounds']} rounds, {of['privacy']['protection']}, {of['data']}): the "
-        "accuracy that it predicts may be several points off. With surface = auto one is measured "
-        "for this job."
-    )
+        f"accuracy that it predicts may be several points off. {_REMEDY[scenario.training.model]}"
+    ), False
 
 
 def _betas(scenario: Scenario) -> tuple[float, ...]:
@@ -152,8 +169,8 @@ def _measure(
         results[task.key] = result
         watch(len(results), len(tasks))
     points = points_of(tasks, results)
-    found = calibrated("job", "noisemarket run", len(tasks), 0, points, allowed.classes)
-    text = surface_file(found, scenario, data.sha256 if data else "")
+    found = Calibration("job", "noisemarket run", len(tasks), points, allowed.classes)
+    text = found.surface_file(scenario, data.sha256 if data else "")
     assert text is not None
     assert found.fit is not None  # there are enough sigmas
     return text, len(points), found.fit.rms_accuracy
