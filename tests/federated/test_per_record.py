@@ -102,7 +102,7 @@ def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
     assert small.epsilon == pytest.approx(0.42, abs=5e-3)
     pair = contract(600, records_per_shard=2)
     assert pair.shards == 300
-    assert terms_of(pair).settings == {"records_per_shard": 2, "clip": 1.0, "rate": 5.0}
+    assert terms_of(pair).settings == {"records_per_shard": 2, "clip": 1.0, "rate": 8.0}
     again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
     assert again == PerRecord(records_per_shard=2)
 

@@ -189,7 +189,7 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
     folder = OwnerFolder("anna", tmp_path)
     order = make_order("secure")
     folder.keep_records(order.job.data.train_images[:20], order.job.data.train_labels[:20])
-    settings = {"shards": 4, "clip": 1.0}
+    settings = {"records_per_shard": 5, "clip": 1.0}
     terms = OwnerTerms(
         JOB, "anna", 0, 0.1, "sharded", settings, rho_cap=80.0
     )  # a round costs 12.5 + ...

@@ -51,7 +51,7 @@ def flat(train_records: int = 120) -> Dataset:
 
 
 def scenario(**settings: Any) -> nm.Scenario:
-    given = {"owners": 4, "rounds": 3, "noise": "simulated", "shards": 8, **settings}
+    given = {"owners": 4, "rounds": 3, "noise": "simulated", **settings}
     return nm.Scenario.from_preset("market", **given)
 
 
@@ -68,7 +68,7 @@ def trained() -> Training:
         data=flat(),
         model=Net,
         partition=[*PARTS, range(110, 120)],
-        protection=nm.Sharded(shards=10, clip=0.5, steps=2, rate=0.5),
+        protection=nm.Sharded(records_per_shard=6, clip=0.5, steps=2, rate=0.5),
         workers=1,
         watch=lambda done: heard.append(done.number),
     )

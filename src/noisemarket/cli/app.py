@@ -172,7 +172,7 @@ class AuditOptions(Request):
 
 
 @command(
-    app, "privacy", "privacy --sigma 0.3", "privacy --epsilon 2 --set shards=1 --set rounds=10",
+    app, "privacy", "privacy --sigma 0.3", "privacy --epsilon 2 --set protection=clipped",
     takes="scenario preset settings sigma epsilon json",
 )  # fmt: skip
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketE
 from noisemarket.market.orders import given_sigma
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.scenario import Scenario, load_scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.show.calibration_report import calibration_table, draw_calibration
 from noisemarket.study.calibrate import (
     MIXED,
@@ -164,7 +165,7 @@ def _plan(
         if (text := getattr(options, option)) is not None:
             given[option] = read(f"--{option}", text)
     grid = replace(before.grid, **given)
-    name = options.name or before.name or f"{scenario.privacy.protection}-measured"
+    name = options.name or before.name or f"{protection_of(scenario).name}-measured"
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
     start = re.sub(r" --sigmas .*", "", before.command) or options.command_line("calibrate")

@@ -211,7 +211,7 @@ class Audit:
     """
 
     def __init__(self, protection: Protection, settings: AuditSettings) -> None:
-        for name in ("shards", "batch", "records_per_shard"):
+        for name in ("batch", "records_per_shard"):
             value = protection.settings().get(name, 1)
             if value > MOST:
                 raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
@@ -343,7 +343,7 @@ def audit(
         ::
 
             from noisemarket.study.audit import audit
-            assert audit(nm.Sharded(shards=4), trials=200).passed
+            assert audit(nm.PerRecord(), trials=200).passed
     """
     return Audit(protection, AuditSettings(**settings)).run(noise, watch)
 
