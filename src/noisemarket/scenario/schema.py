@@ -236,7 +236,9 @@ class PrivacySection(Section):
     settings: dict[str, Any] = Field(
         {}, description="settings of a protection of your own, by name"
     )
-    clip: Positive = Field(1.0, description="norm to which an update or a gradient is clipped")
+    clip: Positive = Field(
+        1.0, le=2**20, description="norm to which an update or a gradient is clipped"
+    )
     records_per_shard: ShardSize | Auto = Field(
         "auto",
         description="per_record, sharded: records that are clipped together; auto: 1 for features, "
