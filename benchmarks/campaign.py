@@ -25,9 +25,8 @@ from noisemarket.market.negotiation import run_options
 from noisemarket.pricing import find_mechanism
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.load import build
-from noisemarket.show.comparison_report import round_means
 from noisemarket.study.compare import Comparison, Plan
-from noisemarket.study.results import Row, comparison_document
+from noisemarket.study.results import MeanRow, Row, comparison_document, round_means
 from noisemarket.study.trainings import TrainingFile
 
 RESULTS = Path(__file__).parent / "results"
@@ -181,11 +180,11 @@ def compact(document: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def rounds_of(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def rounds_of(rows: list[dict[str, Any]]) -> list[MeanRow]:
     """Accuracy after each round: means over the seeds of each mechanism under each budget."""
     names = {field.name for field in fields(Row)}
     cases = [Row(**{key: row[key] for key in names}) for row in rows]
-    return [vars(one) for one in round_means(cases)]
+    return round_means(cases)
 
 
 def _short(value: Any) -> Any:

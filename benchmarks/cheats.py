@@ -34,11 +34,9 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.machine import Effort
 from noisemarket.market.inspection import NoiseWatch, UploadInspector
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.market_folder import JobManifest
-from noisemarket.market.offers import job_terms
+from noisemarket.market.offers import verdicts, work_of
 from noisemarket.market.orders import Order, order
-from noisemarket.market.round_ledger import verdicts
-from noisemarket.owner.terms import Deal, contract_of
+from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import Accountant
 from noisemarket.scenario import Scenario
 
@@ -99,11 +97,13 @@ def play(
 
 def contracts_of(made: Order, scenario: Scenario) -> dict[int, Contract]:
     """A contract for every owner, each paying 1, as the market would draw it up."""
-    terms = job_terms(scenario, JobManifest("job", *OFFERED, ""))
+    same = {
+        **work_of(scenario), "job": "job", "owner_key": "0" * 64, "curator_key": "1" * 64,
+        "payment": 10**6, "offered_at": OFFERED[0], "expires_at": OFFERED[1],
+    }  # fmt: skip
     return {
         index: contract_of(
-            Deal(name, KEPT_SIGMA - sigma, sigma, 10**6), "0" * 64, "1" * 64, budget, terms,
-            int(size),
+            {**same, "owner": name, "saving": KEPT_SIGMA - sigma, "sigma": sigma}, budget, int(size)
         )
         for index, (name, sigma, budget, size) in enumerate(
             zip(made.names, made.job.sigma.tolist(), made.budgets, made.job.partition.sizes,

@@ -33,9 +33,9 @@ from noisemarket.machine import Effort
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
 from noisemarket.owner.owner_messages import QUESTIONS, JobSettled, Train
-from noisemarket.pricing.learned import messages_of
+from noisemarket.pricing.dypp import messages_of
 from noisemarket.scenario import Scenario, dump_scenario
 
 JOB_ROUNDS = 30

@@ -28,7 +28,7 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.exploitability import exploitability
 from noisemarket.machine import machine_in_words
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.batch import Batch, PlayConfig, play_batch
+from noisemarket.pricing.dypp import Batch, PlayConfig, play_batch
 from noisemarket.scenario import Scenario
 
 RESULTS = Path(__file__).resolve().parent / "results"

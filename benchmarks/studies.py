@@ -247,10 +247,10 @@ def gain_line(name: str, rows: list[Row], nothing: list[Row]) -> dict[str, Any]:
     return {
         "name": name,
         "seeds": len(rows),
-        "paid": mean.mean["paid"],
+        "paid": mean["paid"],
         "paid_most": max(row.paid for row in rows),
-        "sellers": mean.mean["sellers"],
-        "accuracy": mean.mean["accuracy"],
+        "sellers": mean["sellers"],
+        "accuracy": mean["accuracy"],
         "accuracies": [row.accuracy for row in rows],
         "gain": float(np.mean(gains)),
         "gain_half_width": half_width(gains),

@@ -187,7 +187,7 @@ def test_examples_use_of_flower_what_is_public() -> None:
 
 def test_the_app_that_is_written_uses_of_flower_what_is_public(tmp_path: Path) -> None:
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from noisemarket.flower.app_folder import write_app
+    from noisemarket.flower.host_files import write_app
 
     files = list(write_app(tmp_path / "app").rglob("*.py"))
     trees = [ast.parse(file.read_text(encoding="utf-8")) for file in files]
@@ -277,7 +277,7 @@ def test_no_room_reaches_itself_through_the_rooms_below() -> None:
         ("game/levels.py", "from noisemarket import errors"),
         ("game/levels.py", "import math, functools\nimport scipy.optimize\nfrom numba import njit"),
         ("pricing/phc.py", "from ..game.levels import Levels"),
-        ("game/jit.py", "import hashlib\nimport inspect"),
+        ("pricing/jit.py", "import hashlib\nimport inspect"),
         ("pricing/dypp.py", "from noisemarket.pricing import rule"),
         ("scenario.py", "import pathlib\nimport pydantic\nfrom noisemarket.pricing import rule"),
         ("show/figures.py", "import matplotlib\nopen('x')"),

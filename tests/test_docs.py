@@ -22,7 +22,7 @@ from rich.console import Console
 from noisemarket.cli.app import app
 from noisemarket.market.negotiation import negotiate
 from noisemarket.pricing import MECHANISMS
-from noisemarket.pricing.batch import PlayConfig, play_batch
+from noisemarket.pricing.dypp import PlayConfig, play_batch
 from noisemarket.pricing.rule import Rule, Settings
 from noisemarket.scenario import Scenario, load_scenario
 from noisemarket.show.negotiation_report import summary_table

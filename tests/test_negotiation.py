@@ -15,9 +15,8 @@ from noisemarket.game.environment import Environment
 from noisemarket.game.value import Worth, worth
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.mechanism import Agreement
-from noisemarket.pricing.pain_fl import Menu, MenuProblem
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -164,24 +163,10 @@ def test_no_run_has_an_endless_trace(iterations: int, every: int, spacing: int) 
     assert play.blocks <= 20_000
 
 
-def test_the_menu_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The check before a run only looks at the numbers."""
-    solved: list[MenuProblem] = []
-    solve = MenuProblem.solve
-
-    def counted(problem: MenuProblem) -> Menu:
-        solved.append(problem)
-        return solve(problem)
-
-    monkeypatch.setattr(MenuProblem, "solve", counted)
-    made = Scenario.from_preset("market", owners=4)
-    environment, options = made.environment(), run_options(made)
-    find_mechanism("pain_fl").check(environment, options)
-    assert not solved
-    find_mechanism("pain_fl").run(environment, options)
-    assert len(solved) == 1
-    free = Scenario.from_preset("market", owners=4, payment_value=0.0)
-    with pytest.raises(BadInput, match="payment_value is 0"):
+@pytest.mark.parametrize("field", ["payment_value", "privacy_weight"])
+def test_a_menu_for_owners_to_whom_money_or_privacy_is_worth_nothing_is_refused(field: str) -> None:
+    free = Scenario.from_preset("market", owners=4, **{field: 0.0})
+    with pytest.raises(BadInput, match=f"{field} is 0"):
         find_mechanism("pain_fl").check(free.environment(), run_options(free))
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields
 from functools import cached_property
 
 from benchmarks.results_page.common import Document, stored
-from noisemarket.show.comparison_report import RoundMeans, knows, middle_budget
+from noisemarket.show.comparison_report import knows, middle_budget
 from noisemarket.show.style import name_of
 from noisemarket.study.results import (
     NO_TRADE,
     Difference,
-    Mean,
+    MeanRow,
     Pair,
     Row,
     means,
@@ -40,14 +40,14 @@ class Stored:
         ]
 
     @cached_property
-    def means(self) -> list[Mean]:
+    def means(self) -> list[MeanRow]:
         """Of every mechanism under every budget, no trade left out."""
-        return [one for one in means(self.rows) if one.mechanism != NO_TRADE]
+        return [one for one in means(self.rows) if one["mechanism"] != NO_TRADE]
 
     @cached_property
-    def nothing(self) -> Mean:
+    def nothing(self) -> MeanRow:
         """No trade."""
-        return next(one for one in means(self.rows) if one.mechanism == NO_TRADE)
+        return next(one for one in means(self.rows) if one["mechanism"] == NO_TRADE)
 
     @cached_property
     def tested(self) -> list[Difference]:
@@ -67,15 +67,16 @@ class Stored:
     @property
     def names(self) -> list[str]:
         """Mechanisms, no trade left out."""
-        return list(dict.fromkeys(one.mechanism for one in self.means))
+        return list(dict.fromkeys(one["mechanism"] for one in self.means))
 
-    def at(self, mechanism: str, budget: float | None) -> Mean:
+    def at(self, mechanism: str, budget: float | None) -> MeanRow:
         """One of the means."""
-        return next(one for one in self.means if (one.mechanism, one.budget) == (mechanism, budget))
+        wanted = mechanism, budget
+        return next(one for one in self.means if (one["mechanism"], one["budget"]) == wanted)
 
     def value(self, mechanism: str, budget: float | None, figure: str) -> float:
         """A mean that is known."""
-        return self.at(mechanism, budget).mean[figure] or 0.0
+        return self.at(mechanism, budget)[figure] or 0.0
 
     def between(self, budget: float | None, first: str, second: str) -> tuple[float, bool]:
         """First less second in points of accuracy, and whether that is more than chance."""
@@ -93,11 +94,10 @@ class Stored:
         some = [one for one in self.names if knows(one).startswith("nothing")]
         return max(some, key=lambda name: self.value(name, budget, "accuracy"))
 
-    def rounds(self) -> list[RoundMeans]:
+    def rounds(self) -> list[MeanRow]:
         """Accuracy after each round under the middle budget, if it was kept."""
-        kept = [RoundMeans(**one) for one in self.document.get("per_round", [])]
         budget = middle_budget(self.rows)
-        return [one for one in kept if one.budget == budget]
+        return [one for one in self.document.get("per_round", []) if one["budget"] == budget]
 
 
 def campaign(name: str) -> Stored | None:
@@ -106,9 +106,9 @@ def campaign(name: str) -> Stored | None:
     return None if found is None else Stored(found)
 
 
-def accuracy_in_words(one: Mean) -> str:
+def accuracy_in_words(one: MeanRow) -> str:
     """A mean with half of its interval."""
-    return f"{one.mean['accuracy']:.2f} ± {one.half_width['accuracy']:.2f}"
+    return f"{one['accuracy']:.2f} ± {one['accuracy_half_width']:.2f}"
 
 
 def marked(points: tuple[float, bool]) -> str:

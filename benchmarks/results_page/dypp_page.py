@@ -22,8 +22,8 @@ from benchmarks.results_page.campaigns import (
     marked,
 )
 from benchmarks.results_page.common import ROOT, Document, pm, stored, table
-from noisemarket.show.comparison_report import knows, listed
-from noisemarket.show.style import name_of
+from noisemarket.show.comparison_report import knows
+from noisemarket.show.style import listed, name_of
 
 REPRODUCED = ROOT / "docs" / "explanation" / "reproduction" / "claims.json"
 OTHERS = ("clock", "bisection", "q_learning", "pain_fl")
@@ -77,9 +77,10 @@ def money_section(found: Stored) -> list[str]:
     return [
         "## For the same money and the same privacy",
         "![Accuracy over money paid; every owner keeps noise 0.1](../images/frontier.png)",
-        f"DyPP at its best settings beside others on the same owners, {found.nothing.seeds} seeds; "
-        "every owner keeps noise 0.1 at least, whoever buys. Accuracy of the trained model, and "
-        "points by which DyPP is ahead (* more than chance):",
+        "DyPP at its best settings beside others on the same owners, "
+        f"{found.nothing['seeds']} seeds; every owner keeps noise 0.1 at least, "
+        "whoever buys. Accuracy of the trained model, and points by which DyPP is ahead "
+        "(* more than chance):",
         table(heads, lines),
         f"{ahead(found)} {clock_against(found)}",
         "Why: DyPP's curator values each owner's noise as if that owner trained a model of its "
@@ -344,7 +345,7 @@ def readme_sentence() -> str | None:
         accuracy = brings(found, best, budget)
         leaders.append(f"{article}{name_of(best)} for {budget:g} ({accuracy})")
     words = (
-        f"Over [{found.nothing.seeds} seeds](docs/explanation/results.md), all owners keeping "
+        f"Over [{found.nothing['seeds']} seeds](docs/explanation/results.md), all owners keeping "
         f"noise 0.1, the clock auction brings {brings(found, 'clock', middle)} for {middle:g}, "
         f"DyPP at its best {brings(found, 'dypp', middle)}, and {brings(found, 'dypp', high)} for "
         f"{high:g}. Of those who know nothing private, {listed(leaders)} lead."

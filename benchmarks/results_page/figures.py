@@ -21,13 +21,11 @@ from benchmarks.results_page.dypp_figures import draw_adaptation, draw_sensitivi
 from noisemarket.scenario.surface_file import find_surface
 from noisemarket.show.comparison_report import (
     draw_frontier,
-    known,
     knows,
-    listed,
     middle_budget,
     under_budget,
 )
-from noisemarket.show.style import figure, label, name_of, save
+from noisemarket.show.style import figure, label, listed, name_of, save
 from noisemarket.study.results import NO_TRADE, Row, half_width, means, paired_differences
 
 IMAGES = ROOT / "docs" / "images"
@@ -138,12 +136,12 @@ def draw_accuracy(folder: Path) -> list[Path]:
 def frontier_title(rows: Sequence[Row]) -> str:
     """The finding: who brings most for the middle budget without knowing anything private."""
     budget, found = middle_budget(rows), means(rows)
-    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    base = next(one["accuracy"] for one in found if one["mechanism"] == NO_TRADE)
     gains = {
-        one.mechanism: known(one, "accuracy") - base
+        one["mechanism"]: one["accuracy"] - base
         for one in found
-        if one.budget == budget and one.mechanism != NO_TRADE
-        and knows(one.mechanism).startswith("nothing")
+        if one["budget"] == budget and one["mechanism"] != NO_TRADE
+        and knows(one["mechanism"]).startswith("nothing")
     }  # fmt: skip
     if not gains:
         return "Accuracy over money paid"

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from benchmarks.results_page.common import Document, made_by, not_measured, pm, stored, table
-from noisemarket.show.comparison_report import listed
-from noisemarket.show.style import name_of
+from noisemarket.show.style import listed, name_of
 
 CHANGING = ["", "back after the first change", "after the second", "gain at the end"]
 

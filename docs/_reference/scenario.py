@@ -14,11 +14,11 @@ from noisemarket.files import DEEPEST
 from noisemarket.game.distributions import DISTRIBUTIONS
 from noisemarket.game.levels import MOST_CELLS
 from noisemarket.ledger.money import MICRO, MOST
-from noisemarket.pricing.batch import MOST_POINTS
+from noisemarket.pricing.mechanism import MOST_POINTS
 from noisemarket.scenario import SYMBOLS, Scenario
+from noisemarket.scenario.explain import allowed_values
 from noisemarket.scenario.population_file import LONGEST_NAME
 from noisemarket.scenario.schema import ChangeSection
-from noisemarket.scenario.section import allowed_values
 
 INTRO = """\
 [Write your own scenario](../how-to/scenario.md) says how a file looks and what `--set` takes.

@@ -8,13 +8,13 @@ from typing import Any
 import typer
 
 from noisemarket.cli.app import app
-from noisemarket.cli.scenario import keys
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.explain import explained
 
 
 def scenario_keys() -> list[str]:
     """Every key of a scenario; a table that may be given many times counts by its keys."""
-    names = [row[0] for row in keys(Scenario())]
+    names = [row[0] for row in explained(Scenario())]
     tables = {name.partition(".")[0] for name in names if "." in name}
     return [name for name in names if name not in tables]
 

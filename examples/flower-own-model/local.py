@@ -5,6 +5,7 @@ python local.py --owners 4 --rounds 8
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from flwr.app import ArrayRecord
 from moons_app import client_app, server_app, task
@@ -16,25 +17,30 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market.offers import draft_clipped, record_contracts
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.owner.terms import Assignment, Deal
 from noisemarket.privacy.accountant import read_journal
 
 JOB, CLIP, FULL_NOISE = "moons", 1.0, 0.05
 
 
-def deals(owners: int) -> list[Deal]:
-    """Who sells how much of its noise, for how many micro-units. Every second owner sells more.
+def deals(owners: int) -> dict[str, dict[str, Any]]:
+    """How much of its noise each owner sells, for how many micro-units: every second owner more.
 
     Made up here; ``noisemarket negotiate`` finds such deals.
     """
     savings = [0.04 if number % 2 else 0.03 for number in range(owners)]
-    return [
-        Deal(f"owner-{number}", saving, FULL_NOISE - saving, round(100e6 * saving))
+    return {
+        f"owner-{number}": {
+            "saving": saving,
+            "sigma": FULL_NOISE - saving,
+            "payment": round(100e6 * saving),
+        }
         for number, saving in enumerate(savings)
-    ]
+    }
 
 
-def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> dict[str, NodeConfig]:
+def agree(
+    folder: Path, made: dict[str, dict[str, Any]], rounds: int, **more: bool
+) -> dict[str, NodeConfig]:
     """Give every owner a folder, have both sides sign, put the contracts on the ledger; gives the
     node config of each owner.
 
@@ -44,21 +50,20 @@ def agree(folder: Path, made: list[Deal], rounds: int, **more: bool) -> dict[str
     curator = KeyPair.obtain(folder / "curator")
     size = parameters(ArrayRecord(task.perceptron().state_dict()))
     accepted, configs = [], dict[str, NodeConfig]()
-    for number, deal in enumerate(made):
-        owner = OwnerFolder(deal.owner, folder / "owners" / deal.owner)
+    for number, (name, deal) in enumerate(made.items()):
+        owner = OwnerFolder(name, folder / "owners" / name)
         agent = OwnerAgent(owner)  # the owner's: signs for it
         owner.keep_records(*task.moons(200, seed=number))  # the owner's: its records
         keys = agent.public_key, curator.public_hex
         contract = draft_clipped(
-            JOB, deal, *keys, clip=CLIP, parameters=size, rounds=rounds, **more
+            JOB, name, *keys, **deal, clip=CLIP, parameters=size, rounds=rounds, **more
         )
         most = contract.rho_cap  # the owner's: how much privacy it sells at most
-        work = Assignment(number)
-        signature = agent.accept_without_game(contract, size, most, work)  # now it has terms
+        signature = agent.accept_without_game(contract, size, most, index=number)
         accepted.append((contract, signature))
         configs[owner.name] = {"owner": owner.name, "owner-folder": str(owner.path.resolve())}
     with open_ledger(folder / "ledger.sqlite", curator=curator) as ledger:
-        record_contracts(ledger, curator, sum(deal.payment for deal in made), accepted)
+        record_contracts(ledger, curator, sum(deal["payment"] for deal in made.values()), accepted)
     return configs
 
 

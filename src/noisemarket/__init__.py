@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from noisemarket.market import events
     from noisemarket.market.job import run_market
     from noisemarket.market.negotiation import Negotiation, negotiate
-    from noisemarket.market.outcome import MarketOutcome, MarketRun
+    from noisemarket.market.outcome import MarketOutcome, MarketRun, Outcome
     from noisemarket.market.training import Training, train
     from noisemarket.pricing import MECHANISMS
     from noisemarket.pricing.mechanism import Mechanism
@@ -55,7 +55,7 @@ _PUBLIC = {
     "noisemarket.pricing.rule": ("Rule",),
     "noisemarket.market": ("events",),
     "noisemarket.market.job": ("run_market",),
-    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun"),
+    "noisemarket.market.outcome": ("MarketOutcome", "MarketRun", "Outcome"),
     "noisemarket.pricing": ("MECHANISMS",),
     "noisemarket.pricing.mechanism": ("Mechanism",),
     "noisemarket.pricing.tables": ("AgreedContract",),
@@ -77,6 +77,7 @@ __all__ = [
     "Mechanism",
     "Negotiation",
     "NoisemarketError",
+    "Outcome",
     "Paper",
     "PerRecord",
     "Protection",

@@ -212,10 +212,14 @@ class JsonLines(Closing):
     A line is on disk before anything follows from it. So an unfinished last line, which a killed
     process left, was never acted upon: reading skips it, and the next ``append`` replaces it. A
     whole document that lacks only its line end counts: another program may have cut that off.
+    What is not ``durable`` is left to the system to write, for files that nothing depends on.
     """
 
-    def __init__(self, path: Path, field: str, user: str, *, create: bool = True) -> None:
+    def __init__(
+        self, path: Path, field: str, user: str, *, create: bool = True, durable: bool = True
+    ) -> None:
         self._path, self._field, self._lock = path, field, exclusive(path, field, user)
+        self._durable = durable
         try:
             if create:
                 path.touch(exist_ok=True)
@@ -249,7 +253,8 @@ class JsonLines(Closing):
             rest = memoryview(data)
             while rest:
                 rest = rest[self._file.write(rest) :]
-            os.fsync(self._file.fileno())
+            if self._durable:
+                os.fsync(self._file.fileno())
         except OSError as problem:
             raise not_written(self._path, problem) from None
         self._size += len(data)

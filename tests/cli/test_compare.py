@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from tests.commands import PATIENCE, call_here, command, has_lines, wait_until
 from tests.market.common import write_images
 
-from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.compare import _command
+from noisemarket.cli.app import app
+from noisemarket.cli.common import command_line
+from noisemarket.cli.compare import _words
+from noisemarket.show.comparison_report import trained_table
 from noisemarket.study.compare import Plan
 
 pytestmark = pytest.mark.process
@@ -113,15 +116,30 @@ def test_a_finished_comparison_trains_nothing_again(done: Done, tmp_path: Path) 
     assert again.returncode == 0, again.stderr
     assert (folder / "trainings.jsonl").read_bytes() == before
     for words in ("Mechanisms on the same owners and data, means of 3 seeds", "no limit",
-                  "With a budget of 20, accuracy of the clock auction", "report.html"):  # fmt: skip
+                  "With a budget of 20, accuracy of the clock auction", "report.html",
+                  "it was complete already"):  # fmt: skip
         assert words in again.stdout
 
 
+def test_one_seed_is_no_plural(done: Done) -> None:
+    titles = [
+        trained_table(
+            {**done[1], "means": [{**row, "seeds": count} for row in done[1]["means"]]}
+        ).title
+        for count in (1, 3)
+    ]
+    assert [str(title).rpartition("means of ")[2] for title in titles] == ["1 seed", "3 seeds"]
+
+
 def test_the_command_is_told_as_a_shell_takes_it() -> None:
-    options = CompareOptions(scenario="my file.toml", settings=["owners=4"], seed=3)
+    context = typer.Context(
+        typer.main.get_command(app).commands["compare"], info_name="compare"  # type: ignore[attr-defined]
+    )  # fmt: skip
+    given = ["my file.toml", "--set", "owners=4", "--seed", "3"]
+    context.command.parse_args(context, list(given))
     plan = Plan(("clock", "mine $(x)"), (20.0, None), (3, 4))
-    assert shlex.split(_command(options, plan)) == [
-        "noisemarket", "compare", "my file.toml", "--set", "owners=4", "--seed", "3",
+    assert shlex.split(command_line(context, *_words(plan))) == [
+        "noisemarket", "compare", *given,
         "--mechanisms", "clock,mine $(x)", "--seeds", "2", "--budgets", "20,none",
     ]  # fmt: skip
 

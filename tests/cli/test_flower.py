@@ -52,10 +52,12 @@ def test_a_file_says_itself_how_many_owners_it_has(
 ) -> None:
     asked: list[Any] = []
     monkeypatch.setattr(
-        "noisemarket.cli.run.run", lambda request, *rest, **more: asked.append(request)
+        "noisemarket.cli.flower.load", lambda file, preset, settings, seed: asked.append(settings)
     )
+    monkeypatch.setattr("noisemarket.cli.run.start", lambda *given: given[:0])
+    monkeypatch.setattr("noisemarket.cli.run.carry_out", lambda *given, asked: None)
     assert CliRunner().invoke(app, ["flower", "up", *words]).exit_code == 0
-    assert asked[0].settings == given
+    assert asked == [given]
 
 
 def test_a_curators_key_is_made_once_and_printed(tmp_path: Path) -> None:

@@ -34,6 +34,19 @@ def test_help_has_an_example_and_says_what_a_scenario_is(command: str, tmp_path:
     assert ("SCENARIO is a TOML file" in shown) == (command in TAKE_A_SCENARIO)
 
 
+def test_arguments_are_explained_and_completion_is_offered(tmp_path: Path) -> None:
+    shown = said("ledger", "show", "--help", cwd=tmp_path)
+    assert "Id of the contract, or its first characters." in shown
+    assert "--install-completion" in said("--help", cwd=tmp_path)
+
+
+def test_a_mistyped_mechanism_gets_a_hint(tmp_path: Path) -> None:
+    for words in (["negotiate", "--mechanism", "dyp"], ["compare", "--mechanisms", "clock,dyp"]):
+        mistyped = call_here(*words, cwd=tmp_path)
+        assert mistyped.returncode == 2
+        assert "mechanism is dyp: did you mean dypp?" in mistyped.stderr
+
+
 def test_the_first_help_has_an_example(tmp_path: Path) -> None:
     assert "Example: noisemarket run" in said("--help", cwd=tmp_path)
 

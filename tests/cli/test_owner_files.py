@@ -39,7 +39,7 @@ def done(place: Path) -> Done:
     given = words(place, rounds=1, model="features")
     given = [one.replace("owners=3", 'file="people.csv"') for one in given]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("noisemarket.cli.run.run_market", run_here)
+        patch.setattr("noisemarket.market.job.run_market", run_here)
         ended = call_here(*given, "--out", "r", cwd=place)
     assert ended.returncode == 0, ended.stderr
     return ended

@@ -14,10 +14,10 @@ from tests.market.common import here as run_here
 from tests.market.common import write_images
 
 from noisemarket.cli import main
-from noisemarket.cli import run as cli_run
 from noisemarket.errors import BadInput, Interrupted
 from noisemarket.market import job
 
+RUN_MARKET = job.run_market
 pytestmark = pytest.mark.training
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -37,7 +37,7 @@ def test_broken_contracts_are_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     faults = [{"owner": "1", "kind": "huge"}]
-    monkeypatch.setattr("noisemarket.cli.run.run_market", partial(run_here, faults=faults))
+    monkeypatch.setattr("noisemarket.market.job.run_market", partial(run_here, faults=faults))
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as end:
         main([*run_words(images, rounds=1), "--no-baselines", "--out", "r"])
@@ -56,8 +56,8 @@ def here(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str
 ) -> tuple[int, str, str]:
     """A run in this process: its code, and what it says."""
-    if cli_run.run_market is job.run_market:
-        monkeypatch.setattr(cli_run, "run_market", run_here)
+    if job.run_market is RUN_MARKET:
+        monkeypatch.setattr(job, "run_market", run_here)
     with pytest.raises(SystemExit) as end:
         main([*arguments, "--no-baselines"])
     out, said = capsys.readouterr()
@@ -91,7 +91,7 @@ def test_names_are_shown_as_they_are(
         "owner,privacy_cost,data_size,beta,markup\n[/b],2,40,1,0.2\n[red]x,3,40,1,0.2\n"
     )
     faults = [{"owner": name, "kind": "huge"} for name in ("[/b]", "[red]x")]
-    monkeypatch.setattr(cli_run, "run_market", partial(run_here, faults=faults))
+    monkeypatch.setattr(job, "run_market", partial(run_here, faults=faults))
     given = [*run_words(images, rounds=1, file="people.csv"), "--out", "[/i]"]
     code, out, said = here(monkeypatch, capsys, *given)
     assert code == 0, said
@@ -146,7 +146,7 @@ def test_a_resumed_run_compares_what_it_began_with(
 
     runs = iter([stopped, run_here])
     monkeypatch.setattr(
-        "noisemarket.cli.run.run_market", lambda *given, **more: next(runs)(*given, **more)
+        "noisemarket.market.job.run_market", lambda *given, **more: next(runs)(*given, **more)
     )
     monkeypatch.setattr("noisemarket.cli.run._baselines", reached)
     given = run_words(images, rounds=1, owners=2, model="features")
@@ -164,7 +164,7 @@ def stops(monkeypatch: pytest.MonkeyPatch) -> None:
     def stopped(*_: object, **__: object) -> Any:
         raise Interrupted("stopped.")
 
-    monkeypatch.setattr("noisemarket.cli.run.run_market", stopped)
+    monkeypatch.setattr("noisemarket.market.job.run_market", stopped)
 
 
 @pytest.mark.parametrize(("noted", "draws"), [(2, 2), (None, 3), (0, 3), (True, 3), ("2", 3)])
@@ -193,7 +193,7 @@ def test_a_run_that_cannot_be_resumed_is_not_called_running(
     stops(monkeypatch)
     assert here(monkeypatch, capsys, *run_words(images, owners=2), "--out", "r")[0] == 130
     before = Path("r/status.json").read_text()
-    monkeypatch.setattr("noisemarket.cli.run.prepare", refused)
+    monkeypatch.setattr("noisemarket.market.orders.prepare", refused)
     assert "are too few" in fails(["run", "--resume", "r"], capsys)
     assert Path("r/status.json").read_text() == before
 

@@ -23,13 +23,12 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.channel import Channel
-from noisemarket.market.channel_asker import ChannelAsker
 from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.offers import job_terms
-from noisemarket.market.owners import Owners
-from noisemarket.market.preparation import prepare
+from noisemarket.market.offers import work_of
+from noisemarket.market.orders import prepare
+from noisemarket.market.owners import ChannelAsker, Owners
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.invitations import JobInvitation, SaleInvitation
 from noisemarket.owner.owner_messages import (
     KeyQuestion,
@@ -85,9 +84,10 @@ def begin(open_channel: Open, folder: Path, **settings: Any) -> Negotiated:
     scenario = make_scenario(folder, **settings)
     job = MarketFolder(folder)
     job.prepare()
-    terms, levels = job_terms(scenario, job.manifest()), scenario.environment().levels
     key = KeyPair.obtain(job.curator).public_hex
-    invitation = JobInvitation(terms.job, key, terms.public(), levels)
+    invitation = JobInvitation(
+        job.manifest().job, key, work_of(scenario), scenario.environment().levels
+    )
     names = [str(name) for name in scenario.environment().population.names]
     owners = Owners(open_channel(scenario, folder), names, job.curator)
     return Negotiated(scenario, owners, invitation, job.curator)

@@ -28,12 +28,16 @@ from noisemarket.game.population import Population
 from noisemarket.game.protocol import Games, Protocol
 from noisemarket.game.surface import SURFACES
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.batch import PlayConfig, play_batch
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned, PlayConfig, play_batch
 from noisemarket.pricing.learning import Batch
 from noisemarket.pricing.mechanism import Agreement, RunOptions
-from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
-from noisemarket.pricing.players import curator_player, game_rules, owner_player
+from noisemarket.pricing.messages import (
+    CuratorPlayer,
+    OwnerPlayer,
+    curator_player,
+    game_rules,
+    owner_player,
+)
 from noisemarket.pricing.rule import Rule, Settings, find_rule
 from noisemarket.scenario import Scenario
 
@@ -197,7 +201,7 @@ def players(
     one, key = slice(index, index + 1), int(environment.population.key[index])
     return (
         owner_player(rules, [environment.owner_side(-1, one)], 1, key),
-        curator_player(rules, [environment.curator_side(-1, one)], 2, key, config.curator_optimism),
+        curator_player(index, rules, environment, config),
     )
 
 

@@ -12,7 +12,7 @@ from noisemarket.federated.models.linear import FEW, LinearModel
 from noisemarket.federated.models.model import Model
 from noisemarket.federated.protections import PerRecord, UploadTask
 from noisemarket.ledger.contract import Contract
-from noisemarket.owner.terms import Deal, JobTerms, contract_of, terms_of
+from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.noise import SimulatedNoise
 from noisemarket.privacy.zcdp import Neighbours, gaussian_epsilon
 
@@ -81,17 +81,17 @@ def test_rounding_stays_charged_for_a_million_records() -> None:
 
 def contract(records: int, **settings: object) -> Contract:
     protection = PerRecord(**settings)  # type: ignore[arg-type]
-    terms = JobTerms(
-        job="job", rounds=30, protection="per_record", settings=protection.settings(),
-        neighbours="replace_one", delta=1e-5, simulated=False, missed_rounds="pro_rata",
-        minimum_share=0.5, false_alarm=1e-3, offered_at="2030-01-01T00:00:00+00:00",
-        expires_at="2030-01-02T00:00:00+00:00",
-    )  # fmt: skip
+    stated = {
+        "job": "job", "owner": "anna", "owner_key": "0" * 64, "curator_key": "1" * 64,
+        "saving": 0.0, "sigma": 0.6, "payment": 0, "rounds": 30, "protection": "per_record",
+        "settings": protection.settings(), "neighbours": "replace_one", "delta": 1e-5,
+        "simulated": False, "missed_rounds": "pro_rata", "minimum_share": 0.5, "false_alarm": 1e-3,
+        "offered_at": "2030-01-01T00:00:00+00:00", "expires_at": "2030-01-02T00:00:00+00:00",
+    }  # fmt: skip
     budget = protection.budget(
         "anna", 0.6, dimension=0, records=records, neighbours=REPLACE, delta=1e-5
     )
-    deal = Deal("anna", 0.0, 0.6, 0)
-    return contract_of(deal, "0" * 64, "1" * 64, budget, terms, records)
+    return contract_of(stated, budget, records)
 
 
 def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
@@ -102,7 +102,11 @@ def test_a_contract_states_its_own_owners_shards_and_epsilon() -> None:
     assert small.epsilon == pytest.approx(0.42, abs=5e-3)
     pair = contract(600, records_per_shard=2)
     assert pair.shards == 300
-    assert terms_of(pair).settings == {"records_per_shard": 2, "clip": 1.0, "rate": 8.0}
+    assert PerRecord.settings_in(pair.protection_settings) == {
+        "records_per_shard": 2,
+        "clip": 1.0,
+        "rate": 8.0,
+    }
     again = PerRecord.from_contract(Contract.from_bytes(pair.bytes()).protection_settings)
     assert again == PerRecord(records_per_shard=2)
 

@@ -18,8 +18,8 @@ from noisemarket.flower.curator_app import hold_market
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
 from noisemarket.flower.simulation import deal_out
+from noisemarket.market.orders import prepare
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import prepare
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
 
 NAMES = ["0", "1", "2"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,12 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, MetricR
 from flwr.clientapp import ClientApp
 from flwr.serverapp.strategy import FedAvg
 from tests.flower.conftest import JOB, Node, ProcessGrid
+from tests.ledger.common import contract
 
 from noisemarket.federated.protections.clipped import clipped
 from noisemarket.flower.client_mod import contract_mod
 from noisemarket.flower.owner_app import DECLINED, FAILED
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
@@ -53,9 +54,16 @@ def own_app(step: float) -> ClientApp:
 
 
 def folder(path: Path, sigma: float = 0.5, **changes: Any) -> dict[str, Any]:
-    terms = {"protection": "clipped", "settings": {"clip": CLIP}, "noise": "simulated", "seed": 3}
-    OwnerFolder("anna", path).agree(OwnerTerms(JOB, "anna", 0, sigma, **terms | changes))
-    return {"owner": "anna", "owner-folder": str(path)}
+    return agreed("anna", 0, path, sigma=sigma, **changes)
+
+
+def agreed(name: str, index: int, path: Path, **changes: Any) -> dict[str, Any]:
+    """An owner with a contract; gives the config of its node."""
+    terms = {"protection": "clipped", "clip": CLIP, "shards": None, "settings": {}, "rounds": 100}
+    terms |= {"simulated": True, "rho_cap": math.inf} | changes
+    plan = {"index": index, "seed": 3, "model": {}}
+    OwnerFolder(name, path).agree(contract(name, JOB, **terms), plan)
+    return {"owner": name, "owner-folder": str(path)}
 
 
 def ask(config: dict[str, Any], step: float, **told: Any) -> Message:
@@ -100,7 +108,7 @@ def test_nothing_but_the_protected_model_goes_out(tmp_path: Path) -> None:
 
 def test_no_noise_serves_for_two_updates_whatever_app_asks(tmp_path: Path) -> None:
     """An app that is changed between two runs must not strip the noise, nor go uncounted."""
-    config = folder(tmp_path, sigma=50.0, noise="secure")
+    config = folder(tmp_path, sigma=50.0, simulated=False)
 
     def made(step: float, number: int = 1) -> np.ndarray:
         return update(ask(config, step, **{"server-round": number}))
@@ -132,7 +140,7 @@ def test_another_contract_is_refused_before_anything_is_trained(
 def test_terms_of_another_protection_and_failures_give_nothing_away(tmp_path: Path) -> None:
     failed = ask(folder(tmp_path / "a"), -1.0)
     assert (failed.error.code, failed.error.reason) == (FAILED, "failed on the owner's side")
-    wrong = ask(folder(tmp_path / "b", protection="paper", settings={}), 1.0)
+    wrong = ask(folder(tmp_path / "b", protection="paper", clip=None), 1.0)
     assert (wrong.error.code, wrong.error.reason) == (FAILED, "failed on the owner's side")
 
 
@@ -148,10 +156,7 @@ def test_flowers_own_strategy_trains_over_the_mod(tmp_path: Path) -> None:
     """An app with FedAvg: the global model moves by the mean of the clipped, noised updates."""
     nodes = {}
     for number, name in enumerate(("anna", "bob"), start=1):
-        path = tmp_path / name
-        terms = OwnerTerms(JOB, name, number, 0.0, "clipped", {"clip": CLIP}, noise="simulated")
-        OwnerFolder(name, path).agree(terms)
-        nodes[number] = Node(own_app(5.0), {"owner": name, "owner-folder": str(path)})
+        nodes[number] = Node(own_app(5.0), agreed(name, number, tmp_path / name, sigma=0.0))
     strategy = FedAvg(fraction_evaluate=0.0, min_available_nodes=2)
     result = strategy.start(
         ProcessGrid(nodes), model(1.0), num_rounds=2, train_config=ConfigRecord({"job": JOB})

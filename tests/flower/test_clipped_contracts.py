@@ -18,16 +18,15 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market.offers import draft_clipped, record_contracts
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.terms import Assignment, Deal
 
 JOB, CLIP, SIGMA, ROUNDS, PRICE, SIZE = "job-1", 2.0, 0.5, 3, 1_000_000, 1200
 
 
 def contract_of(owner: OwnerFolder, curator: KeyPair, **more: Any) -> Contract:
-    deal = Deal(owner.name, 0.1, more.pop("sigma", SIGMA), PRICE)
     key = KeyPair.obtain(owner.path).public_hex
-    settings = {"clip": CLIP, "parameters": SIZE, "rounds": ROUNDS, "simulated": True} | more
-    return draft_clipped(JOB, deal, key, curator.public_hex, **settings)
+    deal = {"saving": 0.1, "sigma": SIGMA, "payment": PRICE}
+    settings = {"clip": CLIP, "parameters": SIZE, "rounds": ROUNDS, "simulated": True}
+    return draft_clipped(JOB, owner.name, key, curator.public_hex, **deal | settings | more)
 
 
 @pytest.mark.parametrize(
@@ -49,13 +48,13 @@ def test_an_owner_signs_nothing_that_costs_more_than_it_says(
 ) -> None:
     owner, curator = OwnerFolder("anna", tmp_path / "anna"), KeyPair.obtain(tmp_path / "curator")
     good = contract_of(owner, curator)
-    accept, work = OwnerAgent(owner).accept_without_game, Assignment()
+    accept = OwnerAgent(owner).accept_without_game
     with pytest.raises(NoisemarketError, match=words):
-        accept(changed(good, **changes), SIZE, math.inf, work)
+        accept(changed(good, **changes), SIZE, math.inf)
     with pytest.raises(Declined, match="agreed to other rho_per_round"):
-        accept(good, 10**9, math.inf, work)
+        accept(good, 10**9, math.inf)
     with pytest.raises(Declined, match="agreed to other rho_cap"):
-        accept(good, SIZE, good.rho_cap / 2, work)
+        accept(good, SIZE, good.rho_cap / 2)
     assert not (tmp_path / "anna" / "jobs").exists()  # it has agreed to nothing
 
 
@@ -82,5 +81,5 @@ def test_the_page_shows_how_a_contract_is_made(tmp_path: Path) -> None:
         (one,) = contracts(ledger)
         assert (one.contract.owner, one.state) == ("north", "signed")
         assert one.contract.rounds == 8
-    terms = OwnerFolder("north", tmp_path / "north").terms("job-1")
-    assert (terms.sigma, terms.protection, terms.settings) == (0.4, "clipped", {"clip": 1.0})
+    terms, _ = OwnerFolder("north", tmp_path / "north").terms("job-1")
+    assert (terms.sigma, terms.protection, terms.clip) == (0.4, "clipped", 1.0)

@@ -26,8 +26,8 @@ from noisemarket.errors import BadInput
 from noisemarket.flower.records import content
 from noisemarket.market.job import run_market
 from noisemarket.owner.folder import SALE
+from noisemarket.owner.invitations import SaleRecord
 from noisemarket.owner.owner_messages import PriceQuestion
-from noisemarket.owner.record import SaleRecord
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process

@@ -11,7 +11,7 @@ from tests.flower.market_common import BOUNDS, NAMES, grid_of
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds
 from noisemarket.market.channel import Channel
-from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.process

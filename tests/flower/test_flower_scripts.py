@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from tests.flower.market_common import grid_of, make_scenario
 
-from noisemarket.flower.app_folder import write_app
 from noisemarket.flower.curator_app import hold_market
+from noisemarket.flower.host_files import write_app
 from noisemarket.flower.line import Bounds
 
 pytestmark = pytest.mark.process

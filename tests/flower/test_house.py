@@ -19,12 +19,12 @@ from tests.flower.market_common import make_scenario
 
 from noisemarket.errors import BadInput
 from noisemarket.flower.curator_app import hold_market
-from noisemarket.flower.house import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.line import Bounds
 from noisemarket.flower.owner_app import owner_app
+from noisemarket.flower.records import apart, owners_of, read_houses, refusal, together
 from noisemarket.flower.simulation import deal_out
+from noisemarket.market.orders import prepare
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import prepare
 from noisemarket.owner.folder import Declined
 from noisemarket.scenario import Scenario
 

@@ -23,8 +23,7 @@ from tests.flower.overheard import BareUpdates, Overheard
 
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market.event_file import EVENTS, from_line
-from noisemarket.market.events import Event, RoundTrained, Settled
+from noisemarket.market.events import EVENTS, Event, RoundTrained, Settled, from_line
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process

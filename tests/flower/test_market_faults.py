@@ -29,9 +29,8 @@ from noisemarket.flower.line import Bounds
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
-from noisemarket.market import channel_asker
-from noisemarket.market.event_file import EVENTS, from_line
-from noisemarket.market.events import LeftOut
+from noisemarket.market import owners
+from noisemarket.market.events import EVENTS, LeftOut, from_line
 from noisemarket.owner import owner_messages as said
 from noisemarket.owner.owner_messages import PROTOCOL
 from noisemarket.scenario import Scenario, dump_scenario, load_scenario
@@ -204,7 +203,7 @@ def test_replies_of_another_version_are_refused(
     grid = grid_of(scenario := make_scenario(folder), folder)
     cut_off_after_one_message(grid, scenario, folder)
     with monkeypatch.context() as patch:
-        patch.setattr(channel_asker, "PROTOCOL", PROTOCOL + 1)
+        patch.setattr(owners, "PROTOCOL", PROTOCOL + 1)
         with pytest.raises(BadInput, match="are of another negotiation"):
             hold(grid, scenario, folder)
     replies = folder / "curator" / "answers" / "000001.npz"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import pytest
 from flwr.app import Array, ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from tests.flower.conftest import JOB, NAMES, make_order, small
 from tests.flower.training import deal
+from tests.ledger.common import changed, contract
 from torch import nn
 
 from noisemarket.errors import BadInput
@@ -20,7 +20,6 @@ from noisemarket.flower.owner_app import DECLINED, FAILED, owner_app
 from noisemarket.market.local_engine import LocalEngine
 from noisemarket.market.orders import Order
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.terms import OwnerTerms
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
@@ -170,7 +169,8 @@ def test_all_that_an_owner_keeps_is_for_it_alone(tmp_path: Path) -> None:
         os.umask(before)
     folder = Path(config["owner-folder"])
     names = {path.name for path in folder.rglob("*")}
-    assert names == {"records.npz", "jobs", JOB, "terms.json", "release.npz", "privacy.journal"}
+    kept = {"signing-key.pem", "records.npz", "terms.json", "release.npz", "privacy.journal"}
+    assert names == kept | {"jobs", JOB}
     for path in (folder, *folder.rglob("*")):
         assert stat.S_IMODE(path.stat().st_mode) == (0o700 if path.is_dir() else 0o600), path
 
@@ -189,11 +189,16 @@ def test_a_spent_budget_is_refused_without_saying_how_much(tmp_path: Path) -> No
     folder = OwnerFolder("anna", tmp_path)
     order = make_order("secure")
     folder.keep_records(order.job.data.train_images[:20], order.job.data.train_labels[:20])
-    settings = {"records_per_shard": 5, "clip": 1.0}
-    terms = OwnerTerms(
-        JOB, "anna", 0, 0.1, "sharded", settings, rho_cap=80.0
+    terms = contract(
+        "anna",
+        JOB,
+        sigma=0.1,
+        shards=4,
+        settings={"records_per_shard": 5},
+        rounds=100,
+        rho_cap=80.0,
     )  # a round costs 12.5 + ...
-    folder.agree(terms)
+    folder.agree(terms, {"index": 0, "seed": 0, "model": {}})
     config = {"owner": "anna", "owner-folder": str(tmp_path)}
     numbers = [{"server-round": number} for number in range(1, 9)]
     replies = [call(config, ask(start(order), **number)) for number in numbers]
@@ -227,16 +232,15 @@ def test_a_failure_tells_the_curator_nothing_and_costs_nothing(
 
 def test_terms_are_fixed_once_agreed(owners: dict[str, Config]) -> None:
     folder = OwnerFolder("anna", Path(owners["anna"]["owner-folder"]))
-    terms = folder.terms(JOB)
-    folder.agree(terms)
-    assert OwnerTerms.from_dict(terms.to_dict()) == terms
+    terms, plan = folder.terms(JOB)
+    folder.agree(terms, plan)
+    assert folder.terms(JOB) == (terms, plan)
     with pytest.raises(BadInput, match="cannot change"):
-        folder.agree(replace(terms, sigma=0.0))
-    for wrong in ({"sigma": -1.0}, {"sigma": float("nan")}, {"noise": "none"}):
-        with pytest.raises(BadInput):
-            replace(terms, **wrong)
+        folder.agree(changed(terms, sigma=0.0), plan)
+    with pytest.raises(BadInput, match="cannot change"):
+        folder.agree(terms, {**plan, "seed": 8})
     with pytest.raises(Declined, match="no such job"):
-        folder.agree(replace(terms, job="../x"))
+        folder.agree(changed(terms, job="../x"), plan)
 
 
 def test_a_node_without_an_owner_refuses(order: Order) -> None:

@@ -36,7 +36,7 @@ from noisemarket.owner.owner_messages import (
     Question,
     Quotes,
 )
-from noisemarket.owner.terms import Assignment
+from noisemarket.owner.terms import Plan
 from noisemarket.pricing.messages import QuoteBatch
 from noisemarket.privacy.zcdp import gaussian_epsilon
 from noisemarket.scenario import Scenario
@@ -55,7 +55,7 @@ class Offered:
     node: Node
     folder: Path
     contract: Contract
-    plan: Assignment
+    plan: Plan
     messages: list[Message]
     curator: KeyPair
 
@@ -65,7 +65,7 @@ class Offered:
     def say(self, question: Question) -> Message:
         return self.send(question.kind, content(question.plain()))
 
-    def offer(self, contract: Contract, plan: Assignment | None = None) -> Message:
+    def offer(self, contract: Contract, plan: Plan | None = None) -> Message:
         return self.say(ContractOffer(contract, plan or self.plan))
 
     def receipt(self, stage: str = "signed", paid: int | None = None) -> Receipt:
@@ -90,7 +90,7 @@ def stop_at_offers(scenario: Scenario, folder: Path) -> Offered:
     with pytest.raises(Cut) as caught:
         hold_market(grid, scenario, folder, lambda line: None, Bounds(30, wait=0.2))
     asked = ContractOffer.read(*plain_of(caught.value.args[0]))
-    contract, plan = asked.contract, asked.assignment
+    contract, plan = asked.contract, asked.plan
     assert contract.owner == "0"
     key = KeyPair.load(folder / "curator")
     return Offered(grid.nodes[100], folder, contract, plan, played, key)
@@ -112,7 +112,7 @@ def test_an_offer_as_agreed_is_signed_once_and_for_all(offered: Offered) -> None
     signature = offered.signature()
     assert holds("owner", offered.contract, signature)
     assert offered.signature() == signature
-    other = offered.offer(offered.contract, replace(offered.plan, seed=8))
+    other = offered.offer(offered.contract, {**offered.plan, "seed": 8})
     assert other.error.reason == "another contract was signed in this job"
 
 
@@ -205,7 +205,7 @@ def test_an_offer_of_an_earlier_job_is_refused(offered: Offered, tmp_path: Path)
 def test_an_offer_that_cannot_be_read_is_refused(standing: Offered, noise: object) -> None:
     reply = standing.send(ContractOffer.kind, content(({"contract": noise, "plan": "{}"}, {})))
     assert "cannot be read" in str(reply.error.reason)
-    plan = Assignment(0, 1, {"channels": "x"})
+    plan = {"index": 0, "seed": 1, "model": {"channels": "x"}}
     reply = standing.offer(standing.contract, plan)
     assert "cannot be done as offered" in str(reply.error.reason)
 
@@ -229,8 +229,7 @@ def test_only_the_curator_closes_a_contract(offered: Offered, tmp_path: Path) ->
     assert not list(offered.folder.glob("owners/*/jobs/*/terms.json"))
     assert not keep(offered.contract, signature, good).has_error()
     terms = json.loads(next(iter(offered.folder.glob("owners/*/jobs/*/terms.json"))).read_text())
-    assert terms["sigma"] == offered.contract.sigma
-    assert terms["rho_cap"] == offered.contract.rho_cap
+    assert Contract.from_dict(terms["contract"]) == offered.contract
 
 
 def test_nothing_is_kept_or_settled_without_a_contract(offered: Offered) -> None:

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from noisemarket.cli.app import app
 from noisemarket.errors import BadInput
-from noisemarket.flower.owner_setup import check_node
+from noisemarket.flower.host_files import check_node
 from noisemarket.owner.folder import OwnerFolder
 
 KEY = "0" * 64

@@ -16,7 +16,7 @@ from noisemarket.flower.line import Bounds
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.job import run_market
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
 from noisemarket.scenario import Scenario, load_scenario
 
 pytestmark = pytest.mark.process

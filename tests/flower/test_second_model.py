@@ -22,7 +22,6 @@ from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.owner.terms import Deal
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.process
@@ -45,7 +44,10 @@ def test_it_learns_under_its_noise_and_every_release_is_charged(
     local: dict[str, Any], tmp_path: Path, sigma: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client, server = (import_module(f"moons_app.{name}_app") for name in ("client", "server"))
-    deals = [Deal(f"owner-{number}", 0.1, sigma, 1_000_000 * number) for number in range(1, 5)]
+    deals = {
+        f"owner-{number}": {"saving": 0.1, "sigma": sigma, "payment": 1_000_000 * number}
+        for number in range(1, 5)
+    }
     configs = local["agree"](tmp_path, deals, ROUNDS)
     grid = ProcessGrid(
         {number: Node(client.app, dict(one)) for number, one in enumerate(configs.values(), 1)}
@@ -68,9 +70,9 @@ def test_it_learns_under_its_noise_and_every_release_is_charged(
         assert low < moved < 1.2 * high  # clipped training adds a little
     with open_ledger(tmp_path / "ledger.sqlite", create=False) as ledger:
         verify(ledger)
-        for one, deal in zip(contracts(ledger), deals, strict=True):
-            assert (one.contract.owner, one.state) == (deal.owner, "signed")
-            owner = OwnerFolder(deal.owner, tmp_path / "owners" / deal.owner)
+        for one, name in zip(contracts(ledger), deals, strict=True):
+            assert (one.contract.owner, one.state) == (name, "signed")
+            owner = OwnerFolder(name, tmp_path / "owners" / name)
             statement = read_journal(owner.journal(local["JOB"])).statement(owner.name)
             assert statement.releases == ROUNDS
             assert statement.rho_total == pytest.approx(one.contract.rho_cap)

@@ -21,8 +21,8 @@ from noisemarket.flower.line import Bounds
 from noisemarket.flower.simulation import run_simulation
 from noisemarket.market.events import Opened, RoundTrained, Settled
 from noisemarket.market.job import run_market
+from noisemarket.market.orders import prepare
 from noisemarket.market.outcome import MarketRun
-from noisemarket.market.preparation import prepare
 from noisemarket.market.summary import summary
 
 NAMES = ["0", "1"]
@@ -84,7 +84,11 @@ def test_a_job_that_is_stopped_and_loses_a_worker_ends_as_in_one_process(tmp_pat
     assert (opened, killed) == (2, 1)
     assert told(folder) == told(here)
     ours, theirs = (
-        {k: v for k, v in summary(one).items() if k not in ("seconds", "ledger_head")}
+        {
+            k: v
+            for k, v in summary(one, one.negotiation.environment).items()
+            if k not in ("seconds", "ledger_head")
+        }
         for one in (run.outcome, expected)
     )
     assert ours == theirs

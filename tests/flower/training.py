@@ -17,10 +17,10 @@ from noisemarket.files import save_arrays
 from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.line import Bounds, Traffic
 from noisemarket.market.channel import ChannelEngine
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.orders import Order
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import OwnerFolder
-from noisemarket.owner.terms import OwnerTerms
+from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.statement import PrivacyStatement
 
@@ -45,23 +45,28 @@ def deal(
         owner = OwnerFolder(name, root / name)
         held = job.partition.indices[index]
         owner.keep_records(job.data.ready(job.data.train_images[held]), job.data.train_labels[held])
-        owner.agree(
-            OwnerTerms(
-                job=order.fingerprint,
-                owner=name,
-                index=index,
-                sigma=float(job.sigma[index]),
-                protection=job.protection.name,
-                settings=job.protection.settings(),
-                model=model,
-                neighbours=str(budget.neighbours),
-                delta=budget.delta,
-                rho_cap=budget.rho_cap,
-                noise=job.noise,
-                seed=job.seed,
-                rounds=order.plan.rounds,
-            )
-        )
+        stated = {
+            "job": order.fingerprint,
+            "owner": name,
+            "owner_key": owner.key.public_hex,
+            "curator_key": "0" * 64,
+            "saving": 0.0,
+            "sigma": float(job.sigma[index]),
+            "payment": 0,
+            "offered_at": "2030-01-01T00:00:00+00:00",
+            "expires_at": "2030-02-01T00:00:00+00:00",
+            "rounds": order.plan.rounds,
+            "protection": job.protection.name,
+            "settings": job.protection.settings(),
+            "neighbours": str(budget.neighbours),
+            "delta": budget.delta,
+            "simulated": job.noise == "simulated",
+            "missed_rounds": "pro_rata",
+            "minimum_share": 0.5,
+            "false_alarm": 1e-3,
+        }
+        plan = {"index": index, "seed": job.seed, "model": dict(model)}
+        owner.agree(contract_of(stated, budget, len(held)), plan)
         configs[name] = {"owner": name, "owner-folder": str(owner.path.resolve())}
     return configs
 

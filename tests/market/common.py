@@ -15,8 +15,8 @@ from noisemarket.ledger.store import open_ledger
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
 from noisemarket.market.local_engine import SerialEngine
+from noisemarket.market.orders import PreparedMarket
 from noisemarket.market.outcome import MarketOutcome, MarketRun
-from noisemarket.market.preparation import PreparedMarket
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.scenario import Scenario
 

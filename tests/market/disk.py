@@ -18,7 +18,7 @@ from tests.ledger.postgres import NOBODY
 from tests.market.common import here, words
 
 from noisemarket.cli import main
-from noisemarket.cli import run as run_command
+from noisemarket.market import job as market_job
 
 FEW = {30_000: "ledger.sqlite", 60_000: "checkpoint.npz", 85_000: "figures/market.png"}
 """Bytes that a file may have, and what then cannot be written."""
@@ -70,7 +70,7 @@ def read_only(images: str, folder: Path) -> None:
 
 if __name__ == "__main__":
     kind, images, parent = sys.argv[1:]
-    run_command.run_market = here  # type: ignore[assignment]
+    market_job.run_market = here  # type: ignore[assignment]
     Figure.savefig = lambda figure, out, **more: out.write(FIGURE)  # type: ignore[method-assign]
     with contextlib.redirect_stdout(io.StringIO()):  # imports all there is, while it may
         attempt("whole", [*words(Path(images), noise="secure"), "--out", f"{parent}/run"])

@@ -10,7 +10,7 @@ import pytest
 from tests.market.common import here, scenario, words
 
 from noisemarket.cli import main
-from noisemarket.cli import run as run_command
+from noisemarket.market import job as market_job
 from noisemarket.market.baselines import NO_DP, BaselineWork, Draw, harmless
 from noisemarket.market.orders import order
 from noisemarket.scenario import Scenario
@@ -30,7 +30,7 @@ def test_own_data_under_real_noise_is_not_trained_without_it(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(run_command, "run_market", here)
+    monkeypatch.setattr(market_job, "run_market", here)
     given = [word for word in words(images, noise="secure") if word != "--no-baselines"]
     folder = tmp_path / "run"
     for more in (["--out", str(folder)], None):

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import json
-import os
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ledger.processes import ROOT
-from tests.market.common import OWNERS, ROUNDS, played, scenario, state
-from tests.market.killed import begun
+from tests.market.common import played, scenario, state
 
 from noisemarket import files
 from noisemarket.errors import BadInput
 from noisemarket.federated import engine
 from noisemarket.federated.rounds import Checkpoint
-from noisemarket.files import JsonLines
+from noisemarket.files import JsonLines, write_atomic
 from noisemarket.ledger import store
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.store import open_ledger
@@ -30,13 +24,21 @@ from noisemarket.ledger.verification import verify
 from noisemarket.market import job as market
 from noisemarket.market import run_folder
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.market_folder import MarketFolder
-from noisemarket.market.preparation import prepare
+from noisemarket.market.orders import prepare
+from noisemarket.market.run_folder import NOISE_KEY, MarketFolder
 from noisemarket.privacy.accountant import read_journal
 
 pytestmark = pytest.mark.training
 
 KEY = bytes(range(32))
+
+
+def begun(folder: Path, key: bytes) -> Path:
+    """A run folder in which nothing is but the noise's key, which is the same in all of them."""
+    market = MarketFolder(folder)
+    market.prepare()
+    write_atomic(market.owners / NOISE_KEY, key, private=True)
+    return folder
 
 
 class Killed(BaseException):
@@ -63,6 +65,8 @@ def killed_at(number: int) -> Iterator[Counter[str]]:
 
     def watched(place: Any, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
         def step(*arguments: Any, **named: Any) -> Any:
+            if arguments and not getattr(arguments[0], "_durable", True):
+                return real(*arguments, **named)  # a line of the events: nothing depends on it
             taken[name] += 1
             if taken.total() == number:
                 raise Killed
@@ -202,30 +206,3 @@ def test_a_damaged_key_is_told(images: Path, tmp_path: Path) -> None:
     made = small(images, noise="secure")
     with pytest.raises(Exception, match="is damaged: the job cannot be resumed"):
         played(made, begun(tmp_path, b"short"))
-
-
-def kill_at_random(*words: str) -> dict[str, int]:
-    """The folders of jobs that were killed, and how often each was."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.market.killed", *words],
-        cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,
-    )  # fmt: skip
-    assert ended.returncode == 0, ended.stderr
-    return dict(json.loads(ended.stdout))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="kills forks")
-@pytest.mark.parametrize(("noise", "kills"), [("secure", 12), ("simulated", 5)])
-def test_real_processes_killed_at_random(
-    images: Path, tmp_path: Path, noise: str, kills: int
-) -> None:
-    done = kill_at_random(str(images), str(tmp_path), noise, f"{noise}-1", str(kills))
-    assert sum(done.values()) >= kills
-    whole = state(tmp_path / "whole")
-    sound(tmp_path / "whole", OWNERS, ROUNDS)
-    for name in done:
-        assert state(tmp_path / name) == whole, done
-        with open_ledger(tmp_path / name, create=False) as ledger:
-            verify(ledger)
-        charges = read_journal(tmp_path / name / "owners" / "privacy.journal").charges
-        assert len(charges) == OWNERS * ROUNDS

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
+from typing import Any
 
 import numpy as np
 import pytest
 
 from noisemarket.game.protocol import Contracts
-from noisemarket.market import event_file
-from noisemarket.market.event_file import MOST_POINTS, points, writing
+from noisemarket.market import events
+from noisemarket.market.events import MOST_POINTS, points, writing
 from noisemarket.pricing.mechanism import Progress, Trace
 
 
@@ -27,8 +27,8 @@ def test_points_span_the_trace_and_are_few(length: int) -> None:
 
 
 def test_traces_are_written_rarely_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, lines, seen = 0.0, list[str](), list[int]()
-    monkeypatch.setattr(event_file.time, "monotonic", lambda: now)
+    now, lines, seen = 0.0, list[dict[str, Any]](), list[int]()
+    monkeypatch.setattr(events.time, "monotonic", lambda: now)
     watch = writing(lines.append, lambda one: seen.append(one.done))
     total = 20_000
     for done in range(1, total + 1):
@@ -36,9 +36,8 @@ def test_traces_are_written_rarely_and_at_the_end(monkeypatch: pytest.MonkeyPatc
         nobody = Contracts.same(0, 0, 0)
         watch(Progress(slice(0, 0), nobody, done, total, lambda: trace(3)))
     assert seen == list(range(1, total + 1))
-    told = [json.loads(line) for line in lines]
-    assert [one["done"] for one in told] == seen
-    traced = [one["done"] for one in told if "trace" in one]
+    assert [one["done"] for one in lines] == seen
+    traced = [one["done"] for one in lines if "trace" in one]
     assert traced[0] == 1
     assert traced[-1] == total
     # Every half second for 25 seconds, then fifty in a time that grows e-fold.

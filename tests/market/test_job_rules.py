@@ -19,12 +19,12 @@ from tests.market.common import (
 )
 
 from noisemarket.cli import main
-from noisemarket.cli import run as run_command
 from noisemarket.errors import BadInput
 from noisemarket.ledger.keys import KeyPair
 from noisemarket.ledger.queries import contracts, jobs
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
+from noisemarket.market import job as market_job
 from noisemarket.market.events import (
     RoundTrained,
     Settled,
@@ -101,7 +101,7 @@ def test_a_lost_journal_is_told_in_one_sentence(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(run_command, "run_market", here)
+    monkeypatch.setattr(market_job, "run_market", here)
     with pytest.raises(SystemExit) as end:
         main([*words(images, rounds=1), "--out", str(tmp_path / "run")])
     assert not end.value.code

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import stat
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,10 +24,11 @@ from tests.market.common import (
 )
 
 from noisemarket.cli import main
-from noisemarket.errors import LedgerConflict, NoisemarketError
+from noisemarket.errors import BadInput, LedgerConflict, NoisemarketError
 from noisemarket.game.levels import Levels
 from noisemarket.ledger import entries
 from noisemarket.ledger.keys import KeyPair
+from noisemarket.ledger.money import prices
 from noisemarket.ledger.queries import account, contracts
 from noisemarket.ledger.settlement import Verdict, settle
 from noisemarket.ledger.store import open_ledger
@@ -43,8 +44,8 @@ from noisemarket.market.events import (
 )
 from noisemarket.market.job import run_market
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import strike
+from noisemarket.market.orders import within_budget
+from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.summary import summary
 from noisemarket.owner.folder import OwnerFolder, owner_folder
 from noisemarket.privacy.accountant import read_journal
@@ -85,18 +86,19 @@ def test_events_come_in_order(done: Done) -> None:
 
 def test_payments_are_the_contracts(done: Done) -> None:
     folder, told, outcome = done
-    agreed = {deal.owner: deal for deal in outcome.deals.deals}
+    agreed = {row.owner: row for row in outcome.owners}
+    total = sum(row.payment_micro for row in outcome.owners)
     signed = {event.owner: event for event in told if isinstance(event, Signed)}
-    assert sum(deal.payment for deal in agreed.values()) == outcome.deals.total > 0
+    assert total > 0
     with open_ledger(folder, create=False) as ledger:
         found = verify(ledger)
         assert str(found.head) == outcome.head
         assert (found.jobs_settled, found.contracts_paid) == (1, OWNERS)
-        assert found.paid == outcome.deals.total
+        assert found.paid == total
         for standing in contracts(ledger):
             deal = agreed[standing.contract.owner]
             assert (standing.contract.sigma, standing.contract.saving) == (deal.sigma, deal.saving)
-            assert standing.paid == standing.contract.payment == deal.payment
+            assert standing.paid == standing.contract.payment == deal.payment_micro
             assert (standing.delivered, standing.missed, standing.refused) == (ROUNDS, 0, 0)
             assert signed[deal.owner].contract == standing.contract.id
             whole = account(ledger, standing.contract.id)
@@ -227,7 +229,7 @@ def test_an_edited_row_is_found(
 
 def test_the_summary_adds_up(done: Done) -> None:
     _, _, outcome = done
-    result = summary(outcome)
+    result = summary(outcome, outcome.negotiation.environment)
     assert (result["owners"], result["rounds"], result["trades"]) == (OWNERS, ROUNDS, OWNERS)
     assert (result["contracts_kept"], result["contracts_broken"], result["broken"]) == (4, 0, {})
     assert result["total_paid_micro"] == sum(outcome.payments.values())
@@ -243,7 +245,10 @@ def test_the_summary_adds_up(done: Done) -> None:
 
 def test_money_is_added_up_exactly(done: Done) -> None:
     _, _, outcome = done
-    result = summary(replace(outcome, payments={"0": 100_000, "1": 100_000, "2": 100_000}))
+    amounts = (100_000, 100_000, 100_000, None)
+    pairs = zip(outcome.owners, amounts, strict=True)
+    rows = tuple(replace(row, paid_micro=amount) for row, amount in pairs)
+    result = summary(replace(outcome, owners=rows), outcome.negotiation.environment)
     assert (result["total_paid"], result["total_paid_micro"]) == (0.3, 300_000)
 
 
@@ -265,7 +270,7 @@ def test_any_number_of_owners(tmp_path: Path, owners: int) -> None:
     told, outcome = played(made, tmp_path / "run")
     assert sum(isinstance(event, Paid) for event in told) == owners
     with open_ledger(tmp_path / "run", create=False) as ledger:
-        assert verify(ledger).paid == outcome.deals.total
+        assert verify(ledger).paid == sum(row.payment_micro for row in outcome.owners)
 
 
 @pytest.mark.parametrize("protection", ["dp_sgd", "paper"])
@@ -293,7 +298,8 @@ def test_other_protections(images: Path, tmp_path: Path, protection: str) -> Non
 
 def test_without_money_nothing_is_traded(images: Path, tmp_path: Path) -> None:
     told, outcome = played(scenario(images, budget=0), tmp_path)
-    assert (outcome.deals.agreed, outcome.deals.over_budget, outcome.deals.total) == (0, OWNERS, 0)
+    assert (outcome.agreed, outcome.over_budget) == (0, OWNERS)
+    assert not any(row.payment_micro for row in outcome.owners)
     with open_ledger(tmp_path, create=False) as ledger:
         assert verify(ledger).paid == 0
         for one in contracts(ledger):
@@ -305,12 +311,12 @@ def test_without_money_nothing_is_traded(images: Path, tmp_path: Path) -> None:
 
 def test_a_budget_pays_whom_it_can(images: Path, tmp_path: Path) -> None:
     told, outcome = played(scenario(images, budget=30), tmp_path)
-    assert 0 < outcome.deals.agreed < OWNERS
-    assert outcome.deals.agreed + outcome.deals.over_budget == OWNERS
+    assert 0 < outcome.agreed < OWNERS
+    assert outcome.agreed + outcome.over_budget == OWNERS
     assert 0 < sum(outcome.payments.values()) <= 30_000_000
     assert isinstance(told[0], Opened)
     assert told[0].budget == 30_000_000
-    assert {deal.sigma for deal in outcome.deals.deals if not deal.payment} == {0.6}
+    assert {row.sigma for row in outcome.owners if not row.payment_micro} == {0.6}
     with open_ledger(tmp_path) as ledger:
         (entry,) = ledger.entries(kinds=["opened"])
         assert entry.content()["budget"] == 30_000_000
@@ -320,19 +326,22 @@ def test_a_budget_pays_whom_it_can(images: Path, tmp_path: Path) -> None:
 def test_no_budget_is_ever_passed_and_none_is_wasted(images: Path) -> None:
     done = negotiate(scenario(images, owners=60))
     contracts = done.agreement.contracts
-    free = strike(done.environment, contracts, None)
-    least = min(deal.payment for deal in free.deals)
-    before = -1
-    for budget in (0, 1, least - 1, least, 40_000_000, 333_333_333, free.total - 1, free.total):
-        deals = strike(done.environment, contracts, budget)
-        assert deals.total <= budget
-        assert deals.agreed >= before
-        before = deals.agreed
-        if deals.over_budget:  # what is left could pay none of those that were left out
-            pairs = zip(free.deals, deals.deals, strict=True)
-            out = min(a.payment for a, b in pairs if a.payment and not b.payment)
-            assert budget - deals.total < out
-    assert strike(done.environment, contracts, free.total) == free
+    amounts = np.array(prices(done.environment.levels.payments))
+    assert within_budget(done.environment, contracts, None) is contracts
+    cost = amounts[contracts.payment]
+    least, whole, before = int(cost.min()), int(cost.sum()), -1
+    for budget in (0, 1, least - 1, least, 40_000_000, 333_333_333, whole - 1, whole):
+        deals = within_budget(done.environment, contracts, budget)
+        paid = amounts[deals.payment]
+        agreed = int((deals.saving > 0).sum())
+        assert paid.sum() <= budget
+        assert agreed >= before
+        before = agreed
+        out = cost[(cost > 0) & (paid == 0)]
+        if len(out):  # what is left could pay none of those that were left out
+            assert budget - paid.sum() < out.min()
+    assert np.array_equal(deals.saving, contracts.saving)
+    assert np.array_equal(deals.payment, contracts.payment)
 
 
 def test_who_sells_all_its_noise_has_none() -> None:
@@ -348,13 +357,15 @@ def test_who_sells_all_its_noise_has_none() -> None:
 
 def test_the_outcome_is_written_down(done: Done) -> None:
     folder, _, outcome = done
-    kept = json.loads((folder / "outcome.json").read_text())
-    assert kept["head"] == outcome.head
-    assert kept["total_micro"] == outcome.deals.total
-    assert [row["number"] for row in kept["rounds"]] == list(range(1, ROUNDS + 1))
+    kept = Outcome.load(folder)
+    for name in {one.name for one in fields(Outcome)} - {"seconds"}:  # of the last run
+        assert getattr(kept, name) == getattr(outcome, name), name
+    assert [one.number for one in kept.results] == list(range(1, ROUNDS + 1))
     levels = outcome.negotiation.environment.levels
-    for row, deal in zip(kept["owners"], outcome.deals.deals, strict=True):
-        assert (row["owner"], row["sigma"]) == (deal.owner, deal.sigma)
-        assert float(levels.savings[row["saving_level"]]) == deal.saving
-        assert round(float(levels.payments[row["payment_level"]]) * 1e6) == deal.payment
-        assert (row["state"], row["paid_micro"]) == ("paid", outcome.payments[deal.owner])
+    for row in kept.owners:
+        assert float(levels.savings[row.saving_level]) == row.saving
+        assert levels.sigma_left(row.saving_level) == row.sigma
+        assert round(float(levels.payments[row.payment_level]) * 1e6) == row.payment_micro
+        assert (row.state, row.paid_micro) == ("paid", outcome.payments[row.owner])
+    with pytest.raises(BadInput, match="the job is not settled"):
+        Outcome.load(folder / "owners")

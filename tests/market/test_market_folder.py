@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from noisemarket.errors import BadInput
-from noisemarket.market.market_folder import NOISE_KEY, MarketFolder
+from noisemarket.market.run_folder import NOISE_KEY, MarketFolder
 
 pytestmark = [
     pytest.mark.training,

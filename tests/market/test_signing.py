@@ -22,18 +22,19 @@ from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import Head
 from noisemarket.ledger.keys import KeyPair, SignedContract
+from noisemarket.ledger.money import to_micro
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.ledger.store import Ledger, open_ledger
 from noisemarket.market.events import (
     Signed,
 )
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.offers import Curator
-from noisemarket.market.preparation import prepare, strike
+from noisemarket.market.offers import Curator, work_of
+from noisemarket.market.orders import prepare
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
-from noisemarket.owner.terms import Deal, JobTerms, contract_of
+from noisemarket.owner.terms import contract_of
 from noisemarket.privacy.statement import PrivacyBudget
 
 pytestmark = pytest.mark.training
@@ -45,35 +46,38 @@ class Parties:
 
     curator: Curator
     owner: OwnerAgent
-    deal: Deal
+    stated: dict[str, Any]
     budget: PrivacyBudget
-    terms: JobTerms
 
     def draft(self) -> Contract:
-        key = self.owner.public_key
-        return self.curator.draft(self.deal, key, self.budget, self.terms, 20)
+        return contract_of(self.stated, self.budget, 20)
 
     def sign(self, contract: Contract) -> str:
         """The owner's signature, if that is what it agreed to."""
-        keys = self.owner.public_key, self.curator.public_key
-        mine = contract_of(self.deal, *keys, self.budget, self.terms, 20)
-        return self.owner.sign(contract, [mine])
+        return self.owner.sign(contract, [self.draft()])
 
 
 def parties(images: Path, folder: Path) -> Parties:
     market = prepare(scenario(images, rounds=2))
     done = negotiate(market.scenario)
-    deals = strike(done.environment, done.agreement.contracts, None)
-    order = market.under(deals)
+    order, first = market.under(done.agreement.contracts), done.contracts[0]
     MarketFolder(folder).prepare()
-    protection = order.job.protection
-    terms = JobTerms(
-        "job", 2, protection.name, protection.settings(), "replace_one", 1e-5, True,
-        "pro_rata", 0.5, 1e-3, "2030-01-01T00:00:00+00:00", "2030-01-02T00:00:00+00:00",
-    )  # fmt: skip
     path = owner_folder(folder / "owners", "0")
     owner = OwnerAgent(OwnerFolder("0", path, one_job=True))
-    return Parties(Curator(folder / "curator"), owner, deals.deals[0], order.budgets[0], terms)
+    curator = Curator(folder / "curator")
+    stated = {
+        **work_of(market.scenario),
+        "job": "job",
+        "owner": "0",
+        "owner_key": owner.public_key,
+        "curator_key": curator.public_key,
+        "saving": first.saving,
+        "sigma": order.job.sigma[0],
+        "payment": to_micro(first.payment),
+        "offered_at": "2030-01-01T00:00:00+00:00",
+        "expires_at": "2030-01-02T00:00:00+00:00",
+    }
+    return Parties(curator, owner, stated, order.budgets[0])
 
 
 def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> None:
@@ -124,7 +128,7 @@ def test_an_owner_signs_only_what_it_agreed(images: Path, tmp_path: Path) -> Non
 def test_nobody_signs_a_contract_that_has_expired(images: Path, tmp_path: Path) -> None:
     both = parties(images, tmp_path)
     days = {"offered_at": "2020-01-01T00:00:00+00:00", "expires_at": "2020-01-02T00:00:00+00:00"}
-    both = replace(both, terms=replace(both.terms, **days))
+    both = replace(both, stated=both.stated | days)
     late = both.draft()
     with pytest.raises(Declined, match="the contract has expired"):
         both.sign(late)

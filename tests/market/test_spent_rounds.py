@@ -16,7 +16,7 @@ from noisemarket.federated.rounds import State
 from noisemarket.ledger.store import open_ledger
 from noisemarket.market.events import RoundTrained
 from noisemarket.market.local_engine import SerialEngine
-from noisemarket.market.round_ledger import RoundBeginning
+from noisemarket.market.offers import RoundBeginning
 from noisemarket.privacy.accountant import JournalledAccountant, read_journal
 from noisemarket.privacy.statement import PrivacyBudget
 from noisemarket.scenario import Scenario

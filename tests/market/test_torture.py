@@ -33,7 +33,7 @@ pytestmark = [
 def test_the_command_killed_at_random() -> None:
     only = ["--main", "0", "--group", "0", "--postgres", "0"]
     done = subprocess.run(
-        [sys.executable, "-m", "tests.market.torture", "--kills", "6", "--seed", "1", *only],
+        [sys.executable, "-m", "tests.market.torture", "--kills", "12", "--seed", "1", *only],
         cwd=ROOT, capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr

@@ -44,17 +44,17 @@ from tests.ledger.postgres import Server
 from tests.market.common import here, settings, state, write_images
 
 from noisemarket.cli import main
-from noisemarket.cli import run as market_command
-from noisemarket.cli import run as run_command
 from noisemarket.errors import LedgerError
 from noisemarket.files import load_arrays
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.queries import contracts
 from noisemarket.ledger.store import open_ledger
 from noisemarket.ledger.verification import verify
-from noisemarket.market import market_folder as folders
+from noisemarket.market import job as market_job
+from noisemarket.market import run_folder as folders
 from noisemarket.market.job import run_market
 from noisemarket.privacy.accountant import read_journal
+from noisemarket.show import market_report
 
 MAIN, GROUP, FORKED, POSTGRES, FLOWER = "main", "group", "forked", "postgres", "flower"
 KINDS = {MAIN: 2, GROUP: 2, FORKED: 8, POSTGRES: 1, FLOWER: 0}
@@ -102,8 +102,8 @@ class Job:
     def command(self, images: Path) -> None:
         """``noisemarket run``, in this process, but for its figures: they take nearly all the time,
         and are drawn when everything is paid."""
-        market_command.draw_market = lambda *_: []  # type: ignore[assignment]
-        run_command.run_market = here if self.kind == FORKED else run_market  # type: ignore[assignment]
+        market_report.draw_market = lambda *_: []  # type: ignore[assignment]
+        market_job.run_market = here if self.kind == FORKED else run_market  # type: ignore[assignment]
         try:
             main(self.words(images))
         except SystemExit as end:

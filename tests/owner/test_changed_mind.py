@@ -13,8 +13,13 @@ from noisemarket.ledger.keys import PRIVATE
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.invitations import GameInvitation
-from noisemarket.pricing.messages import CuratorPlayer
-from noisemarket.pricing.players import GameRules, bisection_rules, curator_against, game_rules
+from noisemarket.pricing.messages import (
+    CuratorPlayer,
+    GameRules,
+    bisection_rules,
+    curator_player,
+    game_rules,
+)
 from noisemarket.scenario import Scenario
 
 
@@ -31,7 +36,7 @@ def invited(scenario: Scenario, rule: str) -> tuple[GameInvitation, CuratorPlaye
         if rule == "bisection"
         else game_rules(environment, rule, config, config.interactions_per_message)
     )
-    curator = curator_against(0, table, environment, config)
+    curator = curator_player(0, table, environment, config)
     return GameInvitation("job", "ab" * 32, {"simulated": False}, 0, table), curator
 
 

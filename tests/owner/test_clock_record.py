@@ -16,8 +16,7 @@ from noisemarket.game.sides import OwnerSide
 from noisemarket.market.negotiation import run_options
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import SALE, Declined, OwnerFolder
-from noisemarket.owner.invitations import SaleInvitation
-from noisemarket.owner.record import SaleRecord
+from noisemarket.owner.invitations import SaleInvitation, SaleRecord
 from noisemarket.pricing.clock import Clock
 from noisemarket.scenario import Scenario
 

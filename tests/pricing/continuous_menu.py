@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import isotonic_regression
+from tests.pricing.menu_economy import Menu
 
 from noisemarket.game.levels import FloatArray
-from noisemarket.pricing.pain_fl import Menu
 
 HALVINGS = 60
 """Steps of a bisection: below the spacing of floats for any interval of ordinary numbers."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -10,7 +11,7 @@ from numpy.typing import ArrayLike
 from noisemarket.game.levels import FloatArray, IntArray, Levels
 from noisemarket.game.sides import chosen_items
 from noisemarket.game.surface import SURFACES
-from noisemarket.pricing.pain_fl import Menu, MenuProblem
+from noisemarket.pricing.pain_fl import best_menu
 
 LEVELS = Levels()
 PAYMENT_VALUE, PRIVACY_WEIGHT, PRICE_WEIGHT = 0.08, 2.5, (1 - 0.6) * 0.13
@@ -22,6 +23,23 @@ ECONOMY = {
 }
 CAPS = {"sigma_max": 0.6, "payment_max": 16.0}
 UNCAPPED = {"sigma_max": 0.6, "payment_max": 1e4}
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """One item for each type, cheapest type first: savings and payments never increase.
+
+    ``curator_gain`` is the curator's expected gain per owner over no trade when each type takes
+    its own item. A type that is not served has the empty item (0, 0).
+    """
+
+    types: FloatArray
+    probabilities: FloatArray
+    savings: FloatArray
+    payments: FloatArray
+    payment_value: float
+    privacy_weight: float
+    curator_gain: float
 
 
 def value(saving: FloatArray) -> FloatArray:
@@ -53,8 +71,12 @@ def random_population(seed: int, count: int) -> tuple[FloatArray, FloatArray]:
 def grid_menu(types: ArrayLike, probabilities: ArrayLike, savings: ArrayLike, values: ArrayLike,
               payments: ArrayLike, **economy: float) -> Menu:  # fmt: skip
     """The best menu on a grid that may be given as lists."""
-    given = (np.asarray(one, float) for one in (types, probabilities, savings, values, payments))
-    return MenuProblem(*given, **economy).solve()  # type: ignore[arg-type]
+    given = [np.asarray(one, float) for one in (types, probabilities, savings, values, payments)]
+    saving, payment, gain = best_menu(*given, **economy)
+    shares = given[1] / given[1].sum()
+    items = given[2][saving], given[4][payment]
+    weights = economy["payment_value"], economy["privacy_weight"]
+    return Menu(given[0], shares, *items, *weights, gain)
 
 
 def default_grid_menu(types: FloatArray, probabilities: FloatArray) -> Menu:

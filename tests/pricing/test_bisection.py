@@ -15,12 +15,13 @@ from noisemarket.game.levels import Levels
 from noisemarket.game.protocol import games
 from noisemarket.game.sides import CuratorSide, OwnerSide
 from noisemarket.game.surface import LossSurface
-from noisemarket.pricing.batch import PlayConfig
 from noisemarket.pricing.bisection import (
     ASKS_AFTER,
     PATIENCE,
     UNKNOWN,
+    Bargains,
     Wants,
+    bargain_batch,
     curator_beliefs,
     hear_answer,
     hear_quote,
@@ -30,7 +31,7 @@ from noisemarket.pricing.bisection import (
     stands,
     wants_of,
 )
-from noisemarket.pricing.bisection_loop import Bargains, bargain_batch
+from noisemarket.pricing.mechanism import PlayConfig
 from noisemarket.pricing.rule import Settings
 from noisemarket.scenario import Scenario
 

@@ -10,10 +10,15 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.market.negotiation import run_options
-from noisemarket.pricing.bisection import MOST_MESSAGES
-from noisemarket.pricing.bisection_loop import bargain_batch
-from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer
-from noisemarket.pricing.players import GameRules, bisection_rules, curator_against, owner_player
+from noisemarket.pricing.bisection import MOST_MESSAGES, bargain_batch
+from noisemarket.pricing.messages import (
+    CuratorPlayer,
+    GameRules,
+    OwnerPlayer,
+    bisection_rules,
+    curator_player,
+    owner_player,
+)
 from noisemarket.scenario import Scenario
 
 pytestmark = pytest.mark.compiled
@@ -27,7 +32,7 @@ def pair(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer, Ga
     rules = GameRules.from_dict(bisection_rules(environment, config).to_dict())
     side = environment.owner_side(-1, slice(index, index + 1))
     owner = owner_player(rules, [side], 1, index)
-    return owner, curator_against(index, rules, environment, config), rules
+    return owner, curator_player(index, rules, environment, config), rules
 
 
 def negotiated(scenario: Scenario, index: int) -> tuple[OwnerPlayer, CuratorPlayer]:

@@ -19,7 +19,7 @@ from noisemarket.game.levels import BoolArray, Levels
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate
-from noisemarket.market.preparation import strike
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing.clock import ClockAuction, FallingPrices, floor_level, price_levels
 from noisemarket.pricing.mechanism import Demand
 from noisemarket.pricing.portfolio import best_portfolio
@@ -139,9 +139,10 @@ def test_the_budget_is_never_exceeded_and_nothing_is_cut_after(
     paid = environment.levels.payments[contracts.payment].sum()
     assert paid <= budget
     micro = round(min(budget, 1e9) * 1_000_000)
-    deals = strike(environment, contracts, micro)
-    assert deals.over_budget == 0
-    assert deals.agreed == contracts.signed.sum()
+    deals = within_budget(environment, contracts, micro)
+    assert np.array_equal(deals.saving, contracts.saving)
+    assert np.array_equal(deals.payment, contracts.payment)
+    assert (deals.saving > 0).sum() == contracts.signed.sum()
 
 
 @pytest.mark.parametrize("kind", ["alike", "sizes"])

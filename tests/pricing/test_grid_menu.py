@@ -20,6 +20,7 @@ from tests.pricing.menu_economy import (
     PRICE_WEIGHT,
     PRIVACY_WEIGHT,
     RATE,
+    Menu,
     assert_no_type_regrets,
     choose,
     default_grid_menu,
@@ -30,9 +31,8 @@ from tests.pricing.menu_economy import (
     value,
 )
 
-from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
-from noisemarket.pricing.pain_fl import Menu, types_from_sample
+from noisemarket.pricing.pain_fl import types_from_sample
 
 
 def free_choice_gain(
@@ -207,11 +207,6 @@ def test_a_million_owners_choose_in_bounded_memory() -> None:
     np.testing.assert_allclose(got, np.maximum(utility.max(axis=1), 0.0), atol=1e-8)
 
 
-def test_a_menu_cannot_be_changed() -> None:
-    with pytest.raises(ValueError, match="read-only"):
-        hand_made_menu().savings[0] = 1.0
-
-
 # --- types --------------------------------------------------------------------------------------
 
 
@@ -238,15 +233,3 @@ def test_types_stand_for_at_least_their_share(costs: list[float], count: int) ->
     assert types[-1] == max(costs)
     below = np.searchsorted(np.sort(costs), types, side="right") / len(costs)
     assert np.all(below >= np.cumsum(probabilities) - 1e-9)
-
-
-# --- refusals -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("worth", [0.0, -1.0, np.inf, np.nan])
-@pytest.mark.parametrize("field", ["payment_value", "privacy_weight"])
-def test_what_is_worth_nothing_or_all_to_owners_is_refused(field: str, worth: float) -> None:
-    grid = {"savings": [0, 0.5], "values": [0, 1], "payments": [0, 1]}
-    with pytest.raises(BadInput) as refused:
-        grid_menu([1.0, 2.0], [0.5, 0.5], **grid, **(ECONOMY | {field: worth}))
-    assert refused.value.field == field

@@ -11,7 +11,7 @@ from tests.conformance.mechanism_suite import negotiated
 from noisemarket.errors import BadInput
 from noisemarket.market.negotiation import negotiate
 from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.rule import RULES, Greedy
 from noisemarket.scenario import Scenario
 

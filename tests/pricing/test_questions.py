@@ -7,7 +7,7 @@ import pytest
 
 from noisemarket.market.negotiation import negotiate, run_options
 from noisemarket.pricing.clock import ClockAuction
-from noisemarket.pricing.players import bisection_rules, curator_against, owner_player
+from noisemarket.pricing.messages import bisection_rules, curator_player, owner_player
 from noisemarket.scenario import Scenario
 from noisemarket.study.compare import Plan, decisions
 
@@ -36,7 +36,7 @@ def test_bisection_counts_what_its_players_say_to_each_other() -> None:
     for index in range(len(environment)):
         side = environment.owner_side(-1, slice(index, index + 1))
         owner = owner_player(rules, [side], 1, int(environment.population.key[index]))
-        curator = curator_against(index, rules, environment, options.play)
+        curator = curator_player(index, rules, environment, options.play)
         while not curator.settled and curator.played < rules.iterations:
             curator.take(owner.answer(curator.draw_quotes(1)))
         spoken.append(curator.played)

@@ -27,8 +27,7 @@ from noisemarket.errors import BadInput
 from noisemarket.game.levels import FloatArray
 from noisemarket.market.negotiation import negotiate
 from noisemarket.pricing.asker import ArrayAsker
-from noisemarket.pricing.batch import PlayConfig, first_values, play_batch
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned, PlayConfig, first_values, play_batch
 from noisemarket.pricing.mechanism import RunOptions
 from noisemarket.pricing.rule import RULES, Rule, Settings, draw, find_rule
 from noisemarket.scenario import Scenario

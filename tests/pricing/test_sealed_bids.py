@@ -15,7 +15,7 @@ from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import JointValue
 from noisemarket.market.negotiation import negotiate, run_options
-from noisemarket.market.preparation import strike
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing import MECHANISMS
 from noisemarket.pricing.asker import ArrayAsker
 from noisemarket.pricing.auctions import Award
@@ -138,8 +138,9 @@ def test_budget_limits_and_worth_hold_for_many(
     paid = environment.levels.payments[contracts.payment].sum()
     assert budget is None or paid <= budget
     if budget is not None:
-        deals = strike(environment, contracts, round(min(budget, 1e9) * 1_000_000))
-        assert deals.over_budget == 0
+        deals = within_budget(environment, contracts, round(min(budget, 1e9) * 1_000_000))
+        assert np.array_equal(deals.saving, contracts.saving)
+        assert np.array_equal(deals.payment, contracts.payment)
     assert JointValue.of(environment).gain(contracts) >= 0.0
     side = environment.owner_side()
     assert (side.surplus(contracts.saving, contracts.payment)[contracts.signed] >= -1e-9).all()

@@ -6,17 +6,18 @@ from typing import Any
 
 import pytest
 
-from noisemarket.cli.app import PrivacyOptions
-from noisemarket.cli.privacy import privacy_answer, run
+from noisemarket.cli.privacy import privacy
 from noisemarket.errors import BadInput
+from noisemarket.scenario import load_scenario
+from noisemarket.show.privacy_report import privacy_answer
 
 
 def answer(*settings: str, **asked: float) -> dict[str, Any]:
-    return privacy_answer(PrivacyOptions(settings=list(settings)).load(), **asked)
+    return privacy_answer(load_scenario(settings=settings), **asked)
 
 
 def show(*settings: str, **asked: Any) -> None:
-    run(PrivacyOptions(settings=list(settings), **asked))
+    privacy(settings=list(settings), **asked)
 
 
 def test_table_over_sigma() -> None:
@@ -68,7 +69,7 @@ def test_paper_guarantees_nothing(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_json_is_one_object(capsys: pytest.CaptureFixture[str]) -> None:
     for settings, asked in ((), {}), ((), {"sigma": 0.0}), (("protection=paper",), {}):
-        show(*settings, **asked, json=True)
+        show(*settings, **asked, as_json=True)
         found = json.loads(capsys.readouterr().out)
         assert found == json.loads(json.dumps(answer(*settings, **asked)))
     assert not answer(sigma=0.0)["guaranteed"]
@@ -101,7 +102,7 @@ def test_without_a_finite_epsilon_nothing_is_guaranteed(
 
 
 def test_noise_beyond_measure(capsys: pytest.CaptureFixture[str]) -> None:
-    show("clip=1e-10", sigma=1e308, json=True)
+    show("clip=1e-10", sigma=1e308, as_json=True)
     assert json.loads(capsys.readouterr().out)["at_sigma"]["noise_multiplier"] is None
 
 

@@ -12,8 +12,13 @@ from benchmarks.results_page import figures as pages
 from noisemarket.market.negotiation import negotiate
 from noisemarket.scenario import Scenario
 from noisemarket.show import comparison_report
-from noisemarket.show.comparison_report import draw_frontier, draw_rounds, game_rows, round_means
-from noisemarket.study.results import Row
+from noisemarket.show.comparison_report import (
+    draw_frontier,
+    draw_rounds,
+    game_rows,
+    trained_table,
+)
+from noisemarket.study.results import Row, comparison_document, round_means
 
 ROW = Row(
     mechanism="uniform", budget=100.0, seed=1, paid=0.0, accuracy=90.0, curator_value=0.0,
@@ -94,15 +99,26 @@ def test_rounds_are_means_over_the_seeds_and_equal_ones_share_a_curve(drawn: lis
         for name, up in (("uniform", 80.0), ("greedy", 80.0), ("clock", 85.0))
     ]
     found = round_means(rows)
-    assert [one.mechanism for one in found] == ["uniform", "greedy", "clock"]
-    assert found[2].mean == [71.5, 86.5]
-    assert found[2].half_width[0] > 0
+    assert [one["mechanism"] for one in found] == ["uniform", "greedy", "clock"]
+    assert found[2]["mean"] == [71.5, 86.5]
+    assert found[2]["half_width"][0] > 0
     draw_rounds(Path(), found, "Rounds")
     (axis,) = drawn[0].axes
     assert sorted(texts(axis)) == [
         "clock auction 86.5\N{NO-BREAK SPACE}%",
         "no trade and greedy 81.5\N{NO-BREAK SPACE}%",
     ]
+
+
+def test_mechanisms_with_the_same_contracts_are_one_row() -> None:
+    rows = cases(greedy=(0.0, 0.0), clock=(2.0, 0.9))
+    same = [replace(row, messages=5.0, sellers=0, epsilon_sold=0.0, accuracy=90.0 + 0.1 * row.seed)
+            if row.mechanism == "greedy" else row for row in rows]  # fmt: skip
+    table = trained_table(comparison_document(same))
+    assert [*table.columns[0].cells] == ["no trade\ngreedy", "clock auction"] * 3
+    heads = [column.header for column in table.columns]
+    assert next(iter(table.columns[heads.index("messages")].cells)) == "-\n5"
+    assert "\n" not in next(iter(table.columns[heads.index("accuracy")].cells))
 
 
 NAMES = ("uniform", "equilibrium", "first_best", "no_dp")

@@ -1,4 +1,4 @@
-"""Names beside the ends of curves: none on another, none outside, no leader across another."""
+"""Names beside the ends of curves: none on another, none outside."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from noisemarket.show.style import crosses, direct_labels, figure, heights
+from noisemarket.show.style import direct_labels, figure, heights
 
 PARTS = st.floats(0.0, 1.0)
 ENDS = st.lists(st.tuples(st.floats(0.3, 1.0), PARTS), min_size=1, max_size=7, unique=True)
@@ -24,20 +24,6 @@ def test_names_do_not_overlap_and_stay_beside_the_axis(points: list[tuple[float,
     for place, size in zip(places, sizes, strict=True):
         assert place - size / 2.0 >= -1e-9
         assert place + size / 2.0 <= 0.985 + 1e-9
-
-
-def test_leaders_of_curves_that_end_early_do_not_cross() -> None:
-    """In the order of their ends, the leader of the first would cross that of the second."""
-    points = [(0.3, 0.6), (0.9, 0.62), (0.95, 0.61), (0.5, 0.59), (1.0, 0.58)]
-    places = heights(points, [0.05] * 5)
-    leaders = [(point, (1.0, place)) for point, place in zip(points, places, strict=True)]
-    assert not [pair for pair in combinations(leaders, 2) if crosses(*pair[0], *pair[1])]
-
-
-def test_crossing_by_hand() -> None:
-    assert crosses((0, 0), (1, 1), (0, 1), (1, 0))
-    assert not crosses((0, 0), (1, 1), (0, 1), (1, 2))
-    assert not crosses((0, 0), (1, 1), (1, 1), (2, 0)), "they touch at an end"
 
 
 def test_a_leader_changes_no_limits_and_names_are_drawn() -> None:

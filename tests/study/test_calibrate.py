@@ -63,7 +63,7 @@ def words(images: Path, *more: str) -> list[str]:
 
 
 def grid_of(folder: Path) -> Grid:
-    plan = json.loads((folder / "calibration.json").read_text())
+    plan = json.loads((folder / "calibration.json").read_text())["grid"]
     mixed = tuple((share, sigma) for share, sigma in plan["mixed"])
     return Grid(tuple(plan["sigmas"]), tuple(plan["betas"]), plan["seeds"], mixed)
 
@@ -233,7 +233,7 @@ def measured(folder: Path, grid: Grid) -> None:
     (folder / "scenario.toml").write_text(dump_scenario(scenario))
     alike = fingerprint(scenario, "data")
     plan = {
-        "name": "own", **asdict(grid), "command": "noisemarket calibrate --preset paper",
+        "name": "own", "grid": asdict(grid), "command": "noisemarket calibrate --preset paper",
         "data": "data", "labels": 0, "fingerprint": alike,
     }  # fmt: skip
     (folder / "calibration.json").write_text(json.dumps(plan))

@@ -10,7 +10,7 @@ import pytest
 from noisemarket.errors import BadInput
 from noisemarket.game.surface import SURFACES, LossSurface, evenness
 from noisemarket.study.calibrate import BETAS, SIGMAS, Point
-from noisemarket.study.fit import by_loss, fit_surface
+from noisemarket.study.fit import fit_surface
 
 pytestmark = pytest.mark.slow
 
@@ -59,12 +59,11 @@ def measured(
 
 @pytest.mark.parametrize("surface", [PRINTED, OTHER], ids=["printed", "other"])
 def test_points_without_scatter_give_the_constants_back(surface: LossSurface) -> None:
-    for fit in (fit_surface(measured(surface, 0.0, 1), 5), by_loss(measured(surface, 0.0, 1))):
-        assert fit is not None
-        np.testing.assert_allclose(fit.surface.gamma, surface.gamma, rtol=1e-4)
-        np.testing.assert_allclose(fit.surface.zeta, surface.zeta, rtol=1e-4)
-        assert fit.rms_accuracy < 1e-6
-        assert fit.remarks == ()
+    fit = fit_surface(measured(surface, 0.0, 1), 5)
+    np.testing.assert_allclose(fit.surface.gamma, surface.gamma, rtol=1e-4)
+    np.testing.assert_allclose(fit.surface.zeta, surface.zeta, rtol=1e-4)
+    assert fit.rms_accuracy < 1e-6
+    assert fit.remarks == ()
 
 
 @pytest.mark.parametrize("labels", [2, 10])
@@ -123,9 +122,8 @@ def test_the_game_gets_accuracy_right_where_loss_runs_away() -> None:
         for s in SIGMAS
         for b in BETAS
     ]
-    fit, paper = fit_surface(points, 5), by_loss(points)
-    assert paper is not None
-    assert fit.rms_accuracy < 0.01 < 2 < paper.rms_accuracy
+    fit = fit_surface(points, 5)
+    assert fit.rms_accuracy < 0.01
     assert fit.rms_loss is not None
     assert fit.rms_loss > 1
 
@@ -167,7 +165,6 @@ def test_without_a_loss_that_rises_quality_is_right_all_the_same(loss: float | N
     assert fit.surface.zeta[0] == 1.0
     assert any("loss does not rise" in remark for remark in fit.remarks)
     assert (fit.rms_loss is None) == (loss is None)
-    assert by_loss(points) is None
 
 
 def test_as_many_points_as_constants_have_no_errors() -> None:

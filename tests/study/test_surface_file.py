@@ -20,7 +20,7 @@ from noisemarket.scenario.surface_file import (
     surface_text,
 )
 from noisemarket.study.calibrate import Point
-from noisemarket.study.fit import calibrated, surface_file
+from noisemarket.study.fit import Calibration
 
 SURFACE = LossSurface(gamma=(0.4, 0.03, 0.2, 12.0, 1 / 3), zeta=(25.0, 99.0))
 GOOD = "gamma = [0.4, 0.03, 0.2, 12, 0.3]\nzeta = [25, 99]\n"
@@ -125,9 +125,9 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
         for s in (0.0, 0.2, 0.4, 0.6)
         for b in (0.1, 1.0)
     ]
-    result = calibrated("own", "noisemarket calibrate --name own", 9, 1, points, 10)
+    result = Calibration("own", "noisemarket calibrate --name own", 9, points, 10)
     scenario = Scenario.from_preset("paper", data="/somewhere/private/images")
-    text = surface_file(result, scenario)
+    text = result.surface_file(scenario)
     assert text is not None
     assert "private" not in text.replace("[provenance.privacy]", "")
     (tmp_path / "own.toml").write_text(text)
@@ -147,8 +147,8 @@ def test_the_file_of_a_calibration_says_where_it_comes_from(tmp_path: Path) -> N
 
 
 def test_without_a_fit_there_is_no_file() -> None:
-    result = calibrated("own", "", 3, 3, [], 10)
-    assert surface_file(result, Scenario()) is None
+    result = Calibration("own", "", 3, [], 10)
+    assert result.surface_file(Scenario()) is None
     assert result.remarks[0].startswith("No fit: ")
     assert result.rms_to_printed is None
 

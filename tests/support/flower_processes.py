@@ -7,6 +7,7 @@ environment, which those that Flower starts inherit: so none is left behind.
 from __future__ import annotations
 
 import contextlib
+import io
 import ipaddress
 import json
 import os
@@ -16,10 +17,12 @@ import socket
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Self
+from unittest import mock
 
 import psutil
 import tomli_w
@@ -29,9 +32,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 from tests.commands import PATIENCE
+from typer.testing import CliRunner
 
-from noisemarket.flower.host_files import CURATOR
-from noisemarket.flower.owner_setup import write_node_key
+from noisemarket.flower.host_files import CURATOR, write_node_key
 
 HOST, SUPERLINK, CONNECTION = "127.0.0.1", "superlink", "market"
 COMMANDS = Path(sys.executable).parent
@@ -215,14 +218,17 @@ class Deployment:
         return bool(runs) and runs[0]["status"] == "finished:completed"
 
     def _flwr(self, *words: str) -> Any:
-        """The answer of a ``flwr`` command, which is JSON from a ``{`` on."""
-        done = subprocess.run(
-            [str(COMMANDS / "flwr"), *words, "--format", "json"], stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=PATIENCE, env=self._variables("flwr"),
-            check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        return json.loads(done.stdout[done.stdout.find("{") :])
+        """The answer of a ``flwr`` command, which is JSON from a ``{`` on. The command runs in this
+        process: one of its own would take seconds to import Flower."""
+        said = io.StringIO()
+        with warnings.catch_warnings(), mock.patch.object(sys, "__stdout__", said):
+            warnings.simplefilter("ignore")
+            from flwr.cli.app import app
+
+            words = (*words, "--format", "json")
+            done = CliRunner().invoke(app, words, env=self._variables("flwr"))
+        assert done.exit_code == 0, done.output + said.getvalue()
+        return json.loads(said.getvalue()[said.getvalue().find("{") :])
 
     def _start(self, name: str, words: Sequence[str]) -> None:
         self._home(name).mkdir(parents=True, exist_ok=True)

@@ -8,11 +8,11 @@ import re
 import sys
 import warnings
 
-_OPTIONS = {
-    **{name: f"--{name}" for name in ("out", "resume", "contracts", "mixed", "records", "seeds")},
-    "setting": "--set",
+OPTIONS = {"setting": "--set"} | {
+    name: f"--{name}"
+    for name in ("out", "resume", "contracts", "mixed", "port", "records", "seeds")
 }
-"""The options by the arguments that they set."""
+"""The options by the arguments that they set: messages of the library name arguments."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -38,29 +38,16 @@ def main(arguments: list[str] | None = None) -> None:
         code = _failed(130, "Interrupted.")
     except typer.Exit as done:
         code = done.exit_code
-    except BadInput as problem:
-        code = _failed(2, _as_option(problem))
-    except MissingExtra as problem:
-        code = _failed(2, problem)
-    except Interrupted as problem:
-        code = _failed(130, problem)
     except NoisemarketError as problem:
-        code = _failed(1, problem)
+        if type(problem) is BadInput and problem.field in OPTIONS:
+            problem = BadInput(OPTIONS[problem.field], problem.value, problem.remedy)
+        wrong = isinstance(problem, BadInput | MissingExtra)
+        code = _failed(2 if wrong else 130 if isinstance(problem, Interrupted) else 1, problem)
     except MemoryError:
         code = _failed(1, "not enough memory: take fewer owners or levels, or trace fewer points.")
     except OSError as problem:
         code = _failed(1, _cannot(problem))
     sys.exit(code if isinstance(code, int) else 0)
-
-
-def _as_option(problem: Exception) -> Exception:
-    """Name the option where the library names an argument that only an option sets."""
-    from noisemarket.errors import BadInput
-
-    option = _OPTIONS.get(getattr(problem, "field", ""))
-    if option is None or type(problem) is not BadInput:
-        return problem
-    return BadInput(option, problem.value, problem.remedy)
 
 
 def _quiet() -> None:

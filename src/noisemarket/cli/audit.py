@@ -2,110 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from typing import Annotated
 
-from noisemarket.cli.app import AuditOptions
-from noisemarket.cli.common import paths, progress, show
-from noisemarket.federated.features import Edges
-from noisemarket.federated.models.linear import LinearMaker
-from noisemarket.market.orders import network_of
-from noisemarket.privacy.noise import KeyedNoise, NoiseSource, SimulatedNoise
-from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import protection_of
-from noisemarket.show.audit_report import audit_table, draw_audit
-from noisemarket.study.audit import (
-    LEAST_SIGMA,
-    Audit,
-    AuditResult,
-    AuditSettings,
-    Target,
-    Watch,
-    uploads,
-)
+from typer import Option
+
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import load, new_folder, paths, progress, show
 
 _SIDE, _CLASSES = 28, 10
 
 
-def run(options: AuditOptions) -> int:
-    """Audit, write the run folder and print what was found; the exit code."""
-    scenario = options.load()
-    settings = _settings(scenario, options)
-    audit = Audit(protection_of(scenario), settings)
-    with options.folder(scenario, "audit") as folder:
-        with _watched(uploads(settings.trials)) as watch:
-            result = audit.run(_noise(scenario), watch)
-        folder.write_json("summary.json", result.to_dict())
-        figures = draw_audit(folder, result)
-        folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
-    where = paths(folder, figures)
-    show(options.json, result.to_dict(), audit_table(result), *verdict(result), *where)
-    return int(not result.passed)
+def audit(
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    sigma: Annotated[
+        float | None,
+        Option(help="Noise scale to audit at; by default one at which bugs show best."),
+    ] = None,
+    trials: Annotated[int, Option(help="Uploads per canary and arm.")] = 1000,
+    confidence: Annotated[
+        float, Option(help="Least probability that a correct protection passes.")
+    ] = 0.999,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+) -> int:
+    """Attack the protection that runs in training, and compare what leaks with what is claimed."""
+    from noisemarket.federated.features import Edges
+    from noisemarket.federated.models.linear import LinearMaker
+    from noisemarket.market.orders import network_of
+    from noisemarket.privacy.noise import KeyedNoise, SimulatedNoise
+    from noisemarket.scenario import account
+    from noisemarket.show.audit_report import audit_table, draw_audit, verdict
+    from noisemarket.study.audit import Audit, Target
 
-
-@contextmanager
-def _watched(total: int) -> Iterator[Watch]:
-    with progress("uploads") as bar:
-        line = bar.add_task("auditing", total=total)
-        yield lambda canary, more: bar.update(line, advance=more, description=f"auditing, {canary}")
-
-
-def _noise(scenario: Scenario) -> NoiseSource:
-    """Noise as in the market: from a cipher, with a key drawn for this audit alone."""
-    if scenario.privacy.noise == "secure":
-        return KeyedNoise(KeyedNoise.new_key())
-    return SimulatedNoise(scenario.seed)
-
-
-def _settings(scenario: Scenario, options: AuditOptions) -> AuditSettings:
+    scenario = load(file, preset, settings, seed)
     target = Target(LinearMaker(_CLASSES, Edges.dimension), (Edges.dimension,), _CLASSES)
     if scenario.training.model == "cnn":
         network = network_of(scenario.training, _CLASSES, _SIDE)
         target = Target(network, (1, _SIDE, _SIDE), _CLASSES)
-    return AuditSettings(
-        sigma=options.sigma,
-        trials=options.trials,
-        confidence=options.confidence,
+    attack = Audit(
+        account.protection_of(scenario),
+        sigma=sigma,
+        trials=trials,
+        confidence=confidence,
         delta=scenario.privacy.delta,
         seed=scenario.seed,
         target=target,
     )
+    secure = scenario.privacy.noise == "secure"
+    noise = KeyedNoise(KeyedNoise.new_key()) if secure else SimulatedNoise(scenario.seed)
+    with new_folder(scenario, "audit", out, overwrite, file) as folder:
+        with progress("uploads") as bar:
+            line = bar.add_task("auditing", total=attack.uploads)
 
+            def watch(canary: str, more: int) -> None:
+                bar.update(line, advance=more, description=f"auditing, {canary}")
 
-def verdict(result: AuditResult) -> list[str]:
-    """What was found, in plain sentences."""
-    worst, sentences = result.worst, []
-    if not result.claimed:
-        sentences.append(
-            f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
-            f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
-            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least."
-        )
-    else:
-        sentences.append(
-            f"Claimed: mu {worst.mu:.3f}, epsilon {worst.epsilon:.2f} at delta {result.delta:g}, "
-            f"a round; hidden: {result.protects}. Proven by attack: mu {worst.mu_low:.3f}, epsilon "
-            f"{worst.epsilon_low_gaussian:.2f} at least for Gaussian noise "
-            f"({worst.epsilon_low:.2f} for any)."
-        )
-    if result.passed:
-        sentences.append("PASSED: nothing contradicts the claim.")
-    else:
-        sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
-    sentences.append(
-        f"A correct protection is accused with probability {result.false_alarm:.2g} at most "
-        f"(requested: {1.0 - result.confidence:.2g})."
-    )
-    power = max(finding.power for finding in result.findings if finding.layer is None)
-    if result.claimed:
-        sentences.append(
-            f"20 % too little noise shows in the best canary with probability {power:.2g}."
-        )
-        if power < 0.5:
-            sentences.append(
-                "The canaries are weak here: use more trials, or omit --sigma. The check of "
-                f"the noise alone holds at any sigma from {LEAST_SIGMA:.2g} on."
-            )
-    if not result.secure_noise:
-        sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
-    return sentences
+            result = attack.run(noise, watch)
+        folder.write_json("summary.json", result.to_dict())
+        figures = draw_audit(folder, result)
+        folder.status("complete", passed=result.passed, secure_noise=result.secure_noise)
+    where = paths(folder, figures)
+    show(as_json, result.to_dict(), audit_table(result), *verdict(result), *where)
+    return int(not result.passed)

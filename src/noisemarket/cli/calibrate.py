@@ -2,86 +2,118 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-from noisemarket.cli.app import CalibrateOptions
-from noisemarket.cli.common import paths, progress, show, stoppable
+import typer
+from typer import Option
+
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import (
+    TRAINING_DROPPED,
+    command_line,
+    load,
+    new_folder,
+    paths,
+    progress,
+    resumed,
+    show,
+    stoppable,
+)
 from noisemarket.errors import BadInput, Interrupted, MissingExtra, NoisemarketError
-from noisemarket.market.orders import given_sigma
-from noisemarket.market.run_folder import RunFolder
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.scenario.account import protection_of
-from noisemarket.show.calibration_report import calibration_table, draw_calibration
-from noisemarket.study.calibrate import (
-    MIXED,
-    Grid,
-    fingerprint,
-    points_of,
-    simulated,
-    some_of,
-    tasks_of,
-)
-from noisemarket.study.fit import calibrated, surface_file
-from noisemarket.study.trainings import (
-    TRAININGS,
-    Orders,
-    TrainingFile,
-    TrainingTask,
-    data_of,
-)
+
+if TYPE_CHECKING:
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.scenario import Scenario
+    from noisemarket.study.calibrate import CalibrationPlan
+    from noisemarket.study.trainings import TrainingFile, TrainingTask
 
 PLAN = "calibration.json"
 
 
-@dataclass(frozen=True)
-class CalibrationPlan:
-    """What a calibration measures, what its surface is called, and what all points must share.
+def calibrate(
+    context: typer.Context,
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    sigmas: Annotated[
+        str | None, Option(help="Noise scales, separated by commas; by default 0,0.1,...,0.6.")
+    ] = None,
+    betas: Annotated[
+        str | None, Option(help="Non-IID degrees, separated by commas; by default 0.1,1,10.")
+    ] = None,
+    mixed: Annotated[
+        str | None,
+        Option(
+            help="Mixed contracts as share:sigma, separated by commas: that share of the owners "
+            "has this noise, the others sigma_max. By default nine such pairs if the weighting is "
+            "noise; none for none."
+        ),
+    ] = None,
+    seeds: Annotated[int | None, Option(help="Runs per point; by default 1.")] = None,
+    name: Annotated[str | None, Option(help="Name of the surface.")] = None,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    resume: opt.Resume = None,
+    workers: opt.Workers = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Measure accuracy over noise and non-IID data by training, and fit a loss surface."""
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.scenario import load_scenario
+    from noisemarket.show.calibration_report import calibration_table, draw_calibration
+    from noisemarket.study import calibrate as study
+    from noisemarket.study.fit import Calibration
+    from noisemarket.study.trainings import TRAININGS, TrainingFile, data_of
 
-    ``data`` is the SHA-256 of the images, ``fingerprint`` that of the settings and of ``data``.
-    """
-
-    name: str
-    grid: Grid
-    command: str
-    data: str
-    labels: int
-    fingerprint: str
-
-    def document(self) -> dict[str, Any]:
-        """As plain values for JSON."""
-        values = asdict(self)
-        return {"name": values.pop("name"), **values.pop("grid"), **values}
-
-
-def run(options: CalibrateOptions) -> None:
-    """Measure what is missing, then fit, draw and write the surface."""
-    resumed = options.resume is not None
-    folder, scenario, plan = _reopen(options) if resumed else _start(options)
-    tasks = tasks_of(scenario, plan.grid)
+    given: dict[str, Any] = {} if seeds is None else {"seeds": seeds}
+    for option, text, read in (
+        ("sigmas", sigmas, _numbers), ("betas", betas, _numbers), ("mixed", mixed, _pairs)
+    ):  # fmt: skip
+        if text is not None:
+            given[option] = read(f"--{option}", text)
+    if resume is None:
+        scenario = study.simulated(load(file, preset, settings, seed))
+        plan = _plan(study.usual_plan(scenario, command_line(context)), given, name)
+        study.try_out(scenario, plan.grid)
+        folder = new_folder(scenario, "calibrate", out, overwrite, file)
+    else:
+        allowed = ("--sigmas", "--betas", "--mixed", "--seeds", "--name", "--workers")
+        path = resumed(context, resume, "a calibration", ("scenario.toml", PLAN), *allowed)
+        scenario, before = load_scenario(path / "scenario.toml"), _saved_plan(path)
+        if study.fingerprint(scenario, before.data) != before.fingerprint:
+            remedy = "has a scenario.toml that changed after its first points: start a new folder."
+            raise BadInput("--resume", resume, remedy)
+        plan = _plan(before, given, name)
+        if plan.grid != before.grid:
+            study.try_out(scenario, plan.grid)
+        folder = RunFolder(path)
+    tasks = study.tasks_of(scenario, plan.grid)
     with ExitStack() as stack:
-        if not resumed:
+        if resume is None:
             stack.enter_context(folder)
-        file = stack.enter_context(TrainingFile(folder.path / TRAININGS))
-        to_measure = any(one.key not in file.results for one in tasks.values())
+        trainings = stack.enter_context(TrainingFile(folder.path / TRAININGS))
+        to_measure = any(one.key not in trainings.results for one in tasks.values())
         if to_measure and data_of(scenario).sha256 != plan.data:
             where = scenario.training.data or "MNIST"
             remedy = "differs from the data of the first points: start a new folder."
             raise BadInput("data", where, remedy)
-        if resumed:  # only now is it known to be of this data and not in use
+        if resume is not None:  # only now is it known to be of this data and not in use
             folder = stack.enter_context(RunFolder.reopen(folder.path))
-        folder.write_json(PLAN, plan.document())
-        problem = _measure(folder, scenario, [*tasks.values()], file, options.workers)
-        points, wanted = points_of(tasks, file.results), len(tasks)
+        folder.write_json(PLAN, asdict(plan))
+        problem = _measure(folder, scenario, [*tasks.values()], trainings, workers)
+        points, wanted = study.points_of(tasks, trainings.results), len(tasks)
         missing = wanted - len(points)
-        result = calibrated(plan.name, plan.command, wanted, missing, points, plan.labels)
-        folder.write_json("summary.json", result.summary(scenario))
-        if (text := surface_file(result, scenario)) is not None:
-            folder.write_text(f"{plan.name}.toml", text)
+        result = Calibration(plan.name, plan.command, wanted, points, plan.labels)
+        summary = result.summary(scenario)
+        folder.write_json("summary.json", summary)
+        if (surface := result.surface_file(scenario)) is not None:
+            folder.write_text(f"{plan.name}.toml", surface)
         figures = draw_calibration(folder, result)
         state = "incomplete" if missing else "complete"
         folder.status(state, points=wanted, points_done=wanted - missing)
@@ -92,44 +124,21 @@ def run(options: CalibrateOptions) -> None:
         raise type(problem)(f"{words}; continue with --resume {folder.path}.")
     said = list(result.remarks)
     if result.fit is not None:
-        surface = folder.path / f"{result.name}.toml"
-        said.append(f"Surface: {surface} (use it with --set surface={surface})")
-    said += paths(folder, figures)
-    show(options.json, result.summary(scenario), calibration_table(result), *said)
+        path = folder.path / f"{result.name}.toml"
+        said.append(f"Surface: {path} (use it with --set surface={path})")
+    show(as_json, summary, calibration_table(result), *said, *paths(folder, figures))
 
 
-def _start(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    scenario = simulated(options.load())
-    data = data_of(scenario)
-    alike = fingerprint(scenario, data.sha256)
-    nothing = CalibrationPlan("", _usual(scenario), "", data.sha256, data.classes, alike)
-    plan = _plan(scenario, options, nothing)
-    _try_out(scenario, plan)
-    return options.folder(scenario, "calibrate"), scenario, plan
+def _saved_plan(folder: Path) -> CalibrationPlan:
+    from pydantic import TypeAdapter
 
+    from noisemarket.study.calibrate import CalibrationPlan
 
-def _reopen(options: CalibrateOptions) -> tuple[RunFolder, Scenario, CalibrationPlan]:
-    allowed = "--sigmas, --betas, --mixed, --seeds, --name, --workers and --json"
-    path = options.resumed("a calibration", ("scenario.toml", PLAN), allowed)
-    scenario = load_scenario(path / "scenario.toml")
     try:
-        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        mixed = tuple((float(share), float(sigma)) for share, sigma in saved["mixed"])
-        grid = Grid(tuple(saved["sigmas"]), tuple(saved["betas"]), int(saved["seeds"]), mixed)
-        before = CalibrationPlan(
-            str(saved["name"]), grid, str(saved["command"]), str(saved["data"]),
-            int(saved["labels"]), str(saved["fingerprint"]),
-        )  # fmt: skip
-    except (OSError, ValueError, TypeError, KeyError):
+        return TypeAdapter(CalibrationPlan).validate_json((folder / PLAN).read_bytes())
+    except (OSError, ValueError):
         remedy = f"has a {PLAN} that cannot be read."
-        raise BadInput("--resume", options.resume, remedy) from None
-    if fingerprint(scenario, before.data) != before.fingerprint:
-        remedy = "has a scenario.toml that changed after its first points: start a new folder."
-        raise BadInput("--resume", options.resume, remedy)
-    plan = _plan(scenario, options, before)
-    if plan.grid != grid:
-        _try_out(scenario, plan)
-    return RunFolder(path), scenario, plan
+        raise BadInput("--resume", str(folder), remedy) from None
 
 
 def _numbers(option: str, text: str) -> tuple[float, ...]:
@@ -151,50 +160,19 @@ def _pairs(option: str, text: str) -> tuple[tuple[float, float], ...]:
         raise BadInput(option, text, remedy) from None
 
 
-def _pairs_text(values: Sequence[tuple[float, float]]) -> str:
-    """Pairs as ``_pairs`` reads them."""
-    return ",".join(f"{share:.12g}:{sigma:.12g}" for share, sigma in values) or "none"
-
-
-def _plan(
-    scenario: Scenario, options: CalibrateOptions, before: CalibrationPlan
-) -> CalibrationPlan:
-    """The earlier plan (or the default, which has no name) with the options applied."""
-    given: dict[str, Any] = {} if options.seeds is None else {"seeds": options.seeds}
-    for option, read in (("sigmas", _numbers), ("betas", _numbers), ("mixed", _pairs)):
-        if (text := getattr(options, option)) is not None:
-            given[option] = read(f"--{option}", text)
-    grid = replace(before.grid, **given)
-    name = options.name or before.name or f"{protection_of(scenario).name}-measured"
+def _plan(before: CalibrationPlan, given: dict[str, Any], name: str | None) -> CalibrationPlan:
+    """The earlier plan (or the default one) with the options applied."""
+    grid, name = replace(before.grid, **given), name or before.name
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}", name) or name == "printed":
         raise BadInput("--name", name, 'give letters, digits, "-" and "_", and not "printed".')
-    start = re.sub(r" --sigmas .*", "", before.command) or options.command_line("calibrate")
+    start = re.sub(r" --sigmas .*", "", before.command)
     sigmas, betas = (",".join(f"{v:.12g}" for v in values) for values in (grid.sigmas, grid.betas))
+    mixed = ",".join(f"{share:.12g}:{sigma:.12g}" for share, sigma in grid.mixed) or "none"
     command = (
-        f"{start} --sigmas {sigmas} --betas {betas} --mixed {_pairs_text(grid.mixed)} "
-        f"--seeds {grid.seeds} --name {name}"
+        f"{start} --sigmas {sigmas} --betas {betas} --mixed {mixed} --seeds {grid.seeds} "
+        f"--name {name}"
     )
     return replace(before, name=name, grid=grid, command=command)
-
-
-def _usual(scenario: Scenario) -> Grid:
-    """The default: where noise decides the weights, contracts of one market are mixed, too."""
-    owners = scenario.population.owners
-    mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
-    return Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
-
-
-def _try_out(scenario: Scenario, plan: CalibrationPlan) -> None:
-    """Find bad input before anything is written or measured."""
-    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
-    for sigma in plan.grid.sigmas:
-        given_sigma(sigma, environment)
-    for share, sigma in plan.grid.mixed:
-        some_of(share, scenario.population.owners)
-        if sigma > sigma_max:
-            raise BadInput("--mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
-    first = next(iter(tasks_of(scenario, plan.grid).values()))
-    Orders(scenario, data_of(scenario)).under(first)
 
 
 def _measure(
@@ -205,7 +183,7 @@ def _measure(
     workers: int | None,
 ) -> NoisemarketError | None:
     """Measure all missing points; returns what ended it before all were."""
-    with stoppable() as stop, progress("points") as bar:
+    with stoppable(TRAINING_DROPPED) as stop, progress("points") as bar:
         line = bar.add_task("calibrating", total=len(tasks))
 
         def watch(done: int, total: int) -> None:

@@ -1,41 +1,154 @@
-"""What several commands share: a progress bar, stopping cleanly, and what is printed."""
+"""What several commands do: load a scenario, open or resume a run folder, show progress, stop
+cleanly, print."""
 
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table
+import typer
 
 from noisemarket.errors import BadInput
-from noisemarket.market.run_folder import RunFolder
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.scenario import Scenario
+
+SURFACE = "surface.toml"
+
+_WITHOUT = {
+    "joint": "buys from each owner alone and cannot keep it",
+    "keeps_target": "aims at no accuracy",
+}
+"""What a mechanism does that lacks an ability: in a message."""
+
+Stop = Callable[[], bool]
+"""Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
+
+ROUND_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
+TRAINING_DROPPED = "Stopping: finished trainings are kept, those under way are dropped."
+_KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
+
+
+def load(
+    file: str | None,
+    preset: str | None,
+    settings: Sequence[str] | None,
+    seed: int | None = None,
+    *,
+    mechanism: str | None = None,
+    budget: str | None = None,
+    target_accuracy: str | None = None,
+) -> Scenario:
+    """The scenario with all options applied."""
+    from noisemarket.scenario import load_scenario
+
+    given = {
+        "seed": seed,
+        "mechanism": None if mechanism is None else f'"{mechanism}"',
+        "market.budget": budget,
+        "market.target_accuracy": target_accuracy,
+    }
+    options = [f"{key}={value}" for key, value in given.items() if value is not None]
+    scenario = load_scenario(file, preset=preset, settings=[*(settings or ()), *options])
+    if target_accuracy is not None and scenario.market.target_accuracy != "none":
+        for ability in _WITHOUT:
+            only_with(ability, "--target-accuracy", target_accuracy, scenario)
+    return scenario
+
+
+def only_with(ability: str, option: str, value: str, scenario: Scenario) -> None:
+    """Refuse an option that means nothing to a mechanism without this ability."""
+    from noisemarket.pricing import MECHANISMS, find_mechanism
+
+    if not getattr(find_mechanism(scenario.mechanism), ability):
+        able = ", ".join(name for name in MECHANISMS if getattr(MECHANISMS[name], ability))
+        remedy = f"{scenario.mechanism} {_WITHOUT[ability]}: choose --mechanism {able}."
+        raise BadInput(option, value, remedy)
+
+
+def new_folder(
+    scenario: Scenario,
+    stem: str,
+    out: str | None,
+    overwrite: bool,
+    *inputs: str | None,
+    **facts: object,
+) -> RunFolder:
+    """A new run folder with the scenario, and its files of owners and surface, to repeat it.
+
+    Its name ends in ``stem``, unless ``out`` names it. ``inputs`` are files that the run reads,
+    ``facts`` what each of its statuses says.
+    """
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.scenario import dump_scenario
+
+    owners, surface = scenario.population.file, scenario.game.surface
+    read = [file for file in (owners, surface, *inputs) if file]
+    stem = f"{scenario.preset}-{stem}"
+    folder = RunFolder.create(out, stem, overwrite=overwrite, inputs=read)
+    with ExitStack() as if_it_fails:
+        if_it_fails.push(folder)
+        if facts:
+            folder.note(**facts)
+        if owners:
+            copy = "owners" + Path(owners).suffix
+            folder.copy(owners, copy, private=True)  # it holds the owners' costs
+            population = scenario.population.model_copy(update={"file": copy})
+            scenario = scenario.model_copy(update={"population": population})
+        if surface.endswith(".toml"):
+            folder.copy(surface, SURFACE)
+            game = scenario.game.model_copy(update={"surface": SURFACE})
+            scenario = scenario.model_copy(update={"game": game})
+        folder.write_text("scenario.toml", dump_scenario(scenario))
+        if_it_fails.pop_all()
+    return folder
+
+
+def resumed(
+    context: typer.Context, folder: str, kind: str, files: Sequence[str], *allowed: str
+) -> Path:
+    """The folder to resume; refuses all options but these, and a folder of another kind."""
+    names = [name.removeprefix("--").removeprefix("[no-]") for name in allowed]
+    known = {"resume", "as_json", *names}
+    for name in context.params:
+        source = context.get_parameter_source(name)
+        if name not in known and source is not None and source.name == "COMMANDLINE":
+            listed = ", ".join(allowed)
+            raise BadInput("--resume", folder, f"with it, give only {listed} and --json.")
+    path = Path(folder)
+    for name in files:
+        if not (path / name).is_file():
+            raise BadInput("--resume", folder, f"is not {kind}: it has no {name}.")
+    return path
+
+
+def command_line(context: typer.Context, *more: str) -> str:
+    """The command that repeats a run of this scenario, with more words."""
+    given = context.params
+    words = ["noisemarket", str(context.info_name), *([given["file"]] if given["file"] else [])]
+    words += ["--preset", given["preset"]] if given["preset"] else []
+    for setting in given["settings"] or ():
+        words += ["--set", setting]
+    words += ["--seed", str(given["seed"])] if given["seed"] is not None else []
+    return shlex.join([*words, *more])
 
 
 def writable_file(option: str, file: str | None) -> None:
     """Refuse an option that names a file in a folder that does not exist."""
     if file is not None and (Path(file).is_dir() or not Path(file).parent.is_dir()):
         raise BadInput(option, file, "name a file in a folder that exists.")
-
-
-Stop = Callable[[], bool]
-"""Says, from the first Ctrl-C (or SIGTERM) on: finish what is running and keep it."""
-
-ROUND_DROPPED = "Stopping: this round is dropped, earlier rounds are kept."
-_KEPT = "Stopping: running work is finished and kept. Press Ctrl-C again to drop it."
 
 
 @contextmanager
@@ -58,26 +171,29 @@ def stoppable(message: str = _KEPT) -> Iterator[Stop]:
             signal.signal(number, handler)
 
 
-@contextmanager
-def progress(unit: str) -> Iterator[Progress]:
+def progress(unit: str) -> Progress:
     """A progress bar on standard error, shown only on a terminal."""
+    from rich import progress as rich
+    from rich.console import Console
+
     console = Console(stderr=True)
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn(unit),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
+    return rich.Progress(
+        rich.TextColumn("{task.description}"),
+        rich.BarColumn(),
+        rich.MofNCompleteColumn(),
+        rich.TextColumn(unit),
+        rich.TimeElapsedColumn(),
+        rich.TextColumn("left"),
+        rich.TimeRemainingColumn(),
         console=console,
         disable=not console.is_terminal,
-    ) as bar:
-        yield bar
+    )
 
 
 def console() -> Console:
     """Standard output; wide enough for a table where it is not a terminal."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else 130, highlight=False)
 
 
@@ -94,5 +210,8 @@ def show(as_json: bool, document: object, *shown: Table | str) -> None:
 
 def paths(folder: RunFolder, figures: Iterable[Path] = ()) -> list[str]:
     """Where the run folder and its figures (of each, the PNG) are."""
+    said = [f"Run folder: {folder.path}"]
+    if folder.was_complete:
+        said[0] += " (it was complete already: only what was missing has been computed)"
     pictures = ", ".join(str(path) for path in figures if path.suffix == ".png")
-    return [f"Run folder: {folder.path}", *([f"Figures: {pictures}"] if pictures else [])]
+    return [*said, f"Figures: {pictures}"] if pictures else said

@@ -5,61 +5,107 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from noisemarket.cli.app import CompareOptions
-from noisemarket.cli.common import Stop, paths, progress, show, stoppable
-from noisemarket.errors import BadInput, Interrupted
-from noisemarket.formats import csv_text
-from noisemarket.machine import Effort
-from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.preparation import check_weighting, prepare
-from noisemarket.market.run_folder import STATUS, RunFolder
-from noisemarket.pricing import MECHANISMS, find_mechanism
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.comparison_report import (
-    GAME_COLUMNS,
-    comparison_page,
-    draw_game,
-    draw_trained,
-    findings,
-    game_csv_rows,
-    game_rows,
-    game_table,
-    trained_table,
+import typer
+from typer import Option
+
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import (
+    TRAINING_DROPPED,
+    Stop,
+    command_line,
+    load,
+    new_folder,
+    paths,
+    progress,
+    resumed,
+    show,
+    stoppable,
 )
-from noisemarket.show.style import name_of
-from noisemarket.study.compare import Comparison, Plan, or_left_out
-from noisemarket.study.results import AVERAGED, comparison_document
-from noisemarket.study.trainings import TRAININGS, TrainingFile
+from noisemarket.errors import BadInput, Interrupted
+
+if TYPE_CHECKING:
+    from noisemarket.market.negotiation import Negotiation
+    from noisemarket.scenario import Scenario
+    from noisemarket.study.compare import Comparison, Plan
+    from noisemarket.study.trainings import TrainingFile
 
 SEEDS, BUDGETS = 10, "30,100,300"
 """What is compared unless the command says otherwise."""
 
-PLAN, RESULTS, PAGE = "plan.json", "comparison.json", "report.html"
-_LEFT_OUT = ("no_dp",)
-"""No mechanism: nobody agreed to it. It is compared where it is named."""
+PLAN, PAGE = "plan.json", "report.html"
 
 
-def run(options: CompareOptions) -> None:
-    """Run the command."""
-    if options.game_only:
-        _game_only(options)
+def compare(
+    context: typer.Context,
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    mechanisms: Annotated[
+        str | None,
+        Option(
+            help=f"Mechanisms to compare, separated by commas; by default all: {opt.MECHANISMS}."
+        ),
+    ] = None,
+    seeds: Annotated[
+        int | None, Option(min=1, help="Seeds of owners, data and noise; by default 10.")
+    ] = None,
+    budgets: Annotated[
+        str | None,
+        Option(
+            help="Budgets, separated by commas, or none; by default the scenario's, or 30,100,300."
+        ),
+    ] = None,
+    game_only: Annotated[
+        bool, Option("--game-only", help="Only what is agreed, on one seed: no training.")
+    ] = False,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    resume: opt.Resume = None,
+    workers: opt.Workers = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Compare mechanisms on the same owners, data and seeds, through to the trained model."""
+    from noisemarket.formats import csv_text
+    from noisemarket.machine import Effort
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.scenario import load_scenario
+    from noisemarket.show import comparison_report as report
+    from noisemarket.study.results import AVERAGED, comparison_document
+    from noisemarket.study.trainings import TRAININGS, TrainingFile
+
+    named = _names(mechanisms)
+    if game_only:
+        trained = {"seeds": seeds, "budgets": budgets, "resume": resume, "workers": workers}
+        for name, value in trained.items():
+            if value is not None:
+                remedy = "is for trained comparisons: leave out --game-only."
+                raise BadInput(f"--{name}", str(value), remedy)
+        scenario = load(file, preset, settings, seed)
+        _game_only(scenario, named, out, overwrite, file, as_json)
         return
-    if options.resume is not None:
-        folder, scenario, plan, command = _reopen(options)
+    if resume is not None:
+        files = ("scenario.toml", "status.json", PLAN)
+        path = resumed(context, resume, "the folder of a comparison", files, "--workers")
+        plan, command = _saved_plan(path)
+        scenario = load_scenario(path / "scenario.toml")
+        folder = RunFolder.reopen(path)
     else:
-        scenario = options.load()
-        plan = _plan(scenario, options)
-        _check(scenario, plan)
-        command = _command(options, plan)
-        folder = options.folder(scenario, "compare")
+        scenario = load(file, preset, settings, seed)
+        plan = _plan(scenario, named, seeds, budgets)
+        command = command_line(context, *_words(plan))
+        folder = new_folder(scenario, "compare", out, overwrite, file)
     effort = Effort()
-    with folder, TrainingFile(folder.path / TRAININGS) as file:
+    with folder, TrainingFile(folder.path / TRAININGS) as trainings:
         folder.write_json(PLAN, {**vars(plan), "command": command})
-        with stoppable() as stop:
+        with stoppable(TRAINING_DROPPED) as stop:
             try:
-                comparison = _trained(file, scenario, plan, options, stop)
+                comparison = _trained(trainings, scenario, plan, workers, stop)
                 rows = comparison.rows()
             except Interrupted as problem:
                 folder.status("incomplete", problem=str(problem))
@@ -68,6 +114,9 @@ def run(options: CompareOptions) -> None:
         columns = ("mechanism", "budget", "seed", *AVERAGED)
         cells = ([getattr(row, name) for name in columns] for row in rows)
         folder.write_text("comparison.csv", csv_text(columns, cells))
+        spent = effort.as_dict()
+        if resume is not None:  # the time of all parts is not known
+            del spent["seconds"], spent["cpu_seconds"]
         document = {
             "preset": scenario.preset,
             "owners": scenario.population.owners,
@@ -77,49 +126,55 @@ def run(options: CompareOptions) -> None:
             **vars(plan),
             **comparison_document(rows),
             "command": command,
-            **_spent(effort, comparison, resumed=options.resume is not None),
+            **spent,
+            "training_cpu_seconds": round(comparison.training_cpu_seconds, 1),
         }
-        folder.write_json(RESULTS, document)
-        figures = draw_trained(folder.path / "figures", rows)
-        folder.write_text(PAGE, comparison_page(document, figures, folder.path / "scenario.toml"))
+        folder.write_json("comparison.json", document)
+        figures = report.draw_trained(folder.path / "figures", rows)
+        page = report.comparison_page(document, figures, folder.path / "scenario.toml")
+        folder.write_text(PAGE, page)
         folder.status("complete", **vars(plan))
     show(
-        options.json, document, trained_table(document["means"]), *findings(rows),
+        as_json, document, report.trained_table(document), *report.findings(rows),
         *paths(folder, figures), f"Report: {folder.path / PAGE}",
     )  # fmt: skip
 
 
-def _game_only(options: CompareOptions) -> None:
+def _game_only(
+    scenario: Scenario, named: Sequence[str], out: str | None, overwrite: bool,
+    file: str | None, as_json: bool,
+) -> None:  # fmt: skip
     """Compare what is agreed on one population, without training."""
-    for name in ("seeds", "budgets", "resume", "workers"):
-        if (value := getattr(options, name)) is not None:
-            remedy = "is for trained comparisons: leave out --game-only."
-            raise BadInput(f"--{name}", str(value), remedy)
-    scenario = options.load()
-    names = _names(options) or list(MECHANISMS)
+    from noisemarket.formats import csv_text
+    from noisemarket.market.negotiation import Negotiation, run_options
+    from noisemarket.pricing import MECHANISMS, find_mechanism
+    from noisemarket.show import comparison_report as report
+    from noisemarket.show.style import name_of
+    from noisemarket.study.compare import or_left_out
+
+    names = named or list(MECHANISMS)
     environment = scenario.environment()
     for name in names:
         with or_left_out(name):
             find_mechanism(name).check(environment, run_options(scenario))
-    with options.folder(scenario, "compare") as folder:
+    with new_folder(scenario, "compare", out, overwrite, file) as folder:
         results: dict[str, Negotiation] = {}
         with stoppable() as stop, progress("mechanisms") as bar:
             line = bar.add_task("comparing", total=len(names))
             for name in names:
                 bar.update(line, description=f"comparing, {name_of(name)}")
-                named = scenario.model_copy(update={"mechanism": name})
-                agreed = find_mechanism(name).run(
-                    environment, run_options(named, options.workers, stop=stop)
-                )
+                chosen = scenario.model_copy(update={"mechanism": name})
+                agreed = find_mechanism(name).run(environment, run_options(chosen, stop=stop))
                 if agreed.complete:
-                    results[name] = Negotiation(named, environment, agreed)
+                    results[name] = Negotiation(chosen, environment, agreed)
                 bar.advance(line)
                 if stop():
                     break
-        rows = game_rows(results)
-        folder.write_text("comparison.csv", csv_text(GAME_COLUMNS, game_csv_rows(rows)))
-        folder.write_json(RESULTS, rows)
-        figures = draw_game(folder.path / "figures", rows) if rows else []
+        rows = report.game_rows(results)
+        csv = csv_text(report.GAME_COLUMNS, report.game_csv_rows(rows))
+        folder.write_text("comparison.csv", csv)
+        folder.write_json("comparison.json", rows)
+        figures = report.draw_game(folder.path / "figures", rows) if rows else []
         state = "complete" if len(results) == len(names) else "incomplete"
         folder.status(state, mechanisms=names, mechanisms_done=list(results))
     if state == "incomplete":
@@ -128,28 +183,39 @@ def _game_only(options: CompareOptions) -> None:
             f"{folder.path} (status: incomplete)."
         )
     document = {"seed": scenario.seed, "mechanisms": rows}
-    show(options.json, document, game_table(rows), *paths(folder, figures))
+    show(as_json, document, report.game_table(rows), *paths(folder, figures))
 
 
-def _names(options: CompareOptions) -> list[str]:
+def _names(given: str | None) -> list[str]:
     """The mechanisms that are named; none if the option is not given."""
-    given = options.mechanisms
     names = [name.strip() for name in given.split(",")] if given else []
     if len(set(names)) != len(names):
         raise BadInput("--mechanisms", given, "name each mechanism once.")
     return names
 
 
-def _plan(scenario: Scenario, options: CompareOptions) -> Plan:
-    names = _names(options) or [name for name in MECHANISMS if name not in _LEFT_OUT]
-    first = scenario.seed
-    seeds = tuple(range(first, first + (options.seeds or SEEDS)))
+def _plan(scenario: Scenario, named: Sequence[str], seeds: int | None, budgets: str | None) -> Plan:
+    """The plan of the options, once it is known that it can be carried out."""
+    from noisemarket.market.negotiation import run_options
+    from noisemarket.market.orders import check_weighting, prepare
+    from noisemarket.pricing import MECHANISMS, find_mechanism
+    from noisemarket.study.compare import Plan, or_left_out
+
+    # nobody agrees to no_dp: it is compared where it is named
+    names = named or [name for name in MECHANISMS if name != "no_dp"]
     own = scenario.market.budget
-    given = options.budgets or (BUDGETS if own == "none" else str(own))
-    budgets = tuple(map(_budget, given.split(",")))
-    if len(set(budgets)) < len(budgets):
+    given = budgets or (BUDGETS if own == "none" else str(own))
+    amounts = tuple(map(_budget, given.split(",")))
+    if len(set(amounts)) < len(amounts):
         raise BadInput("--budgets", given, "name each budget once.")
-    return Plan(tuple(names), budgets, seeds)
+    chosen = {name: find_mechanism(name) for name in names}
+    common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
+    for name, mechanism in chosen.items():
+        with or_left_out(name):
+            check_weighting(mechanism, scenario.model_copy(update={"mechanism": name}))
+            mechanism.check(common, run_options(scenario))
+    first = scenario.seed
+    return Plan(tuple(names), amounts, tuple(range(first, first + (seeds or SEEDS))))
 
 
 def _budget(word: str) -> float | None:
@@ -165,37 +231,27 @@ def _budget(word: str) -> float | None:
     return value
 
 
-def _check(scenario: Scenario, plan: Plan) -> None:
-    """Refuse what cannot be compared, before anything is written."""
-    mechanisms = {name: find_mechanism(name) for name in plan.mechanisms}
-    common = prepare(scenario.model_copy(update={"mechanism": "uniform"})).environment
-    for name, mechanism in mechanisms.items():
-        with or_left_out(name):
-            check_weighting(mechanism, scenario.model_copy(update={"mechanism": name}))
-            mechanism.check(common, run_options(scenario))
+def _saved_plan(folder: Path) -> tuple[Plan, str]:
+    """The plan of a comparison that is resumed, and its command."""
+    from noisemarket.study.compare import Plan
 
-
-def _reopen(options: CompareOptions) -> tuple[RunFolder, Scenario, Plan, str]:
-    others = (options.mechanisms, options.seeds, options.budgets)
-    files = ("scenario.toml", STATUS, PLAN)
-    allowed = "--workers and --json"
-    path = options.resumed("the folder of a comparison", files, allowed, *others)
     try:
-        saved = json.loads((path / PLAN).read_text(encoding="utf-8"))
-        plan, command = Plan.from_dict(saved), str(saved.get("command", ""))
+        saved = json.loads((folder / PLAN).read_text(encoding="utf-8"))
+        plan = Plan(*(tuple(saved[one.name]) for one in fields(Plan)))
+        return plan, str(saved.get("command", ""))
     except (ValueError, KeyError, TypeError):
-        raise BadInput("--resume", str(path / PLAN), "cannot be read.") from None
-    scenario = load_scenario(path / "scenario.toml")
-    return RunFolder.reopen(path), scenario, plan, command
+        raise BadInput("--resume", str(folder / PLAN), "cannot be read.") from None
 
 
 def _trained(
-    file: TrainingFile, scenario: Scenario, plan: Plan, options: CompareOptions, stop: Stop
+    file: TrainingFile, scenario: Scenario, plan: Plan, workers: int | None, stop: Stop
 ) -> Comparison:
+    from noisemarket.study.compare import Comparison
+
     comparison = Comparison(scenario, plan, file)
     with progress("trainings") as bar:
         line = bar.add_task("deciding", total=None)
-        comparison.decide(options.workers, stop)
+        comparison.decide(workers, stop)
         bar.update(line, description="training")
         say = _teller() if bar.disable else (lambda done, total: None)
 
@@ -203,7 +259,7 @@ def _trained(
             bar.update(line, completed=done, total=total)
             say(done, total)
 
-        comparison.train(workers=options.workers, stop=stop, watch=watch)
+        comparison.train(workers=workers, stop=stop, watch=watch)
     return comparison
 
 
@@ -223,17 +279,10 @@ def _teller() -> Callable[[int, int], None]:
     return tell
 
 
-def _spent(effort: Effort, comparison: Comparison, *, resumed: bool) -> dict[str, object]:
-    """Date, machine and processor time; seconds only of a run that was not resumed."""
-    last = ("seconds", "cpu_seconds") if resumed else ()
-    spent = {key: value for key, value in effort.as_dict().items() if key not in last}
-    return {**spent, "training_cpu_seconds": round(comparison.training_cpu_seconds, 1)}
-
-
-def _command(options: CompareOptions, plan: Plan) -> str:
-    """The command that repeats the comparison, defaults written out."""
+def _words(plan: Plan) -> list[str]:
+    """The options that give a plan."""
     budgets = ",".join("none" if one is None else f"{one:g}" for one in plan.budgets)
-    return options.command_line(
-        "compare", "--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds)),
+    return [
+        "--mechanisms", ",".join(plan.mechanisms), "--seeds", str(len(plan.seeds)),
         "--budgets", budgets,
-    )  # fmt: skip
+    ]  # fmt: skip

@@ -2,47 +2,49 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import MarketOptions, group, option, taking
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import load
 from noisemarket.errors import BadInput
 
-flower_app = group("Run the market over Flower: simulated on this machine, or between hosts.")
 
-
-@dataclass(frozen=True)
-class UpOptions(MarketOptions):
-    """What ``run`` takes, and the number of owners."""
-
-    owners: int | None = option(
-        "Owners, each a simulated SuperNode; by default 5, or as the scenario says.", min=1
-    )
-
-
-@flower_app.command("up")
-@taking(UpOptions, "scenario owners settings workers seed out overwrite json")
-def up(options: UpOptions) -> None:
+def up(
+    file: opt.File = None,
+    owners: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Owners, each a simulated SuperNode; by default 5, or as the scenario says.",
+        ),
+    ] = None,
+    settings: opt.Settings = None,
+    workers: opt.Workers = None,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    as_json: opt.Json = False,
+) -> None:
     """Run a market over Flower's simulation on this machine."""
-    from noisemarket.cli.options import FLOWER
-    from noisemarket.cli.run import run
+    from noisemarket.cli.run import FLOWER, carry_out, start
 
-    owners = options.owners or (5 if options.scenario is None else None)
-    given = [*([] if owners is None else [f"owners={owners}"]), *(options.settings or [])]
-    run(replace(options, settings=given, baselines=False, engine=FLOWER))
+    count = owners or (5 if file is None else None)
+    counted = [] if count is None else [f"owners={count}"]
+    scenario = load(file, None, [*counted, *(settings or [])], seed)
+    given = {"engine": FLOWER, "draws": None, "baselines": False}
+    carry_out(*start(scenario, given, out, overwrite, file), workers, as_json, asked=True)
 
 
-@flower_app.command("app")
 def app(
     folder: Annotated[str, Argument(metavar="FOLDER", help="Where to write it.")],
 ) -> None:
     """Write the Flower app of a market, for ``flwr run`` on a SuperLink of your own."""
     from noisemarket.files import unusable
-    from noisemarket.flower.app_folder import write_app
+    from noisemarket.flower.host_files import write_app
 
     path = Path(folder)
     if path.exists():
@@ -54,7 +56,6 @@ def app(
     typer.echo(f'Run it: flwr run {folder} CONNECTION --run-config \'scenario="..." folder="..."\'')
 
 
-@flower_app.command("key")
 def key(
     folder: Annotated[
         str, Argument(metavar="FOLDER", help="The curator's folder; created if needed.")
@@ -66,7 +67,6 @@ def key(
     typer.echo(KeyPair.obtain(folder).public_hex)
 
 
-@flower_app.command("owner")
 def owner(
     folder: Annotated[str, Argument(metavar="FOLDER", help="The owner's new folder.")],
     name: Annotated[str, Option(help="The owner's name, as in the curator's scenario.")],
@@ -83,7 +83,7 @@ def owner(
     from noisemarket.ledger.document import is_key
 
     need_flower()
-    from noisemarket.flower.owner_setup import NODE_CONFIG, NODE_KEY, set_up_owner
+    from noisemarket.flower.host_files import NODE_CONFIG, NODE_KEY, set_up_owner
 
     if not is_key(curator_key):
         raise BadInput("--curator-key", curator_key, "give the 64 hex digits of the curator's key.")
@@ -105,7 +105,6 @@ def owner(
     )
 
 
-@flower_app.command("check")
 def check(
     config: Annotated[
         str, Argument(metavar="NODE_CONFIG", help="The config file of an owner's SuperNode.")
@@ -115,6 +114,6 @@ def check(
     from noisemarket.flower import need_flower
 
     need_flower()
-    from noisemarket.flower.owner_setup import check_node
+    from noisemarket.flower.host_files import check_node
 
     typer.echo(f"{', '.join(check_node(Path(config)))} can take part.")

@@ -7,26 +7,21 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from noisemarket.cli.options import Json, group
+from noisemarket.cli import common
+from noisemarket.cli.options import Json
 from noisemarket.errors import BadInput
-
-ledger_app = group(
-    "Read a ledger: what was agreed, delivered and paid, and whether it can be trusted."
-)
 
 Where = Annotated[
     str, Argument(metavar="FOLDER", help="Run folder, ledger file, or postgresql:// URL.")
 ]
 
 
-@ledger_app.command("ls")
 def ls(
     where: Where,
     job: Annotated[str | None, Option(help="Only the contracts of this job.")] = None,
     as_json: Json = False,
 ) -> None:
     """List jobs and contracts."""
-    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
     from noisemarket.show.ledger_report import jobs_shown
@@ -37,11 +32,10 @@ def ls(
             raise BadInput("--job", job, "is not in this ledger.")
         rows = [queries.row(each) for each in queries.contracts(ledger, job)]
     document = {"jobs": [_money(vars(each)) for each in jobs], "contracts": rows}
-    show(as_json, document, *jobs_shown(jobs, rows))
+    common.show(as_json, document, *jobs_shown(jobs, rows))
 
 
-@ledger_app.command("show")
-def contract_command(
+def show(
     where: Where,
     contract: Annotated[
         str, Argument(metavar="CONTRACT", help="Id of the contract, or its first characters.")
@@ -49,7 +43,6 @@ def contract_command(
     as_json: Json = False,
 ) -> None:
     """Show one contract in full, and its outcome."""
-    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
     from noisemarket.show.ledger_report import contract_in_full, contract_shown
@@ -57,11 +50,10 @@ def contract_command(
     with reading(where) as ledger:
         found = queries.account(ledger, queries.find_contract(ledger, contract))
     document = contract_in_full(found)
-    show(as_json, document, *contract_shown(document))
+    common.show(as_json, document, *contract_shown(document))
 
 
-@ledger_app.command("verify")
-def verify_command(
+def verify(
     where: Where,
     head: Annotated[str | None, Option(help="Head noted earlier: count:hash, or the hash.")] = None,
     curator_key: Annotated[
@@ -76,17 +68,16 @@ def verify_command(
     as_json: Json = False,
 ) -> None:
     """Check every hash, signature, state and payment; name the first wrong entry."""
-    from noisemarket.cli.common import progress, show
     from noisemarket.errors import LedgerBroken
+    from noisemarket.ledger import verification
     from noisemarket.ledger.money import format_micro
     from noisemarket.ledger.receipts import load_receipt
     from noisemarket.ledger.store import reading
-    from noisemarket.ledger.verification import verify, verify_receipt
 
     if head is not None and receipt is not None:
         raise BadInput("--head", head, "give a head or a receipt: a receipt holds a head.")
     held = None if receipt is None else load_receipt(receipt)
-    with reading(where) as ledger, progress("entries") as bar:
+    with reading(where) as ledger, common.progress("entries") as bar:
         task = bar.add_task("Verifying", total=None)
 
         def watch(done: int, of: int) -> None:
@@ -95,13 +86,13 @@ def verify_command(
         keys = curator_key or ()
         try:
             if held is None:
-                found = verify(ledger, head, watch, curator_keys=keys)
+                found = verification.verify(ledger, head, watch, curator_keys=keys)
             else:
-                found = verify_receipt(ledger, held, watch, curator_keys=keys)
+                found = verification.verify_receipt(ledger, held, watch, curator_keys=keys)
         except LedgerBroken as problem:
             if not as_json:
                 raise
-            show(True, {"sound": False, "entry": problem.seq, "problem": problem.reason})
+            common.show(True, {"sound": False, "entry": problem.seq, "problem": problem.reason})
             raise typer.Exit(1) from None
     said = [
         f"Sound: {found.entries} entries, {found.jobs} jobs ({found.jobs_settled} settled), "
@@ -112,10 +103,9 @@ def verify_command(
         said.append(f"The receipt holds: entry {held.noted.count} is what {held.owner} was shown.")
     said.append(f"Head to note elsewhere: {found.head}")
     said += [f"Curator's key to note elsewhere: {key}" for key in found.curator_keys]
-    show(as_json, {"sound": True, **_money(vars(found)), "head": str(found.head)}, *said)
+    common.show(as_json, {"sound": True, **_money(vars(found)), "head": str(found.head)}, *said)
 
 
-@ledger_app.command("export")
 def export(
     where: Where,
     csv: Annotated[
@@ -138,14 +128,12 @@ def export(
                 write(ledger, file)
 
 
-@ledger_app.command("statement")
 def statement(
     where: Where,
     owner: Annotated[str, Argument(metavar="OWNER", help="Name of the owner.")],
     as_json: Json = False,
 ) -> None:
     """Show what an owner sold, what it cost in privacy, and what it was paid."""
-    from noisemarket.cli.common import show
     from noisemarket.ledger import queries
     from noisemarket.ledger.store import reading
     from noisemarket.show.ledger_report import contract_statement, statement_shown
@@ -160,7 +148,7 @@ def statement(
         "contracts": [contract_statement(account) for account in accounts],
         "paid_micro": sum(account.paid or 0 for account in accounts),
     }
-    show(as_json, document, *statement_shown(document))
+    common.show(as_json, document, *statement_shown(document))
 
 
 def _money(values: dict[str, Any]) -> dict[str, Any]:

@@ -2,47 +2,77 @@
 
 from __future__ import annotations
 
+import json
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
-from noisemarket.cli.app import NegotiateOptions
-from noisemarket.cli.common import paths, progress, show, stoppable, writable_file
+from typer import Option
+
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import (
+    load,
+    new_folder,
+    only_with,
+    paths,
+    progress,
+    show,
+    stoppable,
+    writable_file,
+)
 from noisemarket.errors import Interrupted
-from noisemarket.files import write_atomic
-from noisemarket.game.environment import Environment
-from noisemarket.market.event_file import writing
-from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.run_folder import RunFolder
-from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.mechanism import Agreement, Mechanism
-from noisemarket.pricing.mechanism import Progress as Done
-from noisemarket.pricing.tables import contracts_csv
-from noisemarket.scenario import Scenario
-from noisemarket.show.negotiation_report import summary_table, write_run
-from noisemarket.show.style import name_of
+
+if TYPE_CHECKING:
+    from noisemarket.game.environment import Environment
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.pricing.mechanism import Agreement, Mechanism
+    from noisemarket.pricing.mechanism import Progress as Done
+    from noisemarket.scenario import Scenario
 
 PARTIAL = "contracts.partial.csv"
-EVENTS = "events.jsonl"
 _FLUSH_SECONDS = 2.0
 
 
-def run(options: NegotiateOptions) -> None:
-    """Play, then write the run folder and print the summary."""
-    scenario = options.load()
-    if options.budget is not None and scenario.market.budget != "none":
+def negotiate(
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    mechanism: opt.Mechanism = None,
+    budget: opt.Budget = None,
+    target_accuracy: opt.TargetAccuracy = None,
+    seed: opt.Seed = None,
+    contracts: Annotated[
+        str | None, Option(metavar="FILE", help="Also write the contracts to this CSV file.")
+    ] = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    workers: opt.Workers = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Play the pricing game and compare the result with the exact equilibrium."""
+    from noisemarket.files import write_atomic
+    from noisemarket.market.negotiation import Negotiation, run_options
+    from noisemarket.pricing import find_mechanism
+    from noisemarket.show.negotiation_report import summary_table, write_run
+
+    scenario = load(
+        file, preset, settings, seed,
+        mechanism=mechanism, budget=budget, target_accuracy=target_accuracy,
+    )  # fmt: skip
+    if budget is not None and scenario.market.budget != "none":
         # a whole run leaves out the owners that the budget does not pay for
-        options.only_with("joint", "--budget", options.budget, scenario)
+        only_with("joint", "--budget", budget, scenario)
     chosen = find_mechanism(scenario.mechanism)
     environment = scenario.environment()
     chosen.check(environment, run_options(scenario))
-    writable_file("--contracts", options.contracts)
-    with options.folder(scenario, scenario.mechanism) as folder:
-        agreement = _play(chosen, options, scenario, environment, folder)
+    writable_file("--contracts", contracts)
+    with new_folder(scenario, scenario.mechanism, out, overwrite, file) as folder:
+        agreement = _play(chosen, scenario, environment, folder, workers)
         result = Negotiation(scenario, environment, agreement)
         done = [int(i) for i in agreement.done.nonzero()[0]]
         figures = write_run(folder, result) if done else []
-        if options.contracts is not None:
-            write_atomic(Path(options.contracts), result.contracts_csv())
+        if contracts is not None:
+            write_atomic(Path(contracts), result.contracts_csv())
         folder.remove(PARTIAL)
         state = "complete" if agreement.complete else "incomplete"
         folder.status(state, owners=len(environment), owners_done=len(done))
@@ -51,17 +81,22 @@ def run(options: NegotiateOptions) -> None:
             f"stopped after {len(done)} of {len(environment)} owners; their contracts are in "
             f"{folder.path} (status: incomplete)."
         )
-    show(options.json, result.summary(), summary_table(result), *paths(folder, figures))
+    show(as_json, result.summary(), summary_table(result), *paths(folder, figures))
 
 
 def _play(
     chosen: Mechanism,
-    options: NegotiateOptions,
     scenario: Scenario,
     environment: Environment,
     folder: RunFolder,
+    workers: int | None,
 ) -> Agreement:
     """Run the mechanism; finished owners are saved now and then, in case the run is killed."""
+    from noisemarket.market.events import writing
+    from noisemarket.market.negotiation import run_options
+    from noisemarket.pricing.tables import contracts_csv
+    from noisemarket.show.style import name_of
+
     finished: list[Done] = []
     flushed = time.monotonic()
 
@@ -84,5 +119,8 @@ def _play(
             if time.monotonic() - flushed > _FLUSH_SECONDS:
                 flush()
 
-        told = writing(lambda text: folder.append(EVENTS, text, private=True), watch)
-        return chosen.run(environment, run_options(scenario, options.workers, told, stop))
+        def note(line: object) -> None:
+            folder.append("events.jsonl", json.dumps(line) + "\n", private=True)
+
+        told = writing(note, watch)
+        return chosen.run(environment, run_options(scenario, workers, told, stop))

@@ -2,126 +2,26 @@
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import Annotated
 
-import numpy as np
-from rich.table import Table
+from typer import Option
 
-from noisemarket.cli.app import PrivacyOptions
-from noisemarket.cli.common import show
-from noisemarket.errors import BadInput
-from noisemarket.formats import finite
-from noisemarket.privacy.zcdp import (
-    Neighbours,
-    gaussian_epsilon,
-    gaussian_rho,
-    sigma_for_epsilon,
-    zcdp_epsilon,
-    zcdp_epsilon_classic,
-)
-from noisemarket.scenario import Scenario
-from noisemarket.scenario.account import protection_of
-from noisemarket.show.style import table_of
-
-SIGMAS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
-"""The rows of the table, besides those that were requested."""
-
-Row = dict[str, float | None]
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import load, show
 
 
-def run(options: PrivacyOptions) -> None:
-    """Answer, as a table or as JSON."""
-    document = privacy_answer(options.load(), options.sigma, options.epsilon)
-    show(options.json, document, *_shown(document))
+def privacy(
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    sigma: Annotated[
+        float | None, Option(help="Noise scale on the uploaded model: what it costs in privacy.")
+    ] = None,
+    epsilon: Annotated[float | None, Option(help="Epsilon: which noise scale it needs.")] = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Show what noise costs in privacy, and which noise an epsilon needs."""
+    from noisemarket.show.privacy_report import privacy_answer, privacy_shown
 
-
-def privacy_answer(
-    scenario: Scenario, sigma: float | None = None, epsilon: float | None = None
-) -> dict[str, Any]:
-    """The answer as plain values; infinity is null.
-
-    It is for the median owner, without the rounding of the noise: a statement has that, too.
-    """
-    privacy, rounds = scenario.privacy, scenario.training.rounds
-    protection, neighbours = protection_of(scenario), Neighbours.named(privacy.neighbours)
-    records = int(np.median(scenario.environment(secrets=False).population.data_size))
-    sensitivity = protection.sensitivity(0, records, neighbours)
-    if sensitivity == 0.0:
-        raise BadInput("privacy.clip", privacy.clip, "is too small to compute with: raise it.")
-
-    def row(sigma: float) -> Row:
-        rho = gaussian_rho(sensitivity, sigma)
-        total = rho * rounds
-        return {
-            "sigma": sigma,
-            "noise_multiplier": finite(sigma / sensitivity),
-            "rho_per_round": finite(rho),
-            "rho_total": finite(total),
-            "epsilon": finite(gaussian_epsilon(total, privacy.delta)),
-            "epsilon_general": finite(zcdp_epsilon(total, privacy.delta)),
-            "epsilon_classic": finite(zcdp_epsilon_classic(total, privacy.delta)),
-        }
-
-    bounded = math.isfinite(sensitivity)
-    requested = None if sigma is None else row(sigma)
-    needed = None
-    if epsilon is not None:
-        if not bounded:
-            remedy = f"{protection.name} guarantees no epsilon: choose per_record or sharded."
-            raise BadInput("epsilon", epsilon, remedy)
-        least = sigma_for_epsilon(sensitivity, epsilon, privacy.delta, rounds)
-        needed = row(least)
-        if needed["epsilon"] is None:
-            remedy = f"needs a sigma of {least:g}, too small to compute: give a smaller epsilon."
-            raise BadInput("epsilon", epsilon, remedy)
-    guaranteed = bounded and (requested is None or requested["epsilon"] is not None)
-    return {
-        "protection": protection.name,
-        "neighbours": str(neighbours),
-        "protects": protection.protects(neighbours) if guaranteed else None,
-        "guaranteed": guaranteed,
-        "settings": protection.settings(),
-        "records": records,
-        "rounds": rounds,
-        "delta": privacy.delta,
-        "sensitivity": finite(sensitivity),
-        "at_sigma": requested,
-        "for_epsilon": needed,
-        "table": [row(sigma) for sigma in SIGMAS],
-    }
-
-
-def _shown(document: dict[str, Any]) -> list[Table | str]:
-    if document["sensitivity"] is None:
-        return [
-            f"Nothing is guaranteed: under protection {document['protection']}, one record can "
-            f"change an upload without bound. Use per_record or sharded."
-        ]
-    requested, needed = document["at_sigma"], document["for_epsilon"]
-    out: list[Table | str] = []
-    if document["protects"] is not None:
-        out.append(f"Hidden: {document['protects']} (neighbours: {document['neighbours']}).")
-    out.append(
-        f"Sensitivity {document['sensitivity']:.6g} a round, rounds: {document['rounds']}, "
-        f"delta {document['delta']:g}."
-    )
-    if requested is not None and requested["epsilon"] is None:
-        noise = "no" if requested["sigma"] == 0.0 else "too little"
-        out.append(f"Sigma {requested['sigma']:g}: {noise} noise, and nothing is guaranteed.")
-    elif requested is not None:
-        out.append(
-            f"Sigma {requested['sigma']:g} costs rho {requested['rho_per_round']:.6g} a round, "
-            f"{requested['rho_total']:.6g} in all: epsilon {requested['epsilon']:.4f}."
-        )
-    if needed is not None:
-        out.append(f"Epsilon {needed['epsilon']:.6g} needs sigma {needed['sigma']:.6g}.")
-    heads = ("sigma", "sigma/sens.", "rho a round", "rho", "epsilon", "any zCDP", "classic")
-    table = table_of(None, (), *heads, box=None, pad_edge=False)
-    extra = [row for row in (requested, needed) if row is not None]
-    rows = {row["sigma"]: row for row in [*document["table"], *extra]}
-    for _, row in sorted(rows.items()):
-        bold = "bold" if row in extra else None
-        table.add_row(*("infinite" if x is None else f"{x:.4g}" for x in row.values()), style=bold)
-    words = "epsilon: exact for Gaussian noise. any zCDP, classic: bounds for any mechanism."
-    return [*out, table, words]
+    document = privacy_answer(load(file, preset, settings), sigma, epsilon)
+    show(as_json, document, *privacy_shown(document))

@@ -4,56 +4,47 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.progress import Progress as Bar
-from rich.progress import TaskID
+import typer
+from typer import Option
 
-from noisemarket.cli.common import ROUND_DROPPED, Stop, paths, progress, show, stoppable
-from noisemarket.cli.options import EMBEDDED, FLOWER, SURFACE, MarketOptions
+from noisemarket.cli import options as opt
+from noisemarket.cli.common import (
+    ROUND_DROPPED,
+    SURFACE,
+    Stop,
+    load,
+    new_folder,
+    paths,
+    progress,
+    resumed,
+    show,
+    stoppable,
+)
 from noisemarket.errors import BadInput, Interrupted
-from noisemarket.federated.rounds import RoundResult
-from noisemarket.files import private_folder
-from noisemarket.market.baselines import (
-    BASELINES,
-    MARKET,
-    NO_DP,
-    Alternative,
-    BaselineWork,
-    Draw,
-    alternatives,
-    harmless,
-    plan_line,
-    round_line,
-)
-from noisemarket.market.events import Accused, LeftOut, RoundTrained, Signed
-from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import JOB, SCENARIO
-from noisemarket.market.outcome import MarketOutcome, MarketRun
-from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
-from noisemarket.market.run_folder import STATUS, RunFolder, read_status
-from noisemarket.market.summary import Compared, owners_csv, summary
-from noisemarket.market.worker_processes import in_processes, one_by_one
-from noisemarket.pricing.mechanism import Progress
-from noisemarket.scenario import Scenario, load_scenario
-from noisemarket.show.market_report import (
-    alternatives_table,
-    draw_market,
-    head_of,
-    market_table,
-    sellers_table,
-)
-from noisemarket.show.negotiation_report import write_policies
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from noisemarket.federated.rounds import RoundResult
+    from noisemarket.market.baselines import Alternative, Draw
+    from noisemarket.market.orders import PreparedMarket
+    from noisemarket.market.outcome import MarketOutcome
+    from noisemarket.market.run_folder import RunFolder
+    from noisemarket.market.summary import Compared
+    from noisemarket.pricing.mechanism import Progress
+    from noisemarket.scenario import Scenario
+
+EMBEDDED, FLOWER = "embedded", "flower"
 
 DRAWS = {"features": 3, "cnn": 1}
 """Draws of the noise that are compared by default."""
 
-CONTRACTS = "contracts.csv"
-
-_FIRST_FILES = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
-"""The files that a run can leave if it is killed before its job is opened."""
+Choices = dict[str, Any]
+"""Engine, draws and baselines. Every status has them, so that a resumed run goes on with them."""
 
 _NOT_COMPARED = (
     "Baselines skipped: a noise-free model would leak your records. Pass --baselines to train them."
@@ -61,31 +52,151 @@ _NOT_COMPARED = (
 _PUBLIC = "One baseline is trained without noise: the bundled MNIST is public."
 
 
-def run(options: MarketOptions) -> None:
-    """Run the command."""
-    folder, market, chosen = _start(options) if options.resume is None else _reopen(options)
-    scenario = market.scenario
+def run(
+    context: typer.Context,
+    file: opt.File = None,
+    preset: opt.Preset = None,
+    settings: opt.Settings = None,
+    mechanism: opt.Mechanism = None,
+    budget: opt.Budget = None,
+    target_accuracy: opt.TargetAccuracy = None,
+    seed: opt.Seed = None,
+    out: opt.Out = None,
+    overwrite: opt.Overwrite = False,
+    resume: opt.Resume = None,
+    baselines: Annotated[
+        bool | None,
+        Option(
+            help="Also train, for comparison: no trade, DyPP, the best that full knowledge could "
+            "buy, and no noise. By default with the bundled data or simulated noise only: a model "
+            "without noise is not private."
+        ),
+    ] = None,
+    draws: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Draws of the noise that are compared; by default 3 for features, 1 for the CNN.",
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None, Option(help="embedded (default), or flower: Flower's simulation.")
+    ] = None,
+    workers: opt.Workers = None,
+    as_json: opt.Json = False,
+) -> None:
+    """Run the whole market: negotiate, sign, train under contract, verify and pay."""
+    given = {"engine": engine, "draws": draws, "baselines": baselines}
+    if resume is None:
+        scenario = load(
+            file, preset, settings, seed,
+            mechanism=mechanism, budget=budget, target_accuracy=target_accuracy,
+        )  # fmt: skip
+        folder, market, choices = start(scenario, given, out, overwrite, file)
+    else:
+        allowed = ("--engine", "--[no-]baselines", "--draws", "--workers")
+        path = resumed(context, resume, "a run folder", ("scenario.toml", "status.json"), *allowed)
+        folder, market, choices = _reopen(path, given)
+    carry_out(folder, market, choices, workers, as_json, asked=baselines is not None)
+
+
+def start(
+    scenario: Scenario, given: Choices, out: str | None, overwrite: bool, file: str | None
+) -> tuple[RunFolder, PreparedMarket, Choices]:
+    """Check everything, then open a new run folder."""
+    from noisemarket.market.orders import check_asks, prepare
+
+    market = prepare(scenario)
+    if given["engine"] == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower()
+        check_asks(scenario, market.environment)
+    choices = _chosen(scenario, given, {})
+    return new_folder(scenario, "run", out, overwrite, file, **choices), market, choices
+
+
+def _reopen(path: Path, given: Choices) -> tuple[RunFolder, PreparedMarket, Choices]:
+    from noisemarket.market.orders import prepare
+    from noisemarket.market.run_folder import JOB, SCENARIO, STATUS, RunFolder, read_status
+    from noisemarket.scenario import load_scenario
+
+    # what a run can leave if it is killed before its job is opened
+    first = {SCENARIO, STATUS, SURFACE, "owners.csv", "owners.toml", "curator", "owners"}
+    others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - first
+    if others and not (path / JOB).exists():
+        raise BadInput("--resume", str(path), "was written by another command.")
+    scenario, noted = load_scenario(path / SCENARIO), read_status(path)
+    before = noted.get("engine", EMBEDDED)
+    if given["engine"] not in (None, before) and (path / JOB).exists():
+        remedy = f"the job started with {before}: continue with that."
+        raise BadInput("--engine", given["engine"], remedy)
+    choices, market = _chosen(scenario, given, noted), prepare(scenario)
+    return RunFolder.reopen(path, **choices), market, choices
+
+
+def _chosen(scenario: Scenario, given: Choices, noted: Mapping[str, Any]) -> Choices:
+    """What is given, or what the run began with, or the default.
+
+    Baselines are trained by default only where they tell nothing.
+    """
+    from noisemarket.market.baselines import harmless
+
+    baselines, draws = given["baselines"], noted.get("draws")
+    if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
+        draws = DRAWS[scenario.training.model]
+    engine = given["engine"] or noted.get("engine", EMBEDDED)
+    if engine not in (EMBEDDED, FLOWER):
+        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
+    if engine == FLOWER:
+        from noisemarket.flower import need_flower
+
+        need_flower(simulation=True)
+    if baselines is None:
+        baselines = noted.get("baselines", harmless(scenario))
+    return {"engine": engine, "draws": given["draws"] or draws, "baselines": baselines}
+
+
+def carry_out(
+    folder: RunFolder,
+    market: PreparedMarket,
+    choices: Choices,
+    workers: int | None,
+    as_json: bool,
+    *,
+    asked: bool,
+) -> None:
+    """Run the market and its baselines, write the results and print them.
+
+    ``asked``: the user said whether there are to be baselines.
+    """
+    from noisemarket.market.baselines import alternatives, harmless
+    from noisemarket.market.summary import owners_csv, summary
+    from noisemarket.show import market_report as report
+    from noisemarket.show.negotiation_report import write_policies
+
     with folder, stoppable(ROUND_DROPPED) as stop, progress("") as bar:
-        compared, others = Compared(), list[Alternative]()
+        compared: Compared = {}
+        others: list[Alternative] = []
         try:
-            outcome = _market(chosen, market, folder.path, stop, bar)
-            if chosen.baselines:
-                others = alternatives(outcome, options.workers)
-                compared = _baselines(folder, outcome, others, chosen, stop, bar)
+            outcome = _market(choices["engine"], market, folder.path, workers, stop, bar)
+            if choices["baselines"]:
+                others = alternatives(outcome, workers)
+                compared = _baselines(folder, outcome, others, choices["draws"], workers, stop, bar)
         except Interrupted as problem:
             folder.status("incomplete", problem=str(problem))
             rest = str(problem).rstrip(".")
             raise Interrupted(f"{rest}; continue with --resume {folder.path}.") from None
-        result = summary(outcome, compared, others)
+        result = summary(outcome, market.environment, compared, others)
         folder.write_json("summary.json", result)
-        folder.write_text(CONTRACTS, owners_csv(outcome))
+        folder.write_text("contracts.csv", owners_csv(outcome))
         write_policies(folder, outcome.negotiation.agreement)
-        figures = draw_market(folder, outcome, compared, others)
+        figures = report.draw_market(folder, outcome, compared, others)
         folder.status("complete", rounds=result["rounds"], secure_noise=result["secure_noise"])
     said = []
-    if not others and options.baselines is None and not harmless(scenario):
+    if not others and not asked and not harmless(market.scenario):
         said.append(_NOT_COMPARED)
-    elif others and not scenario.training.data:
+    elif others and not market.scenario.training.data:
         said.append(_PUBLIC)
     said += [f"Owner {owner} broke its contract: {why}." for owner, why in outcome.broken.items()]
     said += [
@@ -93,70 +204,17 @@ def run(options: MarketOptions) -> None:
         f"Ledger head: {outcome.head}",
         f"To see the contracts: noisemarket ledger ls {folder.path}",
     ]
-    tables = [alternatives_table(result)] if others else []
-    show(options.json, result, *tables, market_table(result), sellers_table(outcome), *said)
-
-
-def _start(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    scenario = options.load()
-    market = prepare(scenario)  # before anything is written
-    if options.engine == FLOWER:
-        from noisemarket.flower import need_flower
-
-        need_flower()
-        check_asks(scenario, market.environment)
-    chosen = _chosen(options, scenario, {})
-    return options.folder(scenario, "run", **_facts(chosen)), market, chosen
-
-
-def _reopen(options: MarketOptions) -> tuple[RunFolder, PreparedMarket, MarketOptions]:
-    allowed = "--engine, --[no-]baselines, --draws, --workers and --json"
-    path = options.resumed("a run folder", (SCENARIO, STATUS), allowed)
-    others = {one.name for one in path.iterdir() if not one.name.startswith(".")} - _FIRST_FILES
-    if others and not (path / JOB).exists():
-        raise BadInput("--resume", options.resume, "was written by another command.")
-    scenario = load_scenario(path / SCENARIO)
-    noted = read_status(path)
-    before = noted.get("engine", EMBEDDED)
-    if options.engine not in (None, before) and (path / JOB).exists():
-        remedy = f"the job started with {before}: continue with that."
-        raise BadInput("--engine", options.engine, remedy)
-    chosen, market = _chosen(options, scenario, noted), prepare(scenario)
-    return RunFolder.reopen(path, **_facts(chosen)), market, chosen
-
-
-def _chosen(options: MarketOptions, scenario: Scenario, noted: Mapping[str, Any]) -> MarketOptions:
-    """The options with, where one is not given, what the run began with, or else the default.
-
-    Baselines are trained by default only where they tell nothing.
-    """
-    baselines, draws = options.baselines, noted.get("draws")
-    if type(draws) is not int or draws < 1:  # none is noted, or the status is damaged
-        draws = DRAWS[scenario.training.model]
-    engine = options.engine or noted.get("engine", EMBEDDED)
-    if engine not in (EMBEDDED, FLOWER):
-        raise BadInput("--engine", engine, f"choose {EMBEDDED} or {FLOWER}.")
-    if engine == FLOWER:
-        from noisemarket.flower import need_flower
-
-        need_flower(simulation=True)
-    return replace(
-        options,
-        engine=engine,
-        draws=options.draws or draws,
-        baselines=noted.get("baselines", harmless(scenario)) if baselines is None else baselines,
-    )
-
-
-def _facts(chosen: MarketOptions) -> dict[str, object]:
-    """What every status says, so that a resumed run goes on with it."""
-    return {"engine": chosen.engine, "draws": chosen.draws, "baselines": chosen.baselines}
+    tables = [report.alternatives_table(result)] if others else []
+    tables += [report.market_table(result), report.sellers_table(outcome)]
+    show(as_json, result, *tables, *said)
 
 
 def _market(
-    chosen: MarketOptions, market: PreparedMarket, folder: Path, stop: Stop, bar: Bar
+    engine: str, market: PreparedMarket, folder: Path, workers: int | None, stop: Stop, bar: Bar
 ) -> MarketOutcome:
     """Run the market, with a progress bar for each of its steps."""
+    from noisemarket.market import events, job
+
     owners = market.scenario.population.owners
     talk = bar.add_task("negotiating", total=owners)
     sign = bar.add_task("signing", total=owners, visible=False)
@@ -165,25 +223,24 @@ def _market(
     def watch(seen: Progress) -> None:
         bar.update(talk, completed=seen.done, total=seen.total)
 
-    run: MarketRun
-    if chosen.engine == FLOWER:
+    if engine == FLOWER:
         from noisemarket.flower.simulation import run_simulation
 
-        run = run_simulation(market, folder, workers=chosen.workers, watch=watch, stop=stop)
+        run = run_simulation(market, folder, workers=workers, watch=watch, stop=stop)
     else:
-        run = run_market(
-            market, folder, workers=chosen.workers, threads=chosen.workers, watch=watch, stop=stop
+        run = job.run_market(
+            market, folder, workers=workers, threads=workers, watch=watch, stop=stop
         )
     for event in run:
-        if isinstance(event, Signed):
+        if isinstance(event, events.Signed):
             bar.update(sign, advance=1, visible=True)
-        elif isinstance(event, RoundTrained):
+        elif isinstance(event, events.RoundTrained):
             bar.update(rounds, completed=event.result.number - 1)
             _round("training", event.result, event.rounds, bar, rounds)
-        elif isinstance(event, Accused):
+        elif isinstance(event, events.Accused):
             words = f"Owner {event.owner}, round {event.round}: {event.reason}; refused."
             bar.console.print(words, markup=False)
-        elif isinstance(event, LeftOut):
+        elif isinstance(event, events.LeftOut):
             bar.console.print(f"Owner {event.owner} is left out: {event.reason}.", markup=False)
     return run.outcome
 
@@ -200,50 +257,30 @@ def _baselines(
     folder: RunFolder,
     outcome: MarketOutcome,
     others: Sequence[Alternative],
-    chosen: MarketOptions,
+    draws: int,
+    workers: int | None,
     stop: Stop,
     bar: Bar,
 ) -> Compared:
-    """Train what the market is compared with; without noise there is nothing to draw anew.
+    """Train the market's alternatives, each with all draws of the noise."""
+    from noisemarket.market import baselines
+    from noisemarket.show.market_report import head_of
 
-    A linear model trains in one process and all of them at once; a network one after another.
-    """
-    draws, workers = chosen.draws, chosen.workers
-    assert draws is not None
-    scenario, path = outcome.negotiation.scenario, folder.path / "baselines"
-    rounds, tasks, lines = scenario.training.rounds, list[Draw](), dict[str, tuple[str, TaskID]]()
-    for one in others:
-        first, last = 2 if one.name == MARKET else 1, 1 if one.name == NO_DP else draws
-        if last < first or one.same_as is not None:
-            continue
-        words = (
-            "the same contracts again" if one.name == MARKET else head_of(one.name, one.mechanism)
-        )
-        lines[one.name] = words, bar.add_task(words, total=rounds * (last - first + 1))
-        tasks += [Draw(one.name, one.sigma, draw) for draw in range(first, last + 1)]
+    rounds, tasks = outcome.negotiation.scenario.training.rounds, baselines.draws_of(others, draws)
+    lines: dict[str, tuple[str, TaskID]] = {}
+    for name, mechanism in {one.name: one.mechanism for one in others}.items():
+        if count := sum(task.name == name for task in tasks):
+            same = name == baselines.MARKET
+            words = "the same contracts again" if same else head_of(name, mechanism)
+            lines[name] = words, bar.add_task(words, total=rounds * count)
 
     def told(task: Draw, result: RoundResult) -> None:
         words, line = lines[task.name]
         words = f"for comparison, {words}" + (f" ({task.draw})" if draws > 1 else "")
         _round(words, result, rounds, bar, line)
-        folder.append(BASELINES, round_line(task.name, task.draw, result), private=True)
 
-    private_folder(path)
-    folder.append(BASELINES, plan_line(rounds * len(tasks)), private=True)
-    if scenario.training.model == "features":
-        work = BaselineWork(scenario, outcome.order, path)
-        trained = in_processes(work, tasks, told, workers=workers, stop=stop)
-    else:
-        own = BaselineWork(
-            scenario, outcome.order, path, serial=False, workers=workers, stop=stop
-        )  # fmt: skip
-        trained = one_by_one(own, tasks, told)
     try:
-        done = {(task.name, task.draw): result for task, result in trained}
+        return baselines.train_baselines(folder, outcome, tasks, told, workers, stop)
     except Interrupted:
         words = "the market is settled; stopped while training the baselines."
         raise Interrupted(words) from None
-    out = Compared()
-    for task in tasks:
-        out.setdefault(task.name, []).append(done[task.name, task.draw])
-    return out

@@ -22,6 +22,7 @@ from noisemarket.owner.agent import own_terms
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
 from noisemarket.owner.owner_messages import Train, round_of
 from noisemarket.owner.round import released
+from noisemarket.owner.terms import budget_of, protection_of
 from noisemarket.privacy.noise import NoiseSource, round_noise
 from noisemarket.privacy.statement import PrivacyBudget
 
@@ -53,8 +54,8 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 raise Declined("the message has no config")
             task = Train(*round_of(config), np.empty(0))
             folder = OwnerFolder.of(context.node_config)
-            terms = own_terms(folder, task)
-            protection = terms.build_protection()
+            contract, plan = own_terms(folder, task)
+            protection = protection_of(contract)
             given = message.content.get(arrays)
             if not isinstance(given, ArrayRecord) or not given:
                 raise Declined("the message has no model")
@@ -72,13 +73,14 @@ def contract_mod(arrays: str = "arrays", metrics: str = "metrics") -> Mod:
                 model = _in_own_kinds(start, trained)
                 before = model.vector(start)
                 update = model.vector(trained) - before
-                own = round_noise(noise, terms.index, task.round_number)
-                return model.arrays(before + protection.protect(update, terms.sigma, own))
+                own = round_noise(noise, plan["index"], task.round_number)
+                return model.arrays(before + protection.protect(update, contract.sigma, own))
 
             def budget(release: Arrays) -> PrivacyBudget:
-                return terms.budget(FloatVector(release, "release").size, records=1)
+                return budget_of(contract, FloatVector(release, "release").size, records=1)
 
-            release = released(folder, terms, task.round_number, start, train, budget)
+            number = task.round_number
+            release = released(folder, contract, plan, number, start, train, budget)
             counted = MetricRecord({"num-examples": 1})
             content = RecordDict({arrays: record_of(release), metrics: counted})
             return Message(content, reply_to=message)

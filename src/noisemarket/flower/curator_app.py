@@ -16,11 +16,13 @@ from noisemarket.flower.flower_channel import FlowerChannel
 from noisemarket.flower.host_files import curator_path
 from noisemarket.flower.line import Bounds
 from noisemarket.ledger.money import MICRO
-from noisemarket.market.event_file import EVENTS, FAILED, EventFile, note
 from noisemarket.market.events import (
+    EVENTS,
+    FAILED,
     Accused,
     Broken,
     Event,
+    EventFile,
     LeftOut,
     Negotiated,
     Opened,
@@ -29,9 +31,9 @@ from noisemarket.market.events import (
     Settled,
 )
 from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import MarketFolder
+from noisemarket.market.orders import prepare
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import prepare
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.scenario import Scenario, load_scenario
 
 if TYPE_CHECKING:
@@ -96,7 +98,7 @@ def hold_market(
         market = prepare(scenario, secrets=False)
     except NoisemarketError as problem:
         with EventFile(folder.curator / EVENTS) as file:
-            file.write(note(FAILED, problem=str(problem)))
+            file.write(FAILED, problem=str(problem))
         raise
     names = [str(name) for name in market.environment.population.names]
     channel = FlowerChannel(grid, names, folder, bounds, houses)

@@ -17,12 +17,11 @@ from flwr.app import ArrayRecord, ConfigRecord, RecordDict
 from noisemarket.errors import NoisemarketError
 from noisemarket.federated.engine import Job, Score, Weights, score_of
 from noisemarket.files import digest, write_json
-from noisemarket.flower.house import Said, read_houses
 from noisemarket.flower.line import Bounds, Line
-from noisemarket.flower.records import array_record, content, plain_of
+from noisemarket.flower.records import Said, array_record, content, plain_of, read_houses
 from noisemarket.market.channel import Channel
-from noisemarket.market.market_folder import JOURNAL, MarketFolder
 from noisemarket.market.orders import Order
+from noisemarket.market.run_folder import JOURNAL, MarketFolder
 from noisemarket.owner.folder import Declined
 from noisemarket.owner.owner_messages import PROTOCOL, Question, Refused, Reply, Train
 

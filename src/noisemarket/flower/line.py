@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from noisemarket.errors import BadInput, NoisemarketError
-from noisemarket.flower.house import Said, apart, refusal, together
-from noisemarket.flower.records import HELLO, config_of
+from noisemarket.flower.records import HELLO, Said, apart, config_of, refusal, together
 from noisemarket.owner.folder import Declined
 
 if TYPE_CHECKING:

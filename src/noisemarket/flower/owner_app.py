@@ -14,8 +14,17 @@ from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 
 from noisemarket.federated.models import maker_of
-from noisemarket.flower.house import HOUSE, Said, apart, owners_of, together
-from noisemarket.flower.records import HELLO, config_of, content, plain_of
+from noisemarket.flower.records import (
+    HELLO,
+    HOUSE,
+    Said,
+    apart,
+    config_of,
+    content,
+    owners_of,
+    plain_of,
+    together,
+)
 from noisemarket.owner.agent import OwnerAgent, public_reply
 from noisemarket.owner.folder import Declined, OwnerFolder
 from noisemarket.owner.owner_messages import (

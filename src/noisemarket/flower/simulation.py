@@ -36,13 +36,13 @@ from noisemarket.ledger.keys import KeyPair
 from noisemarket.machine import available_cores
 from noisemarket.market.events import Event
 from noisemarket.market.job import run_market
-from noisemarket.market.market_folder import MarketFolder
 from noisemarket.market.negotiation import Negotiation
+from noisemarket.market.orders import PreparedMarket, check_asks, prepare
 from noisemarket.market.outcome import MarketOutcome, MarketRun, Steps
-from noisemarket.market.preparation import PreparedMarket, check_asks, prepare
+from noisemarket.market.run_folder import MarketFolder
 from noisemarket.owner.folder import RECORDS, OwnerFolder, owner_folder
 from noisemarket.owner.simulated import preferences
-from noisemarket.pricing.batch import seeds
+from noisemarket.pricing.draws import seeds
 from noisemarket.pricing.mechanism import Stop, Watch
 
 Value = str | int | float | bool

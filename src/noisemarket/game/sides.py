@@ -111,6 +111,11 @@ class OwnerSide:
             return np.where(np.isfinite(self.sold), self.sold, 10.0 * most)
         return self.levels.sigma_max - savings if self.payoff == "printed" else savings
 
+    def differs(self, other: OwnerSide) -> BoolArray:
+        """Whether each owner wants something else than on another side."""
+        same = (self.privacy_cost == other.privacy_cost) & (self.markup == other.markup)
+        return np.asarray(~same)
+
     def of(self, owners: IntArray) -> OwnerSide:
         """The side of these owners, by their index; each may be there several times."""
         return replace(

@@ -181,8 +181,15 @@ class Contract(Document):
         return hashlib.sha256(self._bytes).hexdigest()
 
     def owed(self, delivered: int) -> int:
-        """What the owner is paid, in micro-units, if it kept the contract for so many rounds."""
-        return owed(self.payment, self.rounds, self.missed_rounds, self.minimum_share, delivered)
+        """What the owner is paid, in micro-units, if it kept the contract for so many rounds. The
+        minimum share counts as the decimal that it is written as."""
+        if not 0 <= delivered <= self.rounds:
+            raise BadInput("delivered", delivered, f"the contract has {self.rounds} rounds.")
+        if self.missed_rounds == ALL_ROUNDS:
+            return self.payment if delivered == self.rounds else 0
+        if delivered < Fraction(repr(self.minimum_share)) * self.rounds:
+            return 0
+        return self.payment * delivered // self.rounds
 
     @cached_property
     def _bytes(self) -> Bytes:
@@ -193,19 +200,6 @@ class Contract(Document):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Contract.from_bytes, (self._bytes,)
-
-
-def owed(
-    payment: int, rounds: int, missed_rounds: str, minimum_share: float, delivered: int
-) -> int:
-    """A contract's payment for so many rounds. The share counts as the decimal it is written as."""
-    if not 0 <= delivered <= rounds:
-        raise BadInput("delivered", delivered, f"the contract has {rounds} rounds.")
-    if missed_rounds == ALL_ROUNDS:
-        return payment if delivered == rounds else 0
-    if delivered < Fraction(repr(minimum_share)) * rounds:
-        return 0
-    return payment * delivered // rounds
 
 
 def nonce_of(job: str, owner: str) -> str:

@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple
+from typing import Any
 
 from noisemarket.errors import BadInput, BadSignature
 from noisemarket.formats import infinite
 from noisemarket.ledger import entries
-from noisemarket.ledger.contract import Contract, moment, owed
+from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.document import is_key, parse
 from noisemarket.ledger.entries import Entry, NewEntry, once_key, seal_holds
 from noisemarket.ledger.keys import SignedContract
@@ -34,23 +34,11 @@ class OverBudgetEntry(InvalidEntry):
     """An entry that would pass the job's budget."""
 
 
-class _PaymentTerms(NamedTuple):
-    """What ``owed`` asks of a contract."""
-
-    payment: int
-    rounds: int
-    missed_rounds: str
-    minimum_share: float
-
-
 @dataclass(slots=True)
 class _Open:
     """What has to be remembered of a contract until it is closed."""
 
-    contract: Contract | None  # until it is signed
-    terms: _PaymentTerms
-    rho_per_round: float
-    rho_cap: float
+    contract: Contract
     rho: float = 0.0  # of all rounds so far
     stage: str = entries.OFFERED
     seen: int = 0  # one bit a round
@@ -175,17 +163,14 @@ class JobHistory:
         keys = self.owner_keys
         if keys is not None and keys.get(document.owner) != document.owner_key:
             raise InvalidEntry("holds a contract with an owner's key that is not that owner's.")
-        terms = _PaymentTerms(
-            document.payment, document.rounds, document.missed_rounds, document.minimum_share
-        )
-        self.open[contract] = _Open(document, terms, document.rho_per_round, document.rho_cap)
+        self.open[contract] = _Open(document)
         self.contracts += 1
 
     def _signed(
         self, held: _Open, content: dict[str, Any], time: datetime, check_signatures: bool
     ) -> None:
         document = held.contract
-        if held.stage != entries.OFFERED or document is None:
+        if held.stage != entries.OFFERED:
             raise InvalidEntry("signs a contract a second time.")
         if check_signatures:
             try:
@@ -198,7 +183,7 @@ class JobHistory:
             raise OverBudgetEntry("signs a contract that the job's budget cannot pay.")
         self.committed += document.payment
         self.signed += 1
-        held.stage, held.contract = entries.SIGNED, None
+        held.stage = entries.SIGNED
 
     def _closed(self, held: _Open, kind: str, content: dict[str, Any]) -> None:
         if held.stage != entries.VERIFIED:
@@ -208,14 +193,14 @@ class JobHistory:
             amount = checked_amount(content["amount"], "amount")
             if not held.kept:
                 raise InvalidEntry("pays for a contract that was found broken.")
-            if amount != (due := owed(*held.terms, delivered=held.delivered)):
+            if amount != (due := held.contract.owed(held.delivered)):
                 raise InvalidEntry(f"pays {amount} micro-units where the contract says {due}.")
             self.contracts_paid += 1
         else:
             if held.kept:
                 raise InvalidEntry("breaks a contract that was found kept.")
             self.contracts_broken += 1
-        self.committed -= held.terms.payment
+        self.committed -= held.contract.payment
         self.signed -= 1
         self.paid += amount
         if self.paid > self.budget:
@@ -238,7 +223,7 @@ class JobHistory:
 def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
     if held.stage != entries.SIGNED:
         raise InvalidEntry(f"has a round of a contract that is {held.stage}, not {entries.SIGNED}.")
-    number, rounds = content["round"], held.terms.rounds
+    number, rounds, agreed = content["round"], held.contract.rounds, held.contract.rho_per_round
     if isinstance(number, bool) or not isinstance(number, int):
         raise InvalidEntry("has a round that is not a whole number.")
     if not 1 <= number <= rounds:
@@ -246,18 +231,17 @@ def _round(held: _Open, kind: str, content: dict[str, Any]) -> None:
     rho = infinite(content["rho"])
     if not rho >= 0.0:
         raise InvalidEntry("has a negative rho.")
-    if kind != entries.MISSED and rho < held.rho_per_round * (1.0 - _ROUNDING):
-        agreed = held.rho_per_round
+    if kind != entries.MISSED and rho < agreed * (1.0 - _ROUNDING):
         raise InvalidEntry(f"has rho {rho:g} where the contract says {agreed:g} a round.")
     if kind in (entries.MISSED, entries.REFUSED) and not isinstance(content["reason"], str):
         raise InvalidEntry("gives no reason.")
     if held.seen >> number & 1:
         raise InvalidEntry(f"has round {number} a second time.")
-    if held.rho + rho > held.rho_cap * (1.0 + _ROUNDING):
-        total, cap = held.rho + rho, held.rho_cap
+    total, cap = held.rho + rho, held.contract.rho_cap
+    if total > cap * (1.0 + _ROUNDING):
         raise InvalidEntry(f"takes rho to {total:g}, above the contract's cap of {cap:g}.")
     held.seen |= 1 << number
-    held.rho += rho
+    held.rho = total
     held.delivered += kind == entries.DELIVERED
 
 

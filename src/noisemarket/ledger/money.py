@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import ROUND_HALF_EVEN, Context, Decimal, InvalidOperation
 
 from noisemarket.errors import BadInput
@@ -36,6 +37,11 @@ def to_micro(value: str | int | float | Decimal, field: str = "amount") -> int:
     if len(exact.as_tuple().digits) > _DIGITS:
         raise BadInput(field, value, f"give at most {_DIGITS} digits.")
     return checked_amount(int(_EXACT.to_integral_value(_EXACT.multiply(exact, MICRO))), field)
+
+
+def prices(amounts: Iterable[float]) -> list[int]:
+    """Payment levels in micro-units."""
+    return [to_micro(float(amount), "payment") for amount in amounts]
 
 
 def checked_amount(amount: object, field: str = "amount") -> int:

@@ -9,8 +9,9 @@ the user alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,11 @@ from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.local_engine import SerialEngine
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.orders import Order, plan_of
+from noisemarket.market.orders import Order, budget_of, plan_of, within_budget
 from noisemarket.market.outcome import MarketOutcome
-from noisemarket.market.preparation import budget_of, within_budget
+from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.training import carry_out
+from noisemarket.market.worker_processes import in_processes
 from noisemarket.pricing import find_mechanism
 from noisemarket.privacy.accountant import JournalledAccountant
 from noisemarket.privacy.zcdp import gaussian_epsilon
@@ -40,16 +42,6 @@ UNIFORM, MARKET, NO_DP = "uniform_dp", "market", "no_dp"
 
 BASELINES = "baselines/rounds.jsonl"
 """Where a run keeps the rounds of its baselines as they are trained, a line each."""
-
-
-def plan_line(rounds: int) -> str:
-    """How many rounds all baselines have together, in one line."""
-    return json.dumps({"rounds": rounds}) + "\n"
-
-
-def round_line(name: str, draw: int, result: RoundResult) -> str:
-    """A round of a baseline, in one line."""
-    return json.dumps({"baseline": name, "draw": draw, "result": result.to_dict()}) + "\n"
 
 
 def harmless(scenario: Scenario) -> bool:
@@ -108,6 +100,54 @@ class BaselineWork:
         if not done.complete:
             raise Interrupted("stopped; what was finished is kept.")
         return done.rounds
+
+
+def draws_of(others: Sequence[Alternative], draws: int) -> list[Draw]:
+    """The baselines to train: no noise has no draws, and the market has trained its first one."""
+    tasks = []
+    for one in others:
+        if one.same_as is None:
+            first, last = 2 if one.name == MARKET else 1, 1 if one.name == NO_DP else draws
+            tasks += [Draw(one.name, one.sigma, draw) for draw in range(first, last + 1)]
+    return tasks
+
+
+def train_baselines(
+    folder: RunFolder,
+    outcome: MarketOutcome,
+    tasks: Sequence[Draw],
+    told: Callable[[Draw, RoundResult], object],
+    workers: int | None,
+    stop: Callable[[], bool],
+) -> dict[str, list[Sequence[RoundResult]]]:
+    """The rounds of each baseline, of all its draws.
+
+    A linear model trains in one process and all of them at once; a network one after another.
+    """
+
+    def note(line: dict[str, object]) -> None:
+        folder.append(BASELINES, json.dumps(line) + "\n", private=True)
+
+    def watch(task: Draw, result: RoundResult) -> None:
+        told(task, result)
+        note({"baseline": task.name, "draw": task.draw, "result": result.to_dict()})
+
+    scenario = outcome.negotiation.scenario
+    path = private_folder((folder.path / BASELINES).parent)
+    note({"rounds": scenario.training.rounds * len(tasks)})
+    if scenario.training.model == "features":
+        work = BaselineWork(scenario, outcome.order, path)
+        trained = in_processes(work, tasks, watch, workers=workers, stop=stop)
+    else:
+        own = BaselineWork(
+            scenario, outcome.order, path, serial=False, workers=workers, stop=stop
+        )  # fmt: skip
+        trained = ((task, own(task, partial(watch, task))) for task in tasks)
+    done = {(task.name, task.draw): result for task, result in trained}
+    out: dict[str, list[Sequence[RoundResult]]] = {}
+    for task in tasks:
+        out.setdefault(task.name, []).append(done[task.name, task.draw])
+    return out
 
 
 def with_noise(
@@ -229,13 +269,17 @@ def epsilons(made: Order) -> FloatArray:
 
 
 def _without_repeats(valued: Mapping[str, Alternative]) -> list[Alternative]:
-    """Mark the alternatives that have the noise of one that is trained anyway."""
-    trained = [valued[name] for name in (UNIFORM, MARKET, NO_DP)]
-    out = []
-    for one in valued.values():
-        if one not in trained:
-            twins = [other.name for other in trained if np.array_equal(other.sigma, one.sigma)]
-            one = replace(one, same_as=next(iter(twins), None))
+    """Mark the alternatives that have the noise of another: one training serves them all.
+
+    The market's own comes first, then no trade and no noise.
+    """
+    trained: list[Alternative] = []
+    same_as: dict[str, str] = {}
+    for name in dict.fromkeys((MARKET, UNIFORM, NO_DP, *valued)):
+        one = valued[name]
+        twin = next((x for x in trained if np.array_equal(x.sigma, one.sigma)), None)
+        if twin is None:
             trained.append(one)
-        out.append(one)
-    return out
+        else:
+            same_as[name] = twin.name
+    return [replace(one, same_as=same_as.get(name)) for name, one in valued.items()]

@@ -20,14 +20,13 @@ from noisemarket.federated.protections import Upload
 from noisemarket.files import Closing
 from noisemarket.game.protocol import Contracts
 from noisemarket.ledger.receipts import Receipt
-from noisemarket.market.market_folder import JOURNAL, MarketFolder
-from noisemarket.market.orders import Order
-from noisemarket.market.preparation import PreparedMarket
+from noisemarket.market.orders import Order, PreparedMarket
+from noisemarket.market.run_folder import JOURNAL, MarketFolder
 from noisemarket.owner.folder import Declined, OwnerFolder, owner_folder
 from noisemarket.owner.invitations import JobInvitation
 from noisemarket.owner.owner_messages import JobSettled, Question, Refused, Reply, Train, Update
 from noisemarket.owner.simulated import SimulatedOwner, preferences
-from noisemarket.pricing.batch import seeds
+from noisemarket.pricing.draws import seeds
 from noisemarket.privacy.accountant import read_journal
 
 EngineMaker = Callable[[Job], Engine]

@@ -1,12 +1,28 @@
-"""What happens in a market, as it happens: one stream that everything else reads."""
+"""What happens in a market, as it happens: one stream that everything else reads.
+
+It is also written to a file, a line of JSON for each event, to watch from another process.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+import contextlib
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from noisemarket.federated.rounds import RoundResult
+import numpy as np
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.rounds import RoundResult, read_result
+from noisemarket.files import Closing, JsonLines
+from noisemarket.formats import infinite, plain
+from noisemarket.pricing.mechanism import Progress, Trace, Watch
+
+if TYPE_CHECKING:
+    from noisemarket.market.outcome import MarketOutcome, Steps
 
 
 @dataclass(frozen=True)
@@ -113,3 +129,125 @@ class Settled(Event):
     paid: int
     broken: int
     head: str
+
+
+EVENTS = "events.jsonl"
+BEGUN, FAILED, NEGOTIATING, ENDED = "begun", "failed", "negotiating", "ended"
+"""Lines beside the events: the market begins or goes on, why it stopped, how far the game is, what
+its steps took."""
+
+MOST_POINTS = 100
+"""Points of a trace in a line at most."""
+
+TRACE_SECONDS, TRACE_NOTES = 0.5, 50
+"""How soon after one trace the next is written, at least; and how many in a time that doubles."""
+
+
+def writing(write: Callable[[dict[str, Any]], object], watch: Watch) -> Watch:
+    """The same callback, with every progress written down as well.
+
+    Where the mechanism keeps a trace, some points of it are in the lines: of all owners finished so
+    far, every half second, and ever more rarely if the negotiation takes long.
+    """
+    began = time.monotonic()
+    due = began
+
+    def both(seen: Progress) -> None:
+        nonlocal due
+        values: dict[str, Any] = {"kind": NEGOTIATING, "done": seen.done, "total": seen.total}
+        if (now := time.monotonic()) >= due or seen.done == seen.total:
+            due = now + max(TRACE_SECONDS, (now - began) / TRACE_NOTES)
+            if (trace := seen.trace()) is not None:
+                values["trace"] = points(trace)
+        write(values)
+        watch(seen)
+
+    return both
+
+
+def points(trace: Trace) -> dict[str, list[float]]:
+    """Some points of a trace, from its first to its last: means of saving and payment."""
+    last = len(trace.iteration) - 1
+    some = np.unique(np.linspace(0, last, MOST_POINTS).round().astype(int))
+    return {
+        "iteration": trace.iteration[some].tolist(),
+        "saving": trace.saving[some].round(6).tolist(),
+        "payment": trace.payment[some].round(6).tolist(),
+    }
+
+
+def from_line(line: str) -> Event | dict[str, Any]:
+    """The event of a line, or what else ``EventFile.write`` was given."""
+    try:
+        values = json.loads(line)
+        kind = {one.__name__: one for one in Event.__subclasses__()}.get(values["kind"])
+        if kind is None:
+            return dict(values)
+        del values["kind"]
+        if kind is RoundTrained:
+            values["result"] = read_result(values["result"])
+        if kind is Signed:
+            values["epsilon"] = infinite(values["epsilon"])
+        return kind(**values)
+    except (ValueError, TypeError, KeyError):
+        raise BadInput("event", line[:60], "is not an event of a market.") from None
+
+
+class Tail:
+    """The lines that are added to a file, from now on or from its beginning, as they come."""
+
+    def __init__(self, path: Path, *, whole: bool = False) -> None:
+        self._path = path
+        self._at = path.stat().st_size if path.exists() and not whole else 0
+
+    def lines(self) -> Iterator[str]:
+        """The whole lines that are new."""
+        if not self._path.exists():
+            return
+        with self._path.open("rb") as file:
+            file.seek(self._at)
+            new = file.read()
+        whole = new[: new.rfind(b"\n") + 1]
+        self._at += len(whole)
+        yield from whole.decode(errors="replace").splitlines()
+
+
+class EventFile(Closing):
+    """Writes down what happens in a market, as it happens; what a run before wrote stays."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = JsonLines(path, "events", "another run", durable=False)
+        self.write(BEGUN)
+
+    def write(self, kind: str, **values: Any) -> None:
+        """Add a line."""
+        self._file.append({"kind": kind, **plain(values)})
+
+    def watching(self, watch: Watch) -> Watch:
+        """The same callback, with the progress of the negotiation written down as well."""
+        return writing(self._file.append, watch)
+
+    def following(self, steps: Steps) -> Steps:
+        """The same steps; each is written down before it is passed on."""
+        try:
+            while True:
+                try:
+                    event = next(steps)
+                except StopIteration as end:
+                    outcome: MarketOutcome = end.value
+                    self.write(ENDED, seconds=dict(outcome.seconds))
+                    return outcome
+                values = asdict(event)
+                if isinstance(event, RoundTrained):
+                    values["result"] = event.result.to_dict()
+                self.write(type(event).__name__, **values)
+                yield event
+        except NoisemarketError as problem:
+            with contextlib.suppress(NoisemarketError):
+                self.write(FAILED, problem=str(problem), again=problem.again)
+            raise
+        finally:
+            steps.close()
+
+    def close(self) -> None:
+        self._file.close()

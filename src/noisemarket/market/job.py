@@ -10,53 +10,63 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from noisemarket.errors import BadInput, Interrupted, NoisemarketError
+from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.engine import Weights
 from noisemarket.federated.protections import Upload
 from noisemarket.federated.rounds import Checkpoint, State, check_charges, train
-from noisemarket.files import exclusive, save_arrays, write_atomic, write_json
+from noisemarket.files import exclusive, save_arrays, write_atomic
+from noisemarket.game.protocol import Contracts
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import SignedContract
-from noisemarket.ledger.money import MOST
+from noisemarket.ledger.money import MOST, prices
 from noisemarket.ledger.queries import documents, signatures
 from noisemarket.ledger.settlement import settle
 from noisemarket.ledger.store import Ledger
 from noisemarket.market import events
 from noisemarket.market.channel import Channel, ChannelEngine, EngineMaker, LocalChannel
-from noisemarket.market.channel_asker import ChannelAsker
-from noisemarket.market.event_file import EVENTS, EventFile
-from noisemarket.market.events import Event
+from noisemarket.market.events import EVENTS, Event, EventFile
 from noisemarket.market.inspection import UploadInspector
 from noisemarket.market.local_engine import LocalEngine
-from noisemarket.market.market_folder import (
+from noisemarket.market.negotiation import Negotiation, run_options
+from noisemarket.market.offers import (
+    Curator,
+    ReceiptBook,
+    RoundBeginning,
+    record,
+    refuse_expired,
+    round_entries,
+    verdicts,
+    work_of,
+)
+from noisemarket.market.orders import Order, PreparedMarket, budget_of, prepare, within_budget
+from noisemarket.market.outcome import (
+    BROKEN,
+    LEFT_OUT,
+    PAID,
+    MarketOutcome,
+    MarketRun,
+    OwnerOutcome,
+    Steps,
+)
+from noisemarket.market.owners import ChannelAsker, Owners
+from noisemarket.market.run_folder import (
     CHECKPOINT,
     HEAD,
     JOB,
     MODEL,
-    OUTCOME,
     TRACE,
     JobManifest,
     MarketFolder,
 )
-from noisemarket.market.negotiation import Negotiation, run_options
-from noisemarket.market.offers import Curator, ReceiptBook, job_terms, record, refuse_expired
-from noisemarket.market.orders import Order
-from noisemarket.market.outcome import (
-    MarketOutcome,
-    MarketRun,
-    Steps,
-    outcome_document,
-)
-from noisemarket.market.owners import Owners
-from noisemarket.market.preparation import Deals, PreparedMarket, budget_of, prepare, strike
-from noisemarket.market.round_ledger import RoundBeginning, round_entries, verdicts
 from noisemarket.owner.invitations import JobInvitation
+from noisemarket.owner.terms import contract_of
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Watch
 from noisemarket.pricing.tables import OWNERS_COLUMNS, trace_csv
@@ -187,16 +197,19 @@ class _OpenJob:
         scenario, manifest, curator = self.market.scenario, self.manifest, self.curator
         clock, budget = _LapClock(), budget_of(scenario)
 
-        work = job_terms(scenario, manifest).public()
-        levels = self.market.environment.levels
+        work, levels = work_of(scenario), self.market.environment.levels
         invitation = JobInvitation(manifest.job, curator.public_key, work, levels)
         negotiation = self._negotiate(invitation, watch)
         if not negotiation.agreement.complete:
             raise Interrupted("stopped while negotiating; nothing was signed yet.")
         if (trace := negotiation.agreement.trace) is not None:  # as far as the curator sees it
             write_atomic(self.folder.curator / TRACE, trace_csv(trace, OWNERS_COLUMNS))
-        environment = negotiation.environment
-        deals = strike(environment, negotiation.agreement.contracts, budget)
+        agreed = negotiation.agreement.contracts
+        deals = within_budget(negotiation.environment, agreed, budget)
+        trades = int((deals.saving > 0).sum())
+        moved = (deals.saving != agreed.saving) | (deals.payment != agreed.payment)
+        amounts = prices(levels.payments)
+        total = sum(amounts[level] for level in deals.payment)
         played = clock.so_far()
         order = self.owners.channel.prepare(self.market.under(deals), manifest.job)
         checkpoint = Checkpoint(self.folder.curator / CHECKPOINT, order.fingerprint)
@@ -206,12 +219,10 @@ class _OpenJob:
         about = {"weighting": scenario.training.weighting, "weights": _weights(order, keys)}
         self.ledger.append([entries.opened(manifest.job, most, curator.public_key, keys, **about)])
         yield events.Opened(manifest.job, len(keys), order.plan.rounds, budget, resumed)
-        yield events.Negotiated(
-            len(deals.deals), deals.agreed, deals.over_budget, deals.total, played
-        )
+        yield events.Negotiated(len(deals), trades, int(moved.sum()), total, played)
         clock.lap("negotiate")
 
-        drafts = self._drafts(order, deals, keys)
+        drafts = self._drafts(order, deals, keys, invitation)
         if state.rounds_done:  # owners that have not signed by then take no part
             known = signatures(self.ledger, manifest.job)
             drafts = {index: one for index, one in drafts.items() if one.id in known}
@@ -228,20 +239,63 @@ class _OpenJob:
         closing = self._settle(contracts, state, inspector, statements)
         clock.lap("settle")
         yield from closing.events
+        rows = self._rows(order, deals, statements, closing)
+        shares = order.plan.shares
         outcome = MarketOutcome(
-            negotiation=negotiation,
-            deals=deals,
-            order=order,
+            job=manifest.job,
+            preset=scenario.preset,
+            mechanism=scenario.mechanism,
+            seed=scenario.seed,
+            weighting=scenario.training.weighting,
+            sigma_max=scenario.game.sigma_max,
+            owners=tuple(rows),
+            agreed=trades,
+            over_budget=int(moved.sum()),
+            effective_noise=effective_noise(order.job.sigma, shares),
+            effective_share=effective_share(shares),
+            neighbours=str(statements[0].neighbours),
+            guaranteed=all(one.guaranteed for one in statements),
+            secure_noise=not any(one.simulated for one in statements),
             results=tuple(state.results),
-            statements=statements,
-            payments=closing.payments,
-            broken=closing.broken,
-            left_out=dict(self.owners.left_out),
             head=closing.head,
             seconds=clock.laps,
+            negotiation=negotiation,
+            order=order,
+            statements=statements,
         )
-        write_json(self.folder.path / OUTCOME, outcome_document(outcome, manifest.job))
+        outcome.save(self.folder.path)
         return outcome
+
+    def _rows(
+        self,
+        order: Order,
+        deals: Contracts,
+        statements: Sequence[PrivacyStatement],
+        closing: _Closing,
+    ) -> Iterator[OwnerOutcome]:
+        """The owners' rows of the outcome."""
+        levels, left_out = self.market.environment.levels, self.owners.left_out
+        amounts, weights = prices(levels.payments), order.plan.shares / order.plan.shares.sum()
+        for index, (name, statement) in enumerate(zip(order.names, statements, strict=True)):
+            saving, payment = int(deals.saving[index]), int(deals.payment[index])
+            unpaid = BROKEN if name in closing.broken else LEFT_OUT
+            yield OwnerOutcome(
+                owner=name,
+                records=int(order.job.partition.sizes[index]),
+                saving_level=saving,
+                payment_level=payment,
+                saving=float(levels.savings[saving]),
+                sigma=levels.sigma_left(saving),
+                payment_micro=amounts[payment],
+                weight=float(weights[index]),
+                rho=statement.rho_total,
+                epsilon=statement.epsilon,
+                delta=statement.delta,
+                releases=statement.releases,
+                paid_micro=closing.payments.get(name),
+                state=PAID if name in closing.payments else unpaid,
+                reason=left_out.get(name, closing.broken.get(name, "")),
+            )
 
     def _negotiate(self, invitation: JobInvitation, watch: Watch) -> Negotiation:
         """Agree contracts: in arrays where all owners are simulated here, else by messages."""
@@ -269,19 +323,38 @@ class _OpenJob:
             raise BadInput("checkpoint", str(checkpoint.path), f"is not of the job in {JOB}.")
         return state
 
-    def _drafts(self, order: Order, deals: Deals, keys: Mapping[str, str]) -> dict[int, Contract]:
-        """A contract for every owner, by index; refused if it has signed another in this job."""
-        terms = job_terms(self.market.scenario, self.manifest)
-        before = {known.owner: known.id for known in documents(self.ledger, self.manifest.job)}
+    def _drafts(
+        self, order: Order, deals: Contracts, keys: Mapping[str, str], invitation: JobInvitation
+    ) -> dict[int, Contract]:
+        """A contract for every owner, by index; refused if it has signed another in this job.
+
+        Whenever it is drawn up it is the same, so a job can resume.
+        """
+        levels, manifest = invitation.levels, self.manifest
+        amounts = prices(levels.payments)
+        before = {known.owner: known.id for known in documents(self.ledger, manifest.job)}
         drafts = {}
-        for index, deal in enumerate(deals.deals):
-            if deal.owner not in keys:
+        for index, name in enumerate(order.names):
+            if name not in keys:
                 continue
+            saving = deals.saving[index]
+            stated = {
+                **invitation.work,
+                "job": manifest.job,
+                "owner": name,
+                "owner_key": keys[name],
+                "curator_key": invitation.curator_key,
+                "saving": float(levels.savings[saving]),
+                "sigma": levels.sigma_left(saving),
+                "payment": amounts[deals.payment[index]],
+                "offered_at": manifest.opened_at,
+                "expires_at": manifest.expires_at,
+            }
             records = int(order.job.partition.sizes[index])
-            draft = self.curator.draft(deal, keys[deal.owner], order.budgets[index], terms, records)
-            if before.get(deal.owner, draft.id) != draft.id:
+            draft = contract_of(stated, order.budgets[index], records)
+            if before.get(name, draft.id) != draft.id:
                 remedy = "has signed another contract in this job: restore its scenario."
-                raise BadInput("owner", deal.owner, remedy)
+                raise BadInput("owner", name, remedy)
             drafts[index] = draft
         return drafts
 

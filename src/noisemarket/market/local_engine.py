@@ -27,9 +27,13 @@ from noisemarket.federated.engine import (
 from noisemarket.federated.models.model import ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload
 from noisemarket.machine import available_cores
-from noisemarket.market.worker_processes import UNGUARDED, WorkerProcesses, leave_unless_main
+from noisemarket.market.worker_processes import (
+    UNGUARDED,
+    SharedArrays,
+    WorkerProcesses,
+    leave_unless_main,
+)
 from noisemarket.owner.round import OwnerTrainer
-from noisemarket.owner.shared_arrays import SharedArrays
 from noisemarket.privacy.noise import NoiseSource
 
 MOST_KEPT = 2**28

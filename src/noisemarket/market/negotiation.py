@@ -14,9 +14,17 @@ from noisemarket.game.protocol import Contracts
 from noisemarket.game.value import Worth, worth
 from noisemarket.machine import available_cores
 from noisemarket.pricing import find_mechanism
-from noisemarket.pricing.batch import PlayConfig, trace_spacing
 from noisemarket.pricing.convergence import Recovery, converged_at, recoveries
-from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions, Stop, Watch
+from noisemarket.pricing.mechanism import (
+    Agreement,
+    Demand,
+    Mechanism,
+    PlayConfig,
+    RunOptions,
+    Stop,
+    Watch,
+    trace_spacing,
+)
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.scenario import Scenario

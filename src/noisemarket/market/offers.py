@@ -3,27 +3,37 @@
 ``Curator`` does it for a market's job. For an app of one's own, whose owners train under
 ``flower.client_mod``, there are ``draft_clipped`` and ``record_contracts``: the curator sends the
 draft to the owner, the owner signs it (``OwnerAgent.accept_without_game``) and sends its signature
-back, and the curator records it, where ``flower.strategy`` finds it.
+back, and the curator records it, where the app of the curator finds it.
+
+A round is charged in the journal, then begun on the ledger, then trained, then kept in the
+checkpoint, then recorded. So a ledger that has more rounds than the checkpoint, or that has begun
+one that the journal does not have, means that a file was lost: none is made twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.protections import Clipped
+from noisemarket.federated.rounds import RoundResult, State
 from noisemarket.files import JsonLines, read_json_lines
 from noisemarket.ledger import entries
 from noisemarket.ledger.contract import PRO_RATA, Contract, moment
-from noisemarket.ledger.entries import Head
+from noisemarket.ledger.entries import BEGUN, ROUND_KINDS, SETTLED, Head
 from noisemarket.ledger.keys import CURATOR, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt
+from noisemarket.ledger.settlement import Verdict
 from noisemarket.ledger.store import Ledger, open_ledger
-from noisemarket.market.market_folder import JobManifest
-from noisemarket.owner.terms import Deal, JobTerms, contract_of
-from noisemarket.privacy.statement import PrivacyBudget
+from noisemarket.market.inspection import SAME_NOISE, UploadInspector
+from noisemarket.owner.terms import contract_of
+from noisemarket.privacy.accountant import Accountant, JournalledAccountant
+from noisemarket.privacy.statement import OwnerId
 from noisemarket.privacy.zcdp import Neighbours
 from noisemarket.scenario import Scenario
 from noisemarket.scenario.account import protection_of
@@ -44,12 +54,6 @@ class Curator:
         """A ledger that this curator seals, and whose head it notes in a file."""
         return open_ledger(where, curator=self._key, note=note)
 
-    def draft(
-        self, deal: Deal, owner_key: str, budget: PrivacyBudget, terms: JobTerms, records: int
-    ) -> Contract:
-        """A contract on these terms; the same whenever it is drawn up, so a job can resume."""
-        return contract_of(deal, owner_key, self.public_key, budget, terms, records)
-
     def countersign(self, contract: Contract, owner_signature: str) -> SignedContract:
         """Sign what the owner has signed."""
         refuse_expired(contract)
@@ -63,23 +67,20 @@ class Curator:
         return Receipt.of(self._key, contract, stage, head, paid)
 
 
-def job_terms(scenario: Scenario, manifest: JobManifest) -> JobTerms:
-    """The terms of a scenario's job."""
+def work_of(scenario: Scenario) -> dict[str, Any]:
+    """What the contracts of a scenario's job say beyond the trade (``terms.WORK``)."""
     protection, market, privacy = protection_of(scenario), scenario.market, scenario.privacy
-    return JobTerms(
-        job=manifest.job,
-        rounds=scenario.training.rounds,
-        protection=protection.name,
-        settings=protection.settings(),
-        neighbours=privacy.neighbours,
-        delta=privacy.delta,
-        simulated=privacy.noise == "simulated",
-        missed_rounds=market.missed_rounds,
-        minimum_share=market.minimum_share,
-        false_alarm=market.false_alarm,
-        offered_at=manifest.opened_at,
-        expires_at=manifest.expires_at,
-    )
+    return {
+        "rounds": scenario.training.rounds,
+        "protection": protection.name,
+        "settings": protection.settings(),
+        "neighbours": privacy.neighbours,
+        "delta": privacy.delta,
+        "simulated": privacy.noise == "simulated",
+        "missed_rounds": market.missed_rounds,
+        "minimum_share": market.minimum_share,
+        "false_alarm": market.false_alarm,
+    }
 
 
 def refuse_expired(contract: Contract) -> None:
@@ -98,10 +99,13 @@ def record(ledger: Ledger, signed: Iterable[SignedContract]) -> None:
 
 def draft_clipped(
     job: str,
-    deal: Deal,
+    owner: str,
     owner_key: str,
     curator_key: str,
     *,
+    saving: float,
+    sigma: float,
+    payment: int,
     clip: float,
     parameters: int,
     rounds: int,
@@ -115,29 +119,46 @@ def draft_clipped(
 ) -> Contract:
     """A draft for an owner whose app trains a model of its own, protected by ``clipped``.
 
-    ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the chance that any
-    honest owner of the job is found in breach, and ``simulated`` noise comes from a seed: it is not
-    private. Below a ``minimum_share`` of the rounds nothing is paid.
+    The owner leaves ``saving`` of its noise out, keeps ``sigma``, and is paid for the whole job, in
+    micro-units. ``parameters`` counts the trained numbers of the model, ``false_alarm`` is the
+    chance that any honest owner of the job is found in breach, and ``simulated`` noise comes from a
+    seed: it is not private. Below a ``minimum_share`` of the rounds nothing is paid.
     """
     now = datetime.now(UTC)
     offered, expires = (
         when.isoformat(timespec="milliseconds")
         for when in (now, now + timedelta(hours=valid_hours))
     )
-    terms = JobTerms(
-        job, rounds, Clipped.name, {"clip": clip}, neighbours, delta, simulated, missed_rounds,
-        minimum_share, false_alarm, offered, expires,
-    )  # fmt: skip
+    stated = {
+        "job": job,
+        "owner": owner,
+        "owner_key": owner_key,
+        "curator_key": curator_key,
+        "saving": saving,
+        "sigma": sigma,
+        "payment": payment,
+        "protection": Clipped.name,
+        "settings": {"clip": clip},
+        "rounds": rounds,
+        "neighbours": neighbours,
+        "delta": delta,
+        "simulated": simulated,
+        "missed_rounds": missed_rounds,
+        "minimum_share": minimum_share,
+        "false_alarm": false_alarm,
+        "offered_at": offered,
+        "expires_at": expires,
+    }
     budget = Clipped(clip).budget(
-        deal.owner,
-        deal.sigma,
+        owner,
+        sigma,
         dimension=parameters,
         records=1,
         neighbours=Neighbours.named(neighbours),
         delta=delta,
         simulated=simulated,
     )
-    return contract_of(deal, owner_key, curator_key, budget, terms, records=1)
+    return contract_of(stated, budget, records=1)
 
 
 def record_contracts(
@@ -205,3 +226,110 @@ class ReceiptBook:
         self._hold(one for index, one in returned.items() if one.head != issued[index].head)
         with JsonLines(self._path, "receipts", "another market") as file:
             file.append(*(one.to_dict() for one in returned.values()))
+
+
+class RoundBeginning:
+    """Begins the rounds of a job on the ledger; one that was cut off begins once."""
+
+    def __init__(self, ledger: Ledger, job: str) -> None:
+        self._ledger, self._job = ledger, job
+        begun = (entry.content() for entry in ledger.entries(job, kinds=[BEGUN]))
+        self._known = {int(one["round"]): one for one in begun}
+
+    def begin(self, number: int, owners: Collection[int]) -> None:
+        """Say that a round begins, which was charged to these owners."""
+        if number not in self._known:
+            new = entries.begun(self._job, number, len(owners))
+            self._known[number] = self._ledger.append([new])[0].content()
+
+    def check_spent(
+        self,
+        contracts: Mapping[int, Contract],
+        state: State,
+        accountant: JournalledAccountant,
+        checkpoint: Path,
+    ) -> None:
+        """Refuse to train rounds that are on the ledger, unless all of their charges are known.
+
+        With all charges known, a round is made again bit by bit, or not at all. After the
+        settlement nothing is: the key of the noise is gone. ``state`` is what the checkpoint says.
+        """
+        job, journal, ledger = self._job, str(accountant.path), self._ledger
+        first = next(iter(contracts.values()))  # every round has an entry for every contract
+        outcomes = ledger.entries(job, contracts=[first.id], kinds=ROUND_KINDS)
+        recorded = max((entry.content()["round"] for entry in outcomes), default=0)
+        charged = {(charge.owner, charge.round) for charge in accountant.charges}
+        if recorded > state.rounds_done:
+            if any(True for _ in ledger.entries(job, kinds=[SETTLED])):
+                remedy = (
+                    f"lacks round {recorded} of a job that is settled: put it back; nothing is "
+                    "released twice."
+                )
+                raise BadInput("checkpoint", str(checkpoint), remedy)
+            owners = {contract.id: index for index, contract in contracts.items()}
+            for entry in ledger.entries(job, kinds=ROUND_KINDS):
+                said, owner = entry.content(), owners.get(str(entry.contract))
+                spent = said["rho"] != 0.0 and owner is not None
+                if spent and (owner, said["round"]) not in charged:
+                    number = said["round"]
+                    remedy = f"lacks a charge of round {number}, which the ledger has: put it back."
+                    raise BadInput("journal", journal, remedy)
+        charges = Counter(number for _, number in charged)
+        for number, said in self._known.items():
+            if number > state.rounds_done and charges[number] < said["owners"]:
+                remedy = (  # uploads may have left
+                    f"lacks charges of round {number}, which the ledger says was begun: put it "
+                    "back; nothing is released twice."
+                )
+                raise BadInput("journal", journal, remedy)
+
+
+Refusals = Iterable[tuple[int, str]]
+"""Owners whose uploads did not count in a round, and why."""
+
+
+def round_entries(
+    contracts: Mapping[int, Contract], accountant: Accountant, results: Sequence[RoundResult]
+) -> Iterator[list[entries.NewEntry]]:
+    """Round by round a line for every contract: delivered, missed or refused, and at what cost.
+
+    A round that had to be made again with other noise has cost more than once.
+    """
+    charged: dict[tuple[OwnerId, int], list[float]] = {}
+    for charge in accountant.charges:
+        charged.setdefault((charge.owner, charge.round), []).append(charge.rho)
+    for result in results:
+        number, came, why = result.number, set(result.delivered), dict(result.refused)
+        lines = []
+        for owner, contract in contracts.items():
+            rho = math.fsum(charged.get((owner, number), ()))
+            if owner in came:
+                lines.append(entries.delivered(contract, number, rho))
+            elif why.get(owner) == "missing":
+                lines.append(entries.missed(contract, number, "no upload came", rho))
+            elif owner in why:
+                lines.append(entries.refused(contract, number, why[owner], rho))
+            else:
+                lines.append(entries.missed(contract, number, "took no part", rho))
+        yield lines
+
+
+def verdicts(
+    contracts: Mapping[int, Contract],
+    rounds: Iterable[tuple[Collection[int], Refusals]],
+    watch: UploadInspector,
+) -> list[Verdict]:
+    """The verdict on each contract, from the owners that delivered or were refused per round."""
+    came, spoilt = (dict.fromkeys(contracts, 0) for _ in range(2))
+    for delivered, refused in rounds:
+        for owner in delivered:
+            came[owner] += 1
+        for owner, reason in refused:
+            spoilt[owner] += reason not in ("missing", SAME_NOISE)
+    found = []
+    for owner, contract in contracts.items():
+        kept, evidence = owner not in watch.accused, watch.evidence(owner)
+        if kept and 2 * spoilt[owner] > contract.rounds:
+            kept, evidence = False, {"reason": f"malformed uploads in {spoilt[owner]} rounds"}
+        found.append(Verdict(contract.id, kept, came[owner], evidence))
+    return found

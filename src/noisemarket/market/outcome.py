@@ -1,105 +1,145 @@
-"""A market while it runs, and its outcome.
-
-``outcome.json`` is written once, when a job is settled:
-
-    job, mechanism, seed, head   which job, how contracts were agreed, and the ledger's head
-    owners       a row for each: ``owner``, ``records``, ``saving_level`` and ``payment_level``
-                 (level numbers), ``saving``, ``sigma``, ``payment_micro``, ``weight`` (its part of
-                 the mean), ``rho``, ``epsilon`` (null: infinite), ``delta``, ``releases``,
-                 ``paid_micro`` (null: nothing is owed), ``state`` (``paid``, ``broken`` or ``left
-                 out``) and ``reason``
-    agreed, over_budget, total_micro    trades within the budget, beyond it, and what they cost
-    rounds       the results of all rounds, as in ``metrics.jsonl``
-    seconds      what each step took
-"""
+"""The outcome of a settled job: one file, ``outcome.json``, that everything else reads."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
 
-from noisemarket.errors import NoisemarketError
-from noisemarket.federated.rounds import RoundResult
-from noisemarket.formats import finite
+import numpy as np
+
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.federated.rounds import RoundResult, read_result
+from noisemarket.files import write_json
+from noisemarket.formats import finite, infinite
+from noisemarket.game.protocol import Contracts
 from noisemarket.market.events import Event
 from noisemarket.market.negotiation import Negotiation
 from noisemarket.market.orders import Order
-from noisemarket.market.preparation import Deals
 from noisemarket.privacy.statement import PrivacyStatement
+
+OUTCOME = "outcome.json"
+PAID, BROKEN, LEFT_OUT = "paid", "broken", "left out"
 
 
 @dataclass(frozen=True)
-class MarketOutcome:
-    """The outcome of a settled job. ``payments`` in micro-units go to the owners that kept their
-    contracts; ``broken`` gives the reason for those that did not, ``left_out`` for those that did
-    not sign. ``head`` pins the ledger as it is now, and ``seconds`` are those of each step.
+class OwnerOutcome:
+    """One owner's row. Levels are numbers on the grids of the game; money is in micro-units.
+
+    ``weight`` is the owner's part of the mean update; ``paid_micro`` is None and ``reason`` says
+    why unless the ``state`` is ``paid``; ``rho`` and ``epsilon`` (at ``delta``) were spent, and are
+    infinite where nothing is guaranteed.
+    """
+
+    owner: str
+    records: int
+    saving_level: int
+    payment_level: int
+    saving: float
+    sigma: float
+    payment_micro: int
+    weight: float
+    rho: float
+    epsilon: float
+    delta: float
+    releases: int
+    paid_micro: int | None
+    state: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a settled job, as ``outcome.json`` has it.
+
+    ``agreed`` counts the trades that the budget pays, ``over_budget`` those that it does not.
+    ``head`` pins the ledger as it is at the end, and ``seconds`` are those of each step.
 
     Example:
         ::
 
-            outcome = nm.run_market(scenario, "runs/mine").finish()
-            print(outcome.results[-1].accuracy, outcome.payments)
+            outcome = nm.Outcome.load("runs/mine")
+            print(outcome.results[-1].score.accuracy, outcome.payments)
     """
 
-    negotiation: Negotiation
-    deals: Deals
-    order: Order
+    job: str
+    preset: str
+    mechanism: str
+    seed: int
+    weighting: str
+    sigma_max: float
+    owners: tuple[OwnerOutcome, ...]
+    agreed: int
+    over_budget: int
+    effective_noise: float
+    effective_share: float
+    neighbours: str
+    guaranteed: bool
+    secure_noise: bool
     results: tuple[RoundResult, ...]
-    statements: tuple[PrivacyStatement, ...]
-    payments: Mapping[str, int]
-    broken: Mapping[str, str]
-    left_out: Mapping[str, str]
     head: str
     seconds: Mapping[str, float]
 
+    @classmethod
+    def load(cls, folder: str | Path) -> Outcome:
+        """The outcome in a run folder."""
+        path = Path(folder) / OUTCOME
+        try:
+            kept = json.loads(path.read_text(encoding="utf-8"))
+            rows = [{**row, "rho": infinite(row["rho"]), "epsilon": infinite(row["epsilon"])}
+                    for row in kept.pop("owners")]  # fmt: skip
+            return Outcome(
+                **kept | {
+                    "owners": tuple(OwnerOutcome(**row) for row in rows),
+                    "results": tuple(map(read_result, kept["results"])),
+                }
+            )  # fmt: skip
+        except FileNotFoundError:
+            raise BadInput("outcome", str(path), "is not there: the job is not settled.") from None
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            raise BadInput("outcome", str(path), "cannot be read: run the job again.") from None
 
-def owner_rows(outcome: MarketOutcome) -> list[dict[str, Any]]:
-    """The rows of ``outcome.json``, one per owner."""
-    order, deals = outcome.order, outcome.deals
-    shares = order.plan.shares / order.plan.shares.sum()
-    rows = zip(deals.deals, outcome.statements, order.job.partition.sizes, shares, strict=True)
-    owners = []
-    for index, (deal, statement, records, share) in enumerate(rows):
-        name = deal.owner
-        state = "broken" if name in outcome.broken else "left out"
-        owners.append(
-            {
-                "owner": name,
-                "records": int(records),
-                "saving_level": int(deals.levels.saving[index]),
-                "payment_level": int(deals.levels.payment[index]),
-                "saving": deal.saving,
-                "sigma": deal.sigma,
-                "payment_micro": deal.payment,
-                "weight": float(share),
-                "rho": finite(statement.rho_total),
-                "epsilon": finite(statement.epsilon),
-                "delta": statement.delta,
-                "releases": statement.releases,
-                "paid_micro": outcome.payments.get(name),
-                "state": "paid" if name in outcome.payments else state,
-                "reason": outcome.left_out.get(name, outcome.broken.get(name, "")),
-            }
-        )
-    return owners
+    def save(self, folder: Path) -> None:
+        """Write ``outcome.json``."""
+        document = {one.name: getattr(self, one.name) for one in fields(Outcome)}
+        document["owners"] = [
+            {**asdict(row), "rho": finite(row.rho), "epsilon": finite(row.epsilon)}
+            for row in self.owners
+        ]
+        document["results"] = [result.to_dict() for result in self.results]
+        write_json(folder / OUTCOME, document)
+
+    @property
+    def levels(self) -> Contracts:
+        """The trades within the budget, as level numbers."""
+        saving = np.array([row.saving_level for row in self.owners], np.int64)
+        payment = np.array([row.payment_level for row in self.owners], np.int64)
+        return Contracts(saving, payment, (saving > 0) | (payment > 0))
+
+    @property
+    def payments(self) -> dict[str, int]:
+        """What the owners that kept their contracts were paid, in micro-units."""
+        return {row.owner: row.paid_micro for row in self.owners if row.paid_micro is not None}
+
+    @property
+    def broken(self) -> dict[str, str]:
+        """The owners that broke their contracts, and how."""
+        return {row.owner: row.reason for row in self.owners if row.state == BROKEN}
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """The owners that did not sign, and why."""
+        return {row.owner: row.reason for row in self.owners if row.state == LEFT_OUT}
 
 
-def outcome_document(outcome: MarketOutcome, job: str) -> dict[str, Any]:
-    """The content of ``outcome.json``."""
-    scenario, deals = outcome.negotiation.scenario, outcome.deals
-    return {
-        "job": job,
-        "mechanism": scenario.mechanism,
-        "seed": scenario.seed,
-        "head": outcome.head,
-        "owners": owner_rows(outcome),
-        "agreed": deals.agreed,
-        "over_budget": deals.over_budget,
-        "total_micro": deals.total,
-        "rounds": [result.to_dict() for result in outcome.results],
-        "seconds": dict(outcome.seconds),
-    }
+@dataclass(frozen=True)
+class MarketOutcome(Outcome):
+    """An outcome with the objects that the process which ran the job still has."""
+
+    negotiation: Negotiation
+    order: Order
+    statements: tuple[PrivacyStatement, ...]
 
 
 Steps = Generator[Event, None, MarketOutcome]

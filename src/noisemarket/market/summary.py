@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from noisemarket.federated.aggregation import effective_noise, effective_share
 from noisemarket.federated.rounds import RoundResult
 from noisemarket.formats import csv_text, finite, least_median_most
+from noisemarket.game.environment import Environment
 from noisemarket.game.value import worth
 from noisemarket.ledger.money import MICRO
 from noisemarket.market.baselines import MARKET, NO_DP, UNIFORM, Alternative
-from noisemarket.market.outcome import MarketOutcome, owner_rows
+from noisemarket.market.outcome import PAID, Outcome
 
 Compared = dict[str, list[Sequence[RoundResult]]]
 """What the market is compared with: for each baseline the rounds of each draw of the noise."""
@@ -27,26 +27,26 @@ def deployed(result: RoundResult | None) -> float | None:
 
 
 def summary(
-    outcome: MarketOutcome,
+    outcome: Outcome,
+    environment: Environment,
     compared: Compared | None = None,
     others: Sequence[Alternative] = (),
 ) -> dict[str, Any]:
     """Everything that ``run --json`` prints. Money is in units here, and exact in micro-units."""
-    deals, negotiation = outcome.deals, outcome.negotiation
-    last = outcome.results[-1] if outcome.results else None
-    paid = [outcome.payments.get(deal.owner, 0) for deal in deals.deals]
-    first = outcome.statements[0]
-    scenario, order = negotiation.scenario, outcome.order
+    rows, last = outcome.owners, outcome.results[-1] if outcome.results else None
+    paid = [row.paid_micro or 0 for row in rows]
     ends = {
         name: [deployed(rounds[-1]) for rounds in draws if rounds]
         for name, draws in (compared or {}).items()
     }
-    drawn = [deployed(last), *ends.get(MARKET, [])]
+    drawn = ends[MARKET] = [deployed(last), *ends.get(MARKET, [])]
+    ends |= {one.name: ends.get(one.same_as, []) for one in others if one.same_as is not None}
+    payments, broken = outcome.payments, outcome.broken
     return {
-        "preset": scenario.preset,
-        "mechanism": scenario.mechanism,
-        "seed": scenario.seed,
-        "owners": len(deals.deals),
+        "preset": outcome.preset,
+        "mechanism": outcome.mechanism,
+        "seed": outcome.seed,
+        "owners": len(rows),
         "rounds": len(outcome.results),
         "accuracy": None if last is None else last.score.accuracy,
         "averaged_accuracy": last.averaged.accuracy if last and last.averaged else None,
@@ -55,30 +55,30 @@ def summary(
         "uniform_dp_accuracy": mean(ends.get(UNIFORM, [])),
         "no_dp_accuracy": mean(ends.get(NO_DP, [])),
         "accuracies": {"market": drawn, **{n: ends[n] for n in (UNIFORM, NO_DP) if n in ends}},
-        "alternatives": _rows_of(others, {**ends, MARKET: drawn}),
-        "weighting": scenario.training.weighting,
-        "effective_noise": effective_noise(order.job.sigma, order.plan.shares),
-        "effective_share": effective_share(order.plan.shares),
+        "alternatives": _rows_of(others, ends),
+        "weighting": outcome.weighting,
+        "effective_noise": outcome.effective_noise,
+        "effective_share": outcome.effective_share,
         "accuracy_per_round": [deployed(result) for result in outcome.results],
-        "contracts": len(outcome.payments) + len(outcome.broken),
-        "trades": deals.agreed,
-        "over_budget": deals.over_budget,
-        "contracts_kept": len(outcome.payments),
-        "contracts_broken": len(outcome.broken),
-        "broken": dict(outcome.broken),
-        "left_out": dict(outcome.left_out),
+        "contracts": len(payments) + len(broken),
+        "trades": outcome.agreed,
+        "over_budget": outcome.over_budget,
+        "contracts_kept": len(payments),
+        "contracts_broken": len(broken),
+        "broken": broken,
+        "left_out": outcome.left_out,
         "total_paid": sum(paid) / MICRO,
         "total_paid_micro": sum(paid),
         "paid": least_median_most([one / MICRO for one in paid]),
-        "owners_surplus": finite(worth(negotiation.environment, deals.levels).owners_surplus),
-        "sigma_max": scenario.game.sigma_max,
-        "sigma": least_median_most([deal.sigma for deal in deals.deals]),
-        "rho": least_median_most([one.rho_total for one in outcome.statements]),
-        "epsilon": least_median_most([one.epsilon for one in outcome.statements]),
-        "delta": first.delta,
-        "neighbours": str(first.neighbours),
-        "guaranteed": all(one.guaranteed for one in outcome.statements),
-        "secure_noise": not any(one.simulated for one in outcome.statements),
+        "owners_surplus": finite(worth(environment, outcome.levels).owners_surplus),
+        "sigma_max": outcome.sigma_max,
+        "sigma": least_median_most([row.sigma for row in rows]),
+        "rho": least_median_most([row.rho for row in rows]),
+        "epsilon": least_median_most([row.epsilon for row in rows]),
+        "delta": rows[0].delta,
+        "neighbours": outcome.neighbours,
+        "guaranteed": outcome.guaranteed,
+        "secure_noise": outcome.secure_noise,
         "seconds": {step: round(value, 3) for step, value in outcome.seconds.items()},
         "ledger_head": outcome.head,
     }
@@ -92,7 +92,7 @@ def _rows_of(
     rows = []
     for one in others:
         assert before is not None  # no trade is always among them
-        trained = list(ends.get(one.same_as or one.name, []))
+        trained = list(ends.get(one.name, []))
         sold = one.epsilon - before if np.isfinite(before).all() else np.array([np.inf])
         rows.append(
             {
@@ -118,21 +118,24 @@ def mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-def owner_figures(outcome: MarketOutcome) -> list[dict[str, Any]]:
+def owner_figures(outcome: Outcome) -> list[dict[str, Any]]:
     """What each owner agreed to, gave up, weighed and was paid. Infinite epsilon is None."""
-    same = ("owner", "records", "saving", "sigma", "epsilon", "delta", "weight")
+    same = ("owner", "records", "saving", "sigma")
     return [
         {
-            **{name: row[name] for name in same},
-            "payment": row["payment_micro"] / MICRO,
-            "paid": (row["paid_micro"] or 0) / MICRO,
-            "kept": row["state"] == "paid",
+            **{name: getattr(row, name) for name in same},
+            "epsilon": finite(row.epsilon),
+            "delta": row.delta,
+            "weight": row.weight,
+            "payment": row.payment_micro / MICRO,
+            "paid": (row.paid_micro or 0) / MICRO,
+            "kept": row.state == PAID,
         }
-        for row in owner_rows(outcome)
+        for row in outcome.owners
     ]
 
 
-def owners_csv(outcome: MarketOutcome) -> str:
+def owners_csv(outcome: Outcome) -> str:
     """``owner_figures`` as CSV."""
     rows = owner_figures(outcome)
     shown = (row | {"kept": str(row["kept"]).lower()} for row in rows)

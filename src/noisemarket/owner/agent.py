@@ -11,7 +11,7 @@ import json
 import math
 import secrets
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from logging import getLogger
 from typing import TYPE_CHECKING, Any
@@ -28,29 +28,30 @@ from noisemarket.game.sides import Behaviour, OwnerSide
 from noisemarket.ledger.contract import Contract, moment
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import OWNER, PRIVATE, SignedContract
-from noisemarket.ledger.money import to_micro
+from noisemarket.ledger.money import prices
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner import owner_messages as messages
 from noisemarket.owner.folder import OFFER, PLAY, SALE, STATEMENT, Declined, OwnerFolder
 from noisemarket.owner.invitations import (
     AnyInvitation,
     GameInvitation,
+    GameRecord,
     JobInvitation,
     MenuInvitation,
     SaleInvitation,
+    SaleRecord,
+    negotiated,
+    of_this_version,
 )
-from noisemarket.owner.record import GameRecord, SaleRecord, negotiated, of_this_version
 from noisemarket.owner.terms import (
-    Assignment,
-    Deal,
-    JobTerms,
-    OwnerTerms,
+    STATED,
+    Plan,
+    budget_of,
     contract_of,
     differing_fields,
-    terms_of,
+    protection_of,
 )
-from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.pricing.players import owner_player
+from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch, owner_player
 from noisemarket.privacy.accountant import read_journal
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
@@ -102,7 +103,7 @@ class OwnerAgent:
             case messages.MenuQuestion():
                 return messages.Chosen(self.choose(question.invitation))
             case messages.ContractOffer():
-                return messages.Signature(self.accept(question.contract, question.assignment))
+                return messages.Signature(self.accept(question.contract, question.plan))
             case messages.ContractSigned():
                 receipt = self.keep_accepted(question.signed, question.receipt)
                 return messages.Countersigned(receipt)
@@ -326,80 +327,82 @@ class OwnerAgent:
             raise Declined("the contract is below the owner's floor")
         return self.folder.key.sign(OWNER, contract)
 
-    def accept(self, contract: Contract, assignment: Assignment) -> str:
+    def accept(self, contract: Contract, plan: Plan) -> str:
         """The signature under what was negotiated in this job; the same again if asked again."""
         with self.folder.locked(contract.job) as path:
-            document = {"contract": contract.to_dict(), "plan": asdict(assignment)}
+            document = {"contract": contract.to_dict(), "plan": plan}
             if (path / OFFER).exists():
                 before = json.loads((path / OFFER).read_text(encoding="utf-8"))
                 signature = str(before.pop("signature"))
                 if before != json.loads(json.dumps(document)):
                     raise Declined("another contract was signed in this job")
                 return signature
-            signature = self.sign(contract, self._expected(contract, negotiated(path), assignment))
+            signature = self.sign(contract, self._expected(contract, negotiated(path), plan))
             write_json(path / OFFER, {**document, "signature": signature}, private=True)
             return signature
 
     def _expected(
-        self, contract: Contract, record: GameRecord | SaleRecord, assignment: Assignment
+        self, contract: Contract, record: GameRecord | SaleRecord, plan: Plan
     ) -> list[Contract]:
-        """What the owner agreed to: its deal, or no trade. Of the contract at hand are only its
-        times, and a cap below the owner's own."""
-        invitation = record.invitation
+        """What the owner agreed to: its trade, or none. Of the contract at hand are only its times,
+        and a cap below the owner's own."""
+        invitation, expected = record.invitation, []
+        levels = invitation.levels
+        amounts = prices(levels.payments)
+        paid = amounts.index(contract.payment) if contract.payment in amounts else -1
         try:
-            terms = JobTerms(
-                job=invitation.job,
-                offered_at=contract.offered_at,
-                expires_at=contract.expires_at,
-                **invitation.work,
-            )
-            budget, records = self._work(contract, assignment)
-            return [
-                contract_of(
-                    deal, self.public_key, invitation.curator_key,
-                    replace(budget, sigma=deal.sigma), terms, records,
-                )
-                for deal in self._deals(record, contract)
-            ]  # fmt: skip
+            budget, records = self._work(contract, plan)
+            for saving, payment in self._agreed_levels(record, contract, paid):
+                sigma = levels.sigma_left(saving)
+                stated = {
+                    **invitation.work,
+                    "job": invitation.job,
+                    "owner": self.folder.name,
+                    "owner_key": self.public_key,
+                    "curator_key": invitation.curator_key,
+                    "saving": float(levels.savings[saving]),
+                    "sigma": sigma,
+                    "payment": amounts[payment],
+                    "offered_at": contract.offered_at,
+                    "expires_at": contract.expires_at,
+                }
+                expected.append(contract_of(stated, replace(budget, sigma=sigma), records))
+            return expected
         except (KeyError, TypeError, ValueError, BadInput):
             raise Declined("the work cannot be done as offered") from None
 
-    def _work(self, contract: Contract, assignment: Assignment) -> tuple[PrivacyBudget, int]:
+    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, int]:
         """What a round costs by the owner's own account, and how many records it has."""
         from noisemarket.owner.round import OwnRound
 
-        mine = OwnRound(self.folder, OwnerTerms.of(contract, assignment), self._models)
+        mine = OwnRound(self.folder, contract, plan, self._models)
         return replace(mine.budget, rho_cap=min(contract.rho_cap, self.rho_cap())), len(mine)
 
-    def _deals(self, record: GameRecord | SaleRecord, contract: Contract) -> list[Deal]:
-        """The trades that the owner signs: what it has agreed to, and none."""
+    def _agreed_levels(
+        self, record: GameRecord | SaleRecord, contract: Contract, paid: int
+    ) -> list[tuple[int, int]]:
+        """The trades that the owner signs, as levels: what it has agreed to, and none.
+
+        ``paid`` is the payment level of the contract at hand; -1 if it is none.
+        """
         invitation = record.invitation
-        levels = invitation.levels
-        prices = [to_micro(float(amount), "payment") for amount in levels.payments]
-        paid = prices.index(contract.payment) if contract.payment in prices else -1
         if isinstance(record, GameRecord):
-            agreed = [self._player(record).deal(), (0, 0)]
-        elif type(invitation) is JobInvitation:  # to be taken or left
-            given = np.flatnonzero(levels.savings == contract.saving)
-            agreed = [(int(saving), paid) for saving in given if paid >= 0]
+            return [self._player(record).deal(), (0, 0)]
+        if type(invitation) is JobInvitation:  # to be taken or left
+            given = np.flatnonzero(invitation.levels.savings == contract.saving)
+            offers = [(int(saving), paid) for saving in given if paid >= 0]
             side = self._side(invitation)
-            agreed = [one for one in agreed if side.accepts(*one)[0]] + [(0, 0)]
-        else:
-            agreed = record.deals(paid)
-        return [
-            Deal(
-                self.folder.name, float(levels.savings[saving]), levels.sigma_left(saving),
-                prices[payment],
-            )
-            for saving, payment in agreed
-        ]  # fmt: skip
+            return [one for one in offers if side.accepts(*one)[0]] + [(0, 0)]
+        return record.deals(paid)
 
     def accept_without_game(
         self,
         contract: Contract,
         parameters: int,
         rho_cap: float,
-        assignment: Assignment | None = None,
+        *,
+        index: int = 0,
+        seed: int = 0,
     ) -> str:
         """The signature under a contract that the owner has read and likes, for an app of its own.
 
@@ -409,18 +412,20 @@ class OwnerAgent:
             contract: what the curator offers, under a protection for any training.
             parameters: how many numbers of the owner's model are trained.
             rho_cap: the most zCDP that the owner sells in this job.
-            assignment: counts only where noise is simulated.
+            index: the owner's number in the job; it and ``seed`` count where noise is simulated.
         """
-        terms = OwnerTerms.of(contract, assignment or Assignment())
-        if not terms.build_protection().any_training:
+        protection = protection_of(contract)
+        if not protection.any_training:
             raise Declined("the contract needs a protection for any training, such as clipped")
-        budget = terms.budget(parameters, records=1)
+        budget = budget_of(contract, parameters, records=1)
         budget = replace(budget, rho_cap=min(contract.rho_cap, rho_cap))
-        deal = Deal(self.folder.name, contract.saving, contract.sigma, contract.payment)
-        keys = self.public_key, contract.curator_key
-        expected = contract_of(deal, *keys, budget, terms_of(contract), records=1)
-        signature = self.sign(contract, [expected])
-        self.folder.agree(terms)
+        stated = {name: getattr(contract, name) for name in STATED} | {
+            "owner": self.folder.name,
+            "owner_key": self.public_key,
+            "settings": protection.settings_in(contract.protection_settings),
+        }
+        signature = self.sign(contract, [contract_of(stated, budget, records=1)])
+        self.folder.agree(contract, {"index": index, "seed": seed, "model": {}})
         return signature
 
     def keep(self, signed: SignedContract, curator_key: str, receipt: Receipt) -> Receipt:
@@ -449,17 +454,18 @@ class OwnerAgent:
             if not same or signed.owner_signature != offer["signature"]:
                 raise Declined("that is not the contract that was signed")
             kept = self.keep(signed, negotiated(path).invitation.curator_key, receipt)
-            self.folder.agree(OwnerTerms.of(contract, Assignment(**offer["plan"])))
+            self.folder.agree(contract, offer["plan"])
             return kept
 
     def train(self, question: messages.Train) -> Any:
         """The owner's update for a round, from this global model; it was kept and charged."""
-        terms, start = own_terms(self.folder, question), question.weights
+        (contract, plan), start = own_terms(self.folder, question), question.weights
         if start.dtype != np.float32 or not np.isfinite(start).all():
             raise Declined("the model is not finite single-precision numbers")
         from noisemarket.owner.round import OwnRound
 
-        return OwnRound(self.folder, terms, self._models).upload(question.round_number, start)
+        mine = OwnRound(self.folder, contract, plan, self._models)
+        return mine.upload(question.round_number, start)
 
     def settle(self, receipt: Receipt) -> Receipt:
         """Keep what the owner gave up, and what the curator says it pays; receipts as in ``keep``.
@@ -485,14 +491,14 @@ class OwnerAgent:
         return read_journal(journal).statement(self.folder.name) if journal.exists() else None
 
 
-def own_terms(folder: OwnerFolder, asked: messages.Train) -> OwnerTerms:
+def own_terms(folder: OwnerFolder, asked: messages.Train) -> tuple[Contract, Plan]:
     """The owner's own terms for a round; declined where the curator expects others."""
-    terms = folder.terms(asked.job)
-    if asked.sigma is not None and asked.sigma != terms.sigma:
+    contract, plan = folder.terms(asked.job)
+    if asked.sigma is not None and asked.sigma != contract.sigma:
         raise Declined("sigma is not the contracted one")
-    if terms.rounds is not None and asked.round_number > terms.rounds:
+    if asked.round_number > contract.rounds:
         raise Declined("the contract has no such round")
-    return terms
+    return contract, plan
 
 
 def public_reply(answer: Callable[[], messages.Reply]) -> messages.Reply:

@@ -41,7 +41,7 @@ from noisemarket.ledger.contract import Contract
 from noisemarket.ledger.entries import SETTLED, SIGNED
 from noisemarket.ledger.keys import PRIVATE, KeyPair, SignedContract
 from noisemarket.ledger.receipts import Receipt, load_receipt
-from noisemarket.owner.terms import OwnerTerms
+from noisemarket.owner.terms import Plan
 from noisemarket.privacy.statement import PrivacyStatement
 
 RECORDS, PLAY, SALE = "records.npz", "play.npz", "sale.json"
@@ -144,23 +144,24 @@ class OwnerFolder:
         """The file of what was spent in a job."""
         return self._job(job) / JOURNAL
 
-    def terms(self, job: str) -> OwnerTerms:
-        """What the owner agreed to in a job; declined if it agreed to nothing."""
+    def terms(self, job: str) -> tuple[Contract, Plan]:
+        """What the owner trains under in a job; declined if it agreed to nothing."""
         path = self._job(job) / TERMS
         try:
-            terms = OwnerTerms.from_dict(json.loads(path.read_text(encoding="utf-8")))
+            kept = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise Declined("no contract in this job") from None
-        if (terms.job, terms.owner) != (job, self.name):
+        contract = Contract.from_dict(kept["contract"])
+        if (contract.job, contract.owner) != (job, self.name):
             raise NoisemarketError(f"{path} is of another owner or job.")
-        return terms
+        return contract, kept["plan"]
 
-    def agree(self, terms: OwnerTerms) -> None:
-        """Keep the terms of a job. Those of a job under way cannot change."""
-        path = self.job(terms.job) / TERMS
-        if path.exists() and OwnerTerms.from_dict(json.loads(path.read_text())) != terms:
+    def agree(self, contract: Contract, plan: Plan) -> None:
+        """Keep what the owner trains under. Of a job under way it cannot change."""
+        path = self.job(contract.job) / TERMS
+        if path.exists() and self.terms(contract.job) != (contract, plan):
             raise BadInput("terms", str(path), "are fixed: a job's contract cannot change.")
-        write_json(path, terms.to_dict(), private=True)
+        write_json(path, {"contract": contract.to_dict(), "plan": plan}, private=True)
 
     def contract(self, job: str) -> Contract:
         """The contract of a job that both sides have signed; declined if there is none."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, ClassVar, NoReturn, Self, TypeVar, get_type_hints
 
 import numpy as np
@@ -38,7 +38,7 @@ from noisemarket.owner.invitations import (
     MenuInvitation,
     SaleInvitation,
 )
-from noisemarket.owner.terms import Assignment
+from noisemarket.owner.terms import Plan
 from noisemarket.pricing.messages import ProposalBatch, QuoteBatch
 
 PROTOCOL = 4
@@ -221,7 +221,7 @@ class ContractOffer(Question):
     """A contract to be signed, and what the owner needs to do its work."""
 
     contract: Contract
-    assignment: Assignment
+    plan: Plan
 
     kind, reply = "query.contract", Signature
 
@@ -315,8 +315,8 @@ def _plain(name: str, value: Any) -> Plain:
             return {"first": value.first}, moves
         case Contract():
             return {name: value.bytes()}, {}
-        case Assignment():
-            return {"plan": json.dumps(asdict(value), sort_keys=True)}, {}
+        case dict():
+            return {name: json.dumps(value, sort_keys=True)}, {}
         case SignedContract():
             both = {"owner": value.owner_signature, "curator": value.curator_signature}
             return {"contract": value.contract.bytes(), **both}, {}
@@ -358,8 +358,8 @@ class _Reader:
             return self.contract()
         if kind is SignedContract:
             return SignedContract(self.contract(), self.text("owner"), self.text("curator"))
-        if kind is Assignment:
-            return self.assignment()
+        if kind == Plan:
+            return self.plan(name)
         if kind is Receipt:
             return self.receipt(name)
         if kind == Upload:
@@ -393,14 +393,18 @@ class _Reader:
         except BadInput:
             self.decline("the receipt")
 
-    def assignment(self) -> Assignment:
-        plan = "the contract's plan"
+    def plan(self, name: str) -> Plan:
+        subject = "the contract's plan"
         try:
-            found = Assignment(**json.loads(self.text("plan", plan)))
-        except (ValueError, TypeError, RecursionError):
-            self.decline(plan)
-        sound = all(type(one) is int and one >= 0 for one in (found.index, found.seed))
-        return found if sound and isinstance(found.model, dict) else self.decline(plan)
+            found: Any = json.loads(self.text(name, subject))
+        except (ValueError, RecursionError):
+            self.decline(subject)
+        match found:
+            case {"index": int(index), "seed": int(seed), "model": dict(), **rest} if not rest:
+                sound = type(index) is type(seed) is int and min(index, seed) >= 0
+            case _:
+                sound = False
+        return dict(found) if sound else self.decline(subject)
 
     def weights(self) -> NDArray[Any]:
         value = self.arrays.get("weights")

@@ -18,8 +18,9 @@ from noisemarket.federated.models.linear import LinearRecords
 from noisemarket.federated.models.model import Model, ModelMaker, Records
 from noisemarket.federated.protections import Protection, Upload, UploadTask
 from noisemarket.files import digest
+from noisemarket.ledger.contract import Contract
 from noisemarket.owner.folder import Arrays, Declined, OwnerFolder
-from noisemarket.owner.terms import OwnerTerms
+from noisemarket.owner.terms import Plan, budget_of, protection_of
 from noisemarket.privacy.accountant import BudgetSpent, JournalledAccountant
 from noisemarket.privacy.noise import (
     Diverged,
@@ -70,7 +71,8 @@ class OwnerTrainer:
 
 def released(
     folder: OwnerFolder,
-    terms: OwnerTerms,
+    contract: Contract,
+    plan: Plan,
     round_number: int,
     start: Arrays,
     make: Callable[[NoiseSource], Arrays],
@@ -83,15 +85,15 @@ def released(
     by its content: the same bits cost nothing more, and no others pass for them.
     """
     name = _name_of(start, b"%d" % round_number)
-    release = folder.release(terms.job, name)
+    job = contract.job
+    release = folder.release(job, name)
     if release is None:
-        simulated = terms.noise == "simulated"
-        release = make(SimulatedNoise(terms.seed) if simulated else SecureNoise())
-        folder.keep_release(terms.job, name, release)
-    journal = folder.journal(terms.job)
+        release = make(SimulatedNoise(plan["seed"]) if contract.simulated else SecureNoise())
+        folder.keep_release(job, name, release)
+    journal = folder.journal(job)
     journal.touch(mode=0o600)
     try:
-        with JournalledAccountant(journal, [budget(release)], terms.job) as accountant:
+        with JournalledAccountant(journal, [budget(release)], job) as accountant:
             accountant.charge(folder.name, round_number, release_id=_name_of(release))
     except BudgetSpent:
         raise Declined("the privacy budget is spent") from None
@@ -109,10 +111,10 @@ def _name_of(arrays: Arrays, *more: bytes) -> str:
 class OwnRound:
     """The rounds of an owner that has its terms and its records in a folder of its own."""
 
-    def __init__(self, folder: OwnerFolder, terms: OwnerTerms, models: Models) -> None:
-        self._folder, self._terms = folder, terms
-        model = models(terms.model)(terms.seed)
-        self._trainer = OwnerTrainer(model, terms.build_protection(), terms.seed)
+    def __init__(self, folder: OwnerFolder, contract: Contract, plan: Plan, models: Models) -> None:
+        self._folder, self._contract, self._plan = folder, contract, plan
+        model = models(plan["model"])(plan["seed"])
+        self._trainer = OwnerTrainer(model, protection_of(contract), plan["seed"])
         self._records = model.records(*folder.records())
         if not len(self._records):
             raise Declined("the owner has no records to train on")
@@ -126,19 +128,21 @@ class OwnRound:
     @cached_property
     def budget(self) -> PrivacyBudget:
         """What a round costs by the owner's own account: of its model and its records."""
-        return self._terms.budget(len(self._trainer.model), len(self))
+        return budget_of(self._contract, len(self._trainer.model), len(self))
 
     def upload(self, round_number: int, weights: Upload) -> Upload:
         """Train from this global model; what is given was kept and charged."""
         if weights.shape != (len(self._trainer.model),):
             raise Declined("the model is not the contracted one")
-        terms = self._terms
+        contract, plan = self._contract, self._plan
 
         def train(noise: NoiseSource) -> Arrays:
             update = self._trainer.upload(
-                round_number, weights, terms.index, self._records, terms.sigma, noise
+                round_number, weights, plan["index"], self._records, contract.sigma, noise
             )
             return {WEIGHTS: update}
 
-        start, folder = {WEIGHTS: weights}, self._folder
-        return released(folder, terms, round_number, start, train, lambda _: self.budget)[WEIGHTS]
+        return released(
+            self._folder, contract, plan, round_number, {WEIGHTS: weights}, train,
+            lambda _: self.budget,
+        )[WEIGHTS]  # fmt: skip

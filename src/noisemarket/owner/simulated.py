@@ -16,9 +16,8 @@ from noisemarket.ledger.keys import SignedContract
 from noisemarket.ledger.receipts import Receipt
 from noisemarket.owner.agent import OwnerAgent
 from noisemarket.owner.folder import Declined, OwnerFolder
-from noisemarket.owner.invitations import JobInvitation, MenuInvitation
-from noisemarket.owner.record import SaleRecord, negotiated
-from noisemarket.owner.terms import Assignment
+from noisemarket.owner.invitations import JobInvitation, MenuInvitation, SaleRecord, negotiated
+from noisemarket.owner.terms import Plan
 from noisemarket.privacy.statement import PrivacyBudget, PrivacyStatement
 
 
@@ -73,9 +72,9 @@ class SimulatedOwner(OwnerAgent):
         self.folder.keep_private(kept)
         return key if self._agreed is not None else super().invited(invitation)
 
-    def accept(self, contract: Contract, assignment: Assignment) -> str:
+    def accept(self, contract: Contract, plan: Plan) -> str:
         record = self._agreed or negotiated(self.folder.job(contract.job))
-        return self.sign(contract, self._expected(contract, record, assignment))
+        return self.sign(contract, self._expected(contract, record, plan))
 
     def keep_accepted(self, signed: SignedContract, receipt: Receipt) -> Receipt:
         record = self._agreed or negotiated(self.folder.job(signed.contract.job))
@@ -87,7 +86,7 @@ class SimulatedOwner(OwnerAgent):
     def _private(self) -> dict[str, Any]:
         return {**self._own, "allow_unbounded": True}
 
-    def _work(self, contract: Contract, assignment: Assignment) -> tuple[PrivacyBudget, int]:
+    def _work(self, contract: Contract, plan: Plan) -> tuple[PrivacyBudget, int]:
         if self.work is None:
             raise Declined("the job is not known yet")
         return self.work

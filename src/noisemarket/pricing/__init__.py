@@ -7,7 +7,7 @@ from noisemarket.parts import Parts
 from noisemarket.pricing.auctions import CSRAAuction, PACAuction
 from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock
-from noisemarket.pricing.learned import Learned
+from noisemarket.pricing.dypp import Learned
 from noisemarket.pricing.mechanism import Mechanism
 from noisemarket.pricing.oracles import Equilibrium, FirstBest, NoDP, UniformDP
 from noisemarket.pricing.pain_fl import PainFL
@@ -50,11 +50,7 @@ Example:
 
 
 def find_mechanism(mechanism: str | Mechanism | type[Rule]) -> Mechanism:
-    """A mechanism by name, or one's own: an instance, or a class of learning rule.
-
-    Raises:
-        BadInput: there is no mechanism of that name, or the argument is none.
-    """
+    """A mechanism by name, or one's own: an instance, or a class of learning rule."""
     given: object = mechanism
     if isinstance(given, str):
         given = MECHANISMS.find(given, load=True)

@@ -16,10 +16,15 @@ import numpy as np
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, IntArray
 from noisemarket.game.sides import OwnerSide
-from noisemarket.pricing.batch import seeds
+from noisemarket.pricing.draws import seeds
 from noisemarket.pricing.mechanism import RunOptions
-from noisemarket.pricing.messages import OwnerPlayer, ProposalBatch, QuoteBatch
-from noisemarket.pricing.players import GameRules, owner_player
+from noisemarket.pricing.messages import (
+    GameRules,
+    OwnerPlayer,
+    ProposalBatch,
+    QuoteBatch,
+    owner_player,
+)
 
 
 class Asker(ABC):

@@ -76,12 +76,9 @@ def won_by(winners: IntArray, payments: IntArray, owners: int, saving: int) -> C
 class ProportionalShare:
     """The rule for one saving.
 
-    Args:
-        joint: what contracts are worth together.
-        keys: an order of the owners that does not depend on how they are listed.
-        saving: the level down to which winners sell.
-        scores: what each owner counts for, above 0; equal ones are 1.
-        budget: the most that is paid in all; None: no limit but what winners are worth.
+    ``keys`` give an order of the owners that does not depend on how they are listed. ``scores``,
+    above 0, say what each owner counts for; equal ones are 1. Without a ``budget`` there is no
+    limit but what winners are worth.
     """
 
     joint: JointValue

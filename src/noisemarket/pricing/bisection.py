@@ -22,16 +22,16 @@ would pay more by now the owner hears only if it asks: every ``ASKS_AFTER`` inte
 the best proposal of those that it has dropped. A quote above the limit then says that the curator
 has changed, and all limits are forgotten.
 
-``bisection_loop.py`` compiles these functions as they stand here. The contract of a pair is what it
-signed last. Proposals, quotes and signatures are the mechanism's own: ``game.protocol`` decides
-only what payoffs are counted from.
+Both sides are plain functions; for whole populations they are compiled as they stand here. The
+contract of a pair is what it signed last. Proposals, quotes and signatures are the mechanism's own:
+``game.protocol`` decides only what payoffs are counted from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,19 +41,25 @@ from noisemarket.game.equilibrium import TOLERANCE
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import CuratorSide, OwnerSide
-from noisemarket.pricing.batch import PlayConfig
-from noisemarket.pricing.mechanism import Agreement, Mechanism, RunOptions
-from noisemarket.pricing.messages import CuratorPlayer, OwnerPlayer, State
-from noisemarket.pricing.totals import PlayTotals, batches, work_through
-
-if TYPE_CHECKING:
-    from noisemarket.pricing.bisection_loop import Bargains
-
-BISECTION = "bisection"
-"""What stands for a rule in ``GameRules`` where both sides play ``bisection``."""
-
-MOST_MESSAGES = 40
-"""Messages to an owner in a bisection at most."""
+from noisemarket.pricing.mechanism import Agreement, Mechanism, PlayConfig, RunOptions
+from noisemarket.pricing.messages import (
+    MOST_MESSAGES,
+    CuratorPlayer,
+    OwnerPlayer,
+    State,
+    bisection_rules,
+    play_by_quotes,
+)
+from noisemarket.pricing.totals import (
+    DEALS,
+    PAYMENTS,
+    PROPOSALS,
+    QUOTES,
+    SAVINGS,
+    PlayTotals,
+    batches,
+    work_through,
+)
 
 PATIENCE = 25
 """Interactions after which a side tries whether the other has changed."""
@@ -286,17 +292,174 @@ class BisectionCurator(CuratorPlayer):
         self.settled = signed and stands(self._beliefs, proposal, quote)
 
 
+class BargainArrays(NamedTuple):
+    """What both sides of some pairs want, ``(phases, pairs, savings)``, and how long they play.
+
+    ``reserves`` and ``gains`` are the owners' (``Wants``); ``limits`` and ``worth`` are the highest
+    payment level that the curator signs for each saving, and what the saving is worth to it.
+    ``income`` is what payments are worth to an owner, ``prices[phase]`` what they cost the curator.
+    ``starts`` are the first interactions of the phases and, last, the number of interactions.
+    """
+
+    starts: IntArray
+    reserves: IntArray
+    gains: FloatArray
+    limits: IntArray
+    worth: FloatArray
+    income: FloatArray
+    prices: FloatArray
+
+
+class Bargains(NamedTuple):
+    """What was played: ``counts`` and ``payoffs`` as in ``Batch``; ``deals`` is what each pair
+    signed last since the last change, 0 and 0 for no trade; ``settled`` after how many interactions
+    a deal stood for the first time, 0 for never."""
+
+    counts: IntArray
+    payoffs: FloatArray
+    deals: IntArray
+    settled: IntArray
+
+
+def _repeats(curator: CuratorBeliefs, owner: OwnerBeliefs, proposal: int, most: int) -> int:
+    """How often a deal that stands is signed again before a side tries something; counts them."""
+    times = min(most, ASKS_AFTER - owner.notes[STEADY])
+    if proposal > 0:
+        times = max(0, min(times, PATIENCE - curator.steady[0]))  # a price of 0 is not tried below
+        curator.steady[0] += times
+    owner.notes[STEADY] += times
+    return int(times)
+
+
+def _note(
+    counts: IntArray, block: int, times: int, proposal: int, quoted: int, signed: bool
+) -> None:
+    """Enter the same interaction, some times, into a block of the trace."""
+    counts[block, PROPOSALS] += times * proposal
+    counts[block, QUOTES] += times * quoted
+    if signed and proposal + quoted > 0:
+        counts[block, SAVINGS] += times * proposal
+        counts[block, PAYMENTS] += times * quoted
+        counts[block, DEALS] += times
+
+
+def bargain_all(
+    games: BargainArrays,
+    base: FloatArray,
+    trace_every: int,
+    curator: CuratorBeliefs,
+    owner: OwnerBeliefs,
+    output: Bargains,
+) -> None:
+    """Play all pairs, one after the other; ``curator`` and ``owner`` are memory to play in.
+
+    ``base`` is what both sides of a pair have without a trade, ``(phases, pairs, 2)``.
+    """
+    deals, every = output.deals, trace_every
+    for pair in range(games.reserves.shape[1]):
+        begin_curator(curator)
+        begin_owner(owner)
+        block, next_block = 0, every
+        for phase in range(len(games.starts) - 1):
+            wants = Wants(games.reserves[phase, pair], games.gains[phase, pair])
+            limits, worth = games.limits[phase, pair], games.worth[phase, pair]
+            owner.notes[BEST] = -1
+            deals[pair, 0], deals[pair, 1] = 0, 0  # nobody is held to what it wanted before
+            t, end = games.starts[phase], games.starts[phase + 1]
+            while t < end:
+                proposal = make_proposal(owner, wants)
+                quoted = quote(curator, limits, proposal)
+                willing, signs = quoted <= limits[proposal], quoted >= wants.reserves[proposal]
+                signed = willing and signs
+                if willing:
+                    hear_answer(curator, proposal, quoted, signs)
+                hear_quote(owner, wants, proposal, quoted, signed)
+                times = 1
+                if signed:
+                    deals[pair, 0], deals[pair, 1] = proposal, quoted
+                    stood = stands(curator, proposal, quoted)
+                    if stood and output.settled[pair] == 0:
+                        output.settled[pair] = t + 1
+                    if stood and proposal == owner.notes[BEST]:
+                        times += _repeats(curator, owner, proposal, end - t - 1)
+                gain, value = base[phase, pair, 0], base[phase, pair, 1]
+                if signed and proposal + quoted > 0:
+                    gain += games.income[quoted] - games.income[wants.reserves[proposal]]
+                    gain += wants.gains[proposal]
+                    value += worth[proposal] - games.prices[phase, quoted]
+                while times > 0:
+                    here = min(times, next_block - t)
+                    _note(output.counts, block, here, proposal, quoted, signed)
+                    output.payoffs[block, 0] += here * gain
+                    output.payoffs[block, 1] += here * value
+                    t, times = t + here, times - here
+                    if t == next_block:
+                        block, next_block = block + 1, next_block + every
+
+
+@cache
+def compiled_loop() -> Callable[..., None]:
+    """``bargain_all`` as compiled code, of these very functions."""
+    from numba.extending import register_jitable  # slow to import, and most markets do not need it
+
+    from noisemarket.pricing.jit import cached
+
+    for function in (
+        *(begin_curator, quote, hear_answer, stands),
+        *(begin_owner, make_proposal, best_proposal, hear_quote, _repeats, _note),
+    ):
+        register_jitable(function)
+    return cast(Callable[..., None], cached(nogil=True, error_model="numpy")(bargain_all))
+
+
+def bargain_batch(
+    config: PlayConfig,
+    owners: Sequence[OwnerSide],
+    curators: Sequence[CuratorSide],
+    starts: Sequence[int],
+    *,
+    over_no_trade: bool = True,
+) -> Bargains:
+    """Play the pairs of these sides; those of index i hold from interaction ``starts[i]`` on.
+
+    Payoffs are counted over no trade, or else in full, as in the simultaneous game. With
+    ``config.compiled = False`` the same functions are played as plain Python.
+    """
+    live = [i for i, start in enumerate(starts) if start < config.iterations]
+    wants = [wants_of(owners[i]) for i in live]
+    arrays = BargainArrays(
+        starts=np.array([*(starts[i] for i in live), config.iterations], dtype=np.int64),
+        reserves=np.stack([one.reserves for one in wants]),
+        gains=np.stack([one.gains for one in wants]),
+        limits=np.stack([curators[i].limits() for i in live]),
+        worth=np.stack([curators[i].worth() for i in live]),
+        income=owners[0].income(),
+        prices=np.stack([curators[i].price() for i in live]),
+    )
+    _, pairs, savings = arrays.reserves.shape
+    base = np.zeros((len(live), pairs, 2))
+    if not over_no_trade:
+        base[:, :, 0] = [owners[i].base() for i in live]
+        base[:, :, 1] = [curators[i].base() for i in live]
+    output = Bargains(
+        counts=np.zeros((config.blocks, 5), np.int64),
+        payoffs=np.zeros((config.blocks, 2)),
+        deals=np.zeros((pairs, 2), np.int64),
+        settled=np.zeros(pairs, np.int64),
+    )
+    play = compiled_loop() if config.compiled else bargain_all
+    play(arrays, base, config.trace_every, curator_beliefs(savings), owner_beliefs(savings), output)
+    return output
+
+
 class Bisection(Mechanism):
     """Each proposal at the least that its owner signs, found by bisection, owner by owner."""
 
     def run(self, environment: Environment, options: RunOptions) -> Agreement:
-        from noisemarket.pricing.players import bisection_rules, play_by_quotes
-
         if options.asker is not None:
             rules = bisection_rules(environment, options.play)
             return play_by_quotes(environment, rules, options.asker, options)
-        # Numba is slow to import, and most markets do not learn; here, before threads want it.
-        import_module("noisemarket.pricing.bisection_loop")
+        compiled_loop()  # here, before threads want it
         config, asked = options.play, 0
         slices = batches(len(environment), config.iterations, environment.levels.shape[0])
         totals = PlayTotals(environment, options, slices)
@@ -319,8 +482,6 @@ def _messages(played: Bargains, config: PlayConfig) -> IntArray:
 
 
 def _play(environment: Environment, config: PlayConfig, some: slice) -> Bargains:
-    from noisemarket.pricing.bisection_loop import bargain_batch
-
     phases = range(len(environment.phases))
     return bargain_batch(
         config,

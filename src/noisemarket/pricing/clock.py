@@ -84,12 +84,8 @@ class ClockAuction:
     """The curator's side: it holds nothing private of any owner.
 
     Ask the owners in ``asked`` whether they stay at ``prices`` for ``saving`` (level numbers),
-    ``hear`` their answers, and go on until it is ``over``.
-
-    Args:
-        joint: what contracts are worth together.
-        keys: an order of the owners that does not depend on how they are listed.
-        demand: floor, budget and target.
+    ``hear`` their answers, and go on until it is ``over``. ``keys`` order the owners, however they
+    are listed.
     """
 
     def __init__(self, joint: JointValue, keys: KeyArray, demand: Demand) -> None:
@@ -100,9 +96,8 @@ class ClockAuction:
         self._order = np.lexsort((keys, joint.records))  # lightest first
         self._sellers = Sellers(joint, self.saving)
         scores = np.sqrt(self._sellers.added()) if demand.scored else np.ones(self._sellers.sizes)
-        self._prices = FallingPrices(
-            joint.levels.payment_levels, scores, keep_all=demand.target is not None
-        )
+        highest, keep_all = joint.levels.payment_levels, demand.target is not None
+        self._prices = FallingPrices(highest, scores, keep_all=keep_all)
         self._level: IntArray = np.zeros(len(joint), dtype=np.int64)  # the last that was accepted
         self._drop()
         self._waiting = self._order[self.active[self._order]]  # not yet asked about this price
@@ -240,11 +235,7 @@ class ClockAuction:
 
 
 def floor_level(levels: Levels, floor: float) -> int:
-    """The saving level nearest to a floor, of those that leave some noise; all noise for floor 0.
-
-    Raises:
-        BadInput: whoever keeps that much noise sells nothing.
-    """
+    """The saving level nearest to a floor, of those that leave some noise; the last for floor 0."""
     if floor >= levels.sigma_max:
         remedy = f"sellers keep less than sigma_max: give a number below {levels.sigma_max:g}."
         raise BadInput("market.floor", floor, remedy)
@@ -258,14 +249,10 @@ def floor_level(levels: Levels, floor: float) -> int:
 
 
 class Sellers:
-    """The owners that would still sell, and what that is worth: public figures only.
+    """The owners that would still sell down to a level, and what that is worth, by public figures.
 
     Owners of one size weigh alike. So all sums are taken over sizes, and depend neither on the
     order of the owners nor, where all have one size, on their number.
-
-    Args:
-        joint: what contracts are worth together.
-        saving: the level down to which they would sell.
     """
 
     def __init__(self, joint: JointValue, saving: int) -> None:
@@ -372,14 +359,9 @@ class FallingPrices:
 
     With one price all are asked about the same payment level. With scores, what owners are offered
     falls in proportion to their scores: all begin at the highest payment, and who adds less to the
-    model is offered less sooner. Scores follow from public figures and are fixed before the first
-    price, so no answer changes them.
-
-    Args:
-        payment_levels: the highest payment level.
-        scores: of each size, from 0 to 1; equal ones mean one price for all.
-        keep_all: whether owners are offered the lowest price at the least, rather than nothing,
-            once their score is too low for it.
+    model is offered less sooner. Scores, from 0 to 1, follow from public figures and are fixed
+    before the first price, so no answer changes them. With ``keep_all`` owners whose score is too
+    low for the lowest price are still offered that, rather than nothing.
     """
 
     def __init__(self, payment_levels: int, scores: FloatArray, *, keep_all: bool) -> None:

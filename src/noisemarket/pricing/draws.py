@@ -18,6 +18,11 @@ def mix(word: int) -> int:
     return int(scrambled(np.array([word], np.uint64))[0])
 
 
+def seeds(play_seed: int) -> tuple[int, int]:
+    """The owners' and the curator's seed of a game by messages, where one seed stands for all."""
+    return mix(play_seed ^ GOLDEN), mix((play_seed + 1) % 2**64 ^ GOLDEN)
+
+
 class Stream:
     """The stream of one pair. ``state`` holds its four words."""
 

@@ -18,19 +18,25 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from noisemarket.game.jit import cached
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray, KeyArray
 from noisemarket.game.sides import scrambled
+from noisemarket.pricing.jit import cached
 from noisemarket.pricing.rule import CLIMBING, EXPLORING, FIXED
-
-PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
-"""Columns of ``Batch.counts``."""
+from noisemarket.pricing.totals import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
 
 _compiled = cached(nogil=True, error_model="numpy")
 _mix = njit(nogil=True)(scrambled)
 _U = np.uint64
 _GOLDEN = _U(0x9E3779B97F4A7C15)
 _TO_UNIT = 1.0 / (1 << 32)
+
+FAST, SLOW = 0.05, 0.005
+"""Steps of the two averages of an owner's proposals."""
+
+MOVED, AT_MOST_EVERY, LOOKS_EVERY = 1.2, 400, 10
+"""The curator starts a pair anew when the averages are further apart than this; not again for so
+many interactions; and it looks only so often."""
+
 _LOOK = (1 << 20) - 1  # every so many iterations, look whether the play is cancelled
 
 
@@ -183,6 +189,26 @@ def learn(
 
 
 @_compiled
+def has_moved(averages: FloatArray, proposal: int, since: int) -> bool:
+    """Take a proposal into its fast and its slow average; gives whether these are far apart (L1).
+
+    ``since`` is how long ago the curator started its tables. To look every time would cost more
+    than to average.
+    """
+    for j in range(averages.shape[1]):
+        averages[0, j] -= FAST * averages[0, j]
+        averages[1, j] -= SLOW * averages[1, j]
+    averages[0, proposal] += FAST
+    averages[1, proposal] += SLOW
+    if since < AT_MOST_EVERY or since % LOOKS_EVERY != 0:
+        return False
+    distance = 0.0
+    for j in range(averages.shape[1]):
+        distance += abs(averages[0, j] - averages[1, j])
+    return distance > MOVED
+
+
+@_compiled
 def act_everywhere(
     rule: Numbers, policy: FloatArray, best: IntArray, uniforms: FloatArray, out: IntArray
 ) -> None:
@@ -200,7 +226,8 @@ class GameArrays(NamedTuple):
     """The games of some pairs. Tables are ``(pairs, phases, savings, payments)``.
 
     ``starts`` are the first iterations of the phases and, last, the number of iterations. ``keys``
-    name the pairs' streams of random numbers. First Q-values are ``(pairs, states, actions)``.
+    name the pairs' streams of random numbers. First Q-values are ``(pairs, phases, states,
+    actions)``. ``changed[pair, phase]``: the owner's own preferences are not those before.
     """
 
     keys: KeyArray
@@ -210,6 +237,7 @@ class GameArrays(NamedTuple):
     agreed: BoolArray
     owner_first: FloatArray
     curator_first: FloatArray
+    changed: BoolArray
 
 
 class LoopSettings(NamedTuple):
@@ -217,7 +245,7 @@ class LoopSettings(NamedTuple):
 
     A trace has a point every ``trace_every`` iterations; deals are read from the last ``window``.
     With ``per_message`` above 0 the game is one by messages: the curator learns from that many
-    interactions at a time, after all of them.
+    interactions at a time, after all of them. With ``reopen`` players start anew after a change.
     """
 
     sees_proposal: bool
@@ -226,6 +254,7 @@ class LoopSettings(NamedTuple):
     trace_every: int
     window: int
     per_message: int
+    reopen: bool
 
 
 class Batch(NamedTuple):
@@ -331,54 +360,76 @@ def play_all(
     )
     best, visits = np.empty(rows, np.int64), np.empty(rows, np.int64)
     seen, streams = np.empty((savings, payments), np.int64), np.empty((2, 4), np.uint64)
+    averages = np.empty((2, savings))
     # What the curator has not learned from yet: its states, quotes and rewards. The first is from
     # before the present message.
     states, quotes = np.zeros(per_message + 1, np.int64), np.zeros(per_message + 1, np.int64)
     rewards, unheard = np.zeros(per_message + 1), 0
+    said = np.zeros(per_message + 1, np.int64)
 
     for n in range(pairs):
-        _begin(values, policy, total, best, visits, 0, games.owner_first[n])
-        _begin(values, policy, total, best, visits, payments, games.curator_first[n])
+        _begin(values, policy, total, best, visits, 0, games.owner_first[n, 0])
+        _begin(values, policy, total, best, visits, payments, games.curator_first[n, 0])
         seed_stream(streams, 0, settings.owner_seed, games.keys[n])
         seed_stream(streams, 1, settings.curator_seed, games.keys[n])
         seen[:] = 0
+        averages[:] = 1.0 / savings
         j, k, state, phase, reward, unheard = 0, 0, 0, 0, 0.0, 0
+        owner_since, curator_since, heard_phase = 0, 0, 0  # when each side started its tables
         proposals, quoted, saved, paid, signed, owner_sum, curator_sum = 0, 0, 0, 0, 0, 0.0, 0.0
         block, left = 0, settings.trace_every
         for t in range(iterations + 1):
+            if phase + 1 < phases and t == starts[phase + 1]:
+                phase += 1
+                if settings.reopen and games.changed[n, phase]:
+                    _begin(values, policy, total, best, visits, 0, games.owner_first[n, phase])
+                    owner_since = t
             # The owner proposes; that proposal completes the curator's last transition.
             proposal = act(rule, policy, best, k, savings, upper_uniform(streams, 0))
             next_state = proposal if sees_proposal else j
             if t > 0 and per_message == 0:
                 learn(
                     rule, values, policy, total, best, visits,
-                    payments + state, payments, k, reward, payments + next_state, t - 1,
+                    payments + state, payments, k, reward, payments + next_state,
+                    t - 1 - curator_since,
                 )  # fmt: skip
             if t == iterations:
                 break
             if t & _LOOK == 0 and cancelled[0]:
                 return
-            if t == starts[phase + 1]:
-                phase += 1
             j, state = proposal, next_state
+            if settings.reopen and per_message == 0 and has_moved(averages, j, t - curator_since):
+                first = games.curator_first[n, phase]
+                _begin(values, policy, total, best, visits, payments, first)
+                curator_since = t
 
             # The curator quotes; that quote completes the owner's transition.
             quote = act(rule, policy, best, payments + state, payments, lower_uniform(streams, 1))
             got, reward = owner_rewards[n, phase, j, quote], curator_rewards[n, phase, j, quote]
-            learn(rule, values, policy, total, best, visits, k, savings, j, got, quote, t)
+            learn(
+                rule, values, policy, total, best, visits,
+                k, savings, j, got, quote, t - owner_since,
+            )  # fmt: skip
             k = quote
             if per_message > 0:
                 unheard += 1
                 states[unheard], quotes[unheard], rewards[unheard] = state, k, reward
+                said[unheard] = j
                 if unheard == per_message or t == iterations - 1:
                     for i in range(1, unheard + 1):
                         heard = t - unheard + i
+                        if heard_phase < phase and heard == starts[heard_phase + 1]:
+                            heard_phase += 1
                         if heard > 0:
                             learn(
                                 rule, values, policy, total, best, visits,
                                 payments + states[i - 1], payments, quotes[i - 1], rewards[i - 1],
-                                payments + states[i], heard - 1,
+                                payments + states[i], heard - 1 - curator_since,
                             )  # fmt: skip
+                        if settings.reopen and has_moved(averages, said[i], heard - curator_since):
+                            first = games.curator_first[n, heard_phase]
+                            _begin(values, policy, total, best, visits, payments, first)
+                            curator_since = heard
                     states[0], quotes[0], rewards[0] = state, k, reward
                     unheard = 0
 

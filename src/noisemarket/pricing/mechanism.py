@@ -13,10 +13,42 @@ from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
 from noisemarket.game.levels import BoolArray, FloatArray, IntArray
 from noisemarket.game.protocol import Contracts
-from noisemarket.pricing.batch import PlayConfig
+from noisemarket.pricing.rule import Settings
 
 if TYPE_CHECKING:
     from noisemarket.pricing.asker import Asker
+
+
+MOST_POINTS = 20_000
+"""Points that the trace of a run has at most."""
+
+
+def trace_spacing(every: int, iterations: int) -> int:
+    """Iterations per point of a trace: a multiple of ``every``, with ``MOST_POINTS`` at most."""
+    return every * -(-iterations // (every * MOST_POINTS))
+
+
+@dataclass(frozen=True)
+class PlayConfig:
+    """How to play: the rules' numbers, how long, how finely to trace.
+
+    With more than one interaction per message, the game is played as in ``messages``.
+    """
+
+    settings: Settings
+    iterations: int
+    seed: int
+    owner_optimism: float = 1.0
+    curator_optimism: float = 1.0
+    trace_every: int = 50
+    window: int = 500
+    compiled: bool = True
+    interactions_per_message: int = 1
+
+    @property
+    def blocks(self) -> int:
+        """Points of the trace."""
+        return -(-self.iterations // self.trace_every)
 
 
 @dataclass(frozen=True)
@@ -89,11 +121,9 @@ Stop = Callable[[], bool]
 class Demand:
     """What a curator of one model wants to buy, for mechanisms that buy from all owners together.
 
-    Args:
-        floor: the noise that sellers keep.
-        budget: the most that is paid in all; None: what it is worth to the curator decides.
-        target: the model quality to reach for the least money, in per cent; None: no target.
-        scored: whether owners who add less to the model are offered less.
+    ``floor`` is the noise that sellers keep, ``target`` the model quality to reach for the least
+    money, in per cent. Without a ``budget`` what it is worth to the curator decides. ``scored``:
+    owners who add less to the model are offered less.
     """
 
     floor: float = 0.1

@@ -1,4 +1,4 @@
-"""The same game in batches: many interactions in one message, for players on different machines.
+"""Games by messages: many interactions in one message, for players on different machines.
 
 One interaction at a time, a pair on two machines would exchange a message for every move. Instead
 the curator draws its answers ahead, as a quote batch: for each of the next interactions and each
@@ -8,27 +8,144 @@ curator then learns from that. So the owner cannot choose among the curator's ra
 neither side reveals more of its preferences than its moves. The curator learns one message late,
 which hardly matters to slow learners.
 
-The owner's player can be saved as plain arrays and restored by another process. The curator's
-player needs no saving: it learns again from the replies that came.
+``GameRules`` is public: both sides know it. The owner's player is built from the owner's side
+alone, the curator's from the curator's side alone. The owner's can be saved as plain arrays and
+restored by another process; the curator's needs no saving: it learns again from the replies that
+came. ``play_by_quotes`` plays all owners' games through an ``Asker``. The compiled loop plays the
+same games for owners of this process (``interactions_per_message`` above 1), and ends with the same
+contracts.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from noisemarket.errors import BadInput
-from noisemarket.game.levels import BoolArray, FloatArray, IntArray
-from noisemarket.pricing.draws import Stream
-from noisemarket.pricing.rule import Rule
+from noisemarket.errors import BadInput, NoisemarketError
+from noisemarket.game.environment import Environment
+from noisemarket.game.levels import MOST_CELLS, BoolArray, FloatArray, IntArray, Levels
+from noisemarket.game.protocol import Contracts, Protocol
+from noisemarket.game.sides import CuratorSide, OwnerSide
+from noisemarket.pricing.draws import Stream, seeds
+from noisemarket.pricing.mechanism import Agreement, PlayConfig, Progress, RunOptions
+from noisemarket.pricing.rule import Rule, Settings, find_rule
+
+if TYPE_CHECKING:
+    from noisemarket.pricing.asker import Asker
 
 State = dict[str, NDArray[np.generic]]
 
+BISECTION = "bisection"
+"""What stands for a rule in ``GameRules`` where both sides play ``bisection``."""
+
+MOST_MESSAGES = 40
+"""Messages to an owner in a bisection at most."""
+
 _RULE = "rule."
+
+
+@dataclass(frozen=True)
+class GameRules:
+    """What is public about a game by messages: the grids, the protocol, how both sides learn.
+
+    ``optimism`` is the owner's: its first Q-value in its best conceivable payoffs. ``rule`` is a
+    name where the rules are sent to another machine. Preferences may change at interactions
+    ``starts``; the first is 0.
+    """
+
+    levels: Levels
+    protocol: Protocol
+    rule: str | type[Rule]
+    settings: Settings
+    iterations: int
+    window: int
+    interactions_per_message: int
+    optimism: float
+    starts: tuple[int, ...] = (0,)
+
+    @property
+    def sees_proposal(self) -> bool:
+        """Whether the curator answers the present proposal rather than the last one."""
+        return self.protocol == "signed"
+
+    @property
+    def reopens(self) -> bool:
+        """Whether players start anew after a change of preferences."""
+        return self.settings.reopen and find_rule(self.rule).reopens
+
+    @property
+    def ends_early(self) -> bool:
+        """Whether the game may be over before its last interaction."""
+        return self.rule == BISECTION
+
+    def phases(self, environment: Environment) -> list[int]:
+        """The phases of an environment that are played; a bisection plays only the last."""
+        last = len(environment.phases) - 1
+        return [last] if self.rule == BISECTION else list(range(len(self.starts)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values for JSON."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> GameRules:
+        """From what ``to_dict`` returned, checked: it may come from another machine."""
+        try:
+            levels, settings = Levels(**values["levels"]), Settings(**values["settings"])
+            starts = tuple(values["starts"])
+            rules = cls(**{**values, "levels": levels, "settings": settings, "starts": starts})
+            savings, payments = rules.levels.shape
+            whole = (
+                rules.iterations, rules.window, rules.interactions_per_message,
+                savings - 1, payments - 1,
+            )  # fmt: skip
+            numbers = (*vars(rules.settings).values(), rules.optimism, *vars(rules.levels).values())
+            sound = (
+                all(type(value) is int and value >= 1 for value in whole)
+                and all(isinstance(v, int | float) and 0.0 <= v < 1e30 for v in numbers)
+                and all(type(start) is int for start in starts)
+                and starts[:1] == (0,)
+                and list(starts) == sorted(set(starts))
+                and savings * payments <= MOST_CELLS
+                and rules.protocol in get_args(Protocol)
+            )
+        except (TypeError, KeyError, AttributeError, ValueError):
+            sound = False
+        if not sound:
+            raise BadInput("game", "rules", "cannot be played: a value is missing or out of range.")
+        if not rules.ends_early:
+            find_rule(rules.rule)
+        return rules
+
+
+def game_rules(
+    environment: Environment, rule: str | type[Rule], config: PlayConfig, per_message: int
+) -> GameRules:
+    """The public rules of a learned game."""
+    starts = [phase.start for phase in environment.phases if phase.start < config.iterations]
+    return GameRules(
+        levels=environment.levels,
+        protocol=environment.protocol,
+        rule=rule,
+        settings=config.settings,
+        iterations=config.iterations,
+        window=min(config.window, config.iterations - starts[-1]),
+        interactions_per_message=per_message,
+        optimism=config.owner_optimism,
+        starts=tuple(starts),
+    )
+
+
+def bisection_rules(environment: Environment, config: PlayConfig) -> GameRules:
+    """The public rules of a bisection: one interaction a message, and few of them."""
+    few = replace(config, iterations=min(config.iterations, MOST_MESSAGES))
+    rules = game_rules(environment, BISECTION, few, 1)
+    return replace(rules, protocol="signed", window=MOST_MESSAGES, starts=(0,))
 
 
 @dataclass(frozen=True)
@@ -209,53 +326,80 @@ class CuratorPlayer(_Player, ABC):
         """Take in one interaction: whether both signed."""
 
 
-@dataclass(frozen=True, eq=False)
-class Stakes:
-    """What a learner plays for, ``(phases, savings, payments)``: ``rewards`` is what an outcome is
-    worth to its side if both sign, else 0; ``signs`` says where this side signs. Phase i holds from
-    interaction ``starts[i]`` on."""
-
-    rewards: FloatArray
-    signs: BoolArray
-    starts: IntArray
-
-    def phase(self, t: int | IntArray) -> IntArray:
-        """The phase in which an interaction lies."""
-        return np.asarray(np.searchsorted(self.starts, t, side="right") - 1)
-
-
 class _Learner(_Player):
-    """What both players that follow a learning rule have."""
+    """What both players that follow a learning rule have.
+
+    Tables are ``(phases, savings, payments)``: ``_rewards`` is what an outcome is worth to this
+    side if both sign, else 0; ``_signs`` says where it signs.
+    """
 
     _proposal = 0  # the last proposal
 
     def __init__(
-        self, rule: Rule, stakes: Stakes, stream: Stream, *, sees_proposal: bool, window: int
+        self,
+        rules: GameRules,
+        sides: Sequence[OwnerSide | CuratorSide],
+        stream: Stream,
+        optimism: float,
     ) -> None:
-        super().__init__(stakes.rewards.shape[1:], window)
-        self._rule, self._stakes, self._stream = rule, stakes, stream
-        self._sees_proposal = sees_proposal
+        super().__init__(rules.levels.shape, rules.window)
+        self._rules, self._stream = rules, stream
+        tables = [side.gains() if rules.sees_proposal else side.payoffs() for side in sides]
+        self._rewards = np.concatenate(tables)
+        self._signs = np.ones(self._rewards.shape, dtype=bool)  # where every outcome binds
+        if rules.sees_proposal:
+            self._signs = np.concatenate([side.signs() for side in sides])
+        self._optimism, self._since = optimism, 0  # the interaction at which its tables started
+        self._rule = self._fresh_rule(0)
+
+    def _fresh_rule(self, phase: int) -> Rule:
+        """The rule as it is before it has learned anything, for the preferences of a phase."""
+        hopes = self._rewards[phase : phase + 1]
+        if isinstance(self, OwnerPlayer):
+            hopes = hopes.swapaxes(1, 2)
+        kind = find_rule(self._rules.rule)
+        first = kind.first_values(hopes, np.array([[[self._optimism * hopes.max()]]]))
+        return kind(first[0], self._rules.settings)
 
     def _state(self, proposal: int) -> int:
-        return proposal if self._sees_proposal else self._proposal
+        return proposal if self._rules.sees_proposal else self._proposal
+
+    def _phase(self, t: int | IntArray) -> IntArray:
+        """The phase in which an interaction lies."""
+        return np.searchsorted(self._rules.starts, t, side="right") - 1
 
     def _outcome(self, proposal: int, quote: int) -> tuple[int, int, int]:
-        return int(self._stakes.phase(self.played)), proposal, quote
+        return int(self._phase(self.played)), proposal, quote
 
 
 class LearningOwner(_Learner, OwnerPlayer):
-    """An owner's player that follows a learning rule."""
+    """An owner's player that follows a learning rule.
+
+    It knows when its own preferences change and, with ``reopen``, starts its tables anew then.
+    """
 
     _quote = 0  # the last quote
 
+    def __init__(
+        self, rules: GameRules, sides: Sequence[OwnerSide], stream: Stream, optimism: float
+    ) -> None:
+        super().__init__(rules, sides, stream, optimism)
+        self._changes = {
+            start: phase
+            for phase, start in enumerate(rules.starts)
+            if rules.reopens and phase > 0 and sides[phase].differs(sides[phase - 1])[0]
+        }
+
     def _move(self, quotes: IntArray, signs: BoolArray) -> tuple[int, int, bool]:
+        if self.played in self._changes:
+            self._rule, self._since = self._fresh_rule(self._changes[self.played]), self.played
         proposal = self._rule.act(self._quote, self._stream.for_owner())
         state = self._state(proposal)
         quote = int(quotes[state])
         outcome = self._outcome(proposal, quote)
-        both = bool(signs[state]) and bool(self._stakes.signs[outcome])
-        reward = float(self._stakes.rewards[outcome]) if both else 0.0
-        self._rule.learn(self._quote, proposal, reward, quote, self.played)
+        both = bool(signs[state]) and bool(self._signs[outcome])
+        reward = float(self._rewards[outcome]) if both else 0.0
+        self._rule.learn(self._quote, proposal, reward, quote, self.played - self._since)
         self._proposal, self._quote = proposal, quote
         return proposal, quote, both
 
@@ -264,33 +408,116 @@ class LearningOwner(_Learner, OwnerPlayer):
         return {
             **rule,
             "stream": self._stream.state.copy(),
-            "last": np.array([self._proposal, self._quote]),
+            "last": np.array([self._proposal, self._quote, self._since]),
         }
 
     def _remember(self, state: Mapping[str, NDArray[np.generic]]) -> None:
         rule = {n.removeprefix(_RULE): v for n, v in state.items() if n.startswith(_RULE)}
         self._rule.restore(rule)
         self._stream.state = np.array(state["stream"], np.uint64)
-        self._proposal, self._quote = (int(move) for move in state["last"])
+        self._proposal, self._quote, self._since = (int(move) for move in state["last"])
 
 
 class LearningCurator(_Learner, CuratorPlayer):
-    """A curator's player that follows a learning rule."""
+    """A curator's player that follows a learning rule.
+
+    With ``reopen`` it starts its tables anew when the owner's proposals have moved.
+    """
 
     _pending = (0, 0, 0.0)  # state, quote and reward of the last interaction
+    _averages: FloatArray | None = None  # of the owner's proposals, a fast and a slow one
 
     def _draw(self, interactions: int) -> tuple[IntArray, BoolArray]:
         uniforms = np.array([self._stream.for_curator() for _ in range(interactions)])
         quotes = self._rule.act_everywhere(uniforms)
-        if not self._sees_proposal:
+        if not self._rules.sees_proposal:
             return quotes, np.ones(quotes.shape, bool)
-        phase = self._stakes.phase(self.played + np.arange(interactions))
-        return quotes, self._stakes.signs[phase[:, None], np.arange(self._shape[0]), quotes]
+        phase = self._phase(self.played + np.arange(interactions))
+        return quotes, self._signs[phase[:, None], np.arange(self._shape[0]), quotes]
 
     def _hear(self, proposal: int, quote: int, signed: bool) -> None:
         state = self._state(proposal)
         if self.played > 0:
-            self._rule.learn(*self._pending, state, self.played - 1)
-        reward = float(self._stakes.rewards[self._outcome(proposal, quote)]) if signed else 0.0
+            self._rule.learn(*self._pending, state, self.played - 1 - self._since)
+        if self._rules.reopens and self._has_moved(proposal):
+            phase = int(self._phase(self.played))
+            self._rule, self._since = self._fresh_rule(phase), self.played
+        reward = float(self._rewards[self._outcome(proposal, quote)]) if signed else 0.0
         self._pending = (state, quote, reward)
         self._proposal = proposal
+
+    def _has_moved(self, proposal: int) -> bool:
+        """Whether the owner's proposals have moved, with this one."""
+        from noisemarket.pricing.learning import has_moved
+
+        if self._averages is None:
+            self._averages = np.full((2, self._shape[0]), 1.0 / self._shape[0])
+        return bool(has_moved(self._averages, proposal, self.played - self._since))
+
+
+def owner_player(rules: GameRules, sides: Sequence[OwnerSide], seed: int, key: int) -> OwnerPlayer:
+    """The player of one owner. ``sides`` are its preferences in each phase, each of one owner;
+    ``key`` names its stream of random numbers."""
+    from noisemarket.pricing.bisection import BisectionOwner  # which needs what is above
+
+    if rules.rule == BISECTION:
+        return BisectionOwner(sides[-1], rules.window)
+    return LearningOwner(rules, sides, Stream(seed, key), rules.optimism)
+
+
+def curator_player(
+    index: int, rules: GameRules, environment: Environment, config: PlayConfig
+) -> CuratorPlayer:
+    """The curator's player against the owner of that index."""
+    from noisemarket.pricing.bisection import BisectionCurator  # which needs what is above
+
+    key, one = int(environment.population.key[index]), slice(index, index + 1)
+    sides = [environment.curator_side(phase, one) for phase in rules.phases(environment)]
+    if rules.rule == BISECTION:
+        return BisectionCurator(sides[-1], rules.window)
+    stream = Stream(seeds(config.seed)[1], key)
+    return LearningCurator(rules, sides, stream, config.curator_optimism)
+
+
+def play_by_quotes(
+    environment: Environment, rules: GameRules, asker: Asker, options: RunOptions
+) -> Agreement:
+    """Play the games of all owners through an asker.
+
+    Every owner whose game is not over gets one message with quotes at a time. An owner that does
+    not reply, or whose reply does not fit the game, has left: no trade.
+    """
+    owners = len(environment)
+    players = {i: curator_player(i, rules, environment, options.play) for i in range(owners)}
+    messages, nobody = 0, Contracts.same(0, 0, 0)
+    while not options.stop():
+        waiting = {
+            i: one
+            for i, one in players.items()
+            if one.played < rules.iterations and not one.settled
+        }
+        if not waiting:
+            contracts = Contracts.same(owners, 0, 0)
+            for i, one in players.items():
+                saving, payment = one.deal()
+                contracts.saving[i], contracts.payment[i] = saving, payment
+                contracts.signed[i] = saving + payment > 0
+            options.watch(Progress(slice(0, owners), contracts, owners, owners))
+            return Agreement(contracts, np.ones(owners, dtype=bool), messages=messages / owners)
+        length = rules.interactions_per_message
+        quotes = {
+            i: one.draw_quotes(min(length, rules.iterations - one.played))
+            for i, one in waiting.items()
+        }
+        messages += len(quotes)
+        replies = asker.play(rules, quotes)
+        for i, one in waiting.items():
+            try:
+                one.take(replies[i])
+            except (KeyError, BadInput):
+                del players[i]
+        if not players:
+            raise NoisemarketError("No owner has taken part in the negotiation.")
+        share = min(one.played for one in players.values()) / rules.iterations
+        options.watch(Progress(slice(0, 0), nobody, int(share * owners), owners))
+    return Agreement(Contracts.same(owners, 0, 0), np.zeros(owners, dtype=bool))

@@ -3,20 +3,17 @@
 Owners come in types ``theta_1 < ... < theta_M`` (reservation privacy costs) with probabilities
 ``q_m``. Whoever gives up noise ``s`` for a payment ``p`` gets ``payment_value p - privacy_weight
 theta s``; the curator gets ``value(s) - price_weight p`` and cannot see theta, so it posts one
-menu of (saving, payment) items and lets every owner pick. ``MenuProblem`` finds the best menu on
-the levels of the game, exactly, for a value of any shape.
+menu of (saving, payment) items and lets every owner pick. ``best_menu`` finds the best menu on the
+levels of the game, exactly, for a value of any shape.
 """
 
 from __future__ import annotations
-
-import math
-from dataclasses import dataclass
 
 import numpy as np
 
 from noisemarket.errors import BadInput
 from noisemarket.game.environment import Environment
-from noisemarket.game.levels import FloatArray, IntArray, Levels
+from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.game.protocol import Contracts
 from noisemarket.game.sides import SLACK
 from noisemarket.pricing.asker import asker_of
@@ -24,27 +21,6 @@ from noisemarket.pricing.mechanism import Direct, RunOptions
 
 TYPES = 64
 """Owner types in the menu: bins of equal weight."""
-
-
-@dataclass(frozen=True, eq=False)
-class Menu:
-    """One item for each type, cheapest type first: savings and payments never increase.
-
-    ``curator_gain`` is the curator's expected gain per owner over no trade when each type takes
-    its own item. A type that is not served has the empty item (0, 0).
-    """
-
-    types: FloatArray
-    probabilities: FloatArray
-    savings: FloatArray
-    payments: FloatArray
-    payment_value: float
-    privacy_weight: float
-    curator_gain: float
-
-    def __post_init__(self) -> None:
-        for array in (self.types, self.probabilities, self.savings, self.payments):
-            array.setflags(write=False)
 
 
 def types_from_sample(costs: FloatArray, count: int) -> tuple[FloatArray, FloatArray]:
@@ -58,95 +34,61 @@ def types_from_sample(costs: FloatArray, count: int) -> tuple[FloatArray, FloatA
     return types, weight / count
 
 
-@dataclass(frozen=True, eq=False)
-class MenuProblem:
-    """What a best menu is sought for.
+def best_menu(
+    types: FloatArray,
+    probabilities: FloatArray,
+    savings: FloatArray,
+    values: FloatArray,
+    payments: FloatArray,
+    *,
+    payment_value: float,
+    privacy_weight: float,
+    price_weight: float,
+) -> tuple[IntArray, IntArray, float]:
+    """The best of all menus whose items lie on the grid of savings and payments.
 
-    Only what money and privacy are worth to an owner is checked. The caller guarantees the rest:
-    all numbers are finite, arrays that belong together have one length, and no grid is 0 alone.
+    ``types`` rise; savings and payments are evenly spaced from 0; ``values`` are the curator's at
+    each saving. Gives one item for each type as level numbers (0 and 0 for a type that is not
+    served), and the curator's expected gain per owner over no trade.
 
-    Args:
-        types: the owners' reservation costs, rising.
-        probabilities: how likely each of them is; positive.
-        savings: evenly spaced from 0.
-        values: the curator's value at each saving, of any shape.
-        payments: evenly spaced from 0.
-        payment_value: what a unit of money is worth to an owner.
-        privacy_weight: what a unit of privacy loss is worth to an owner.
-        price_weight: what a unit of money is worth to the curator; at least 0.
+    Rounding the best continuous menu to the grid would make some types prefer another item; here
+    every type takes its own, as ``game.sides.chosen_items`` decides it, and no other set of grid
+    contracts earns more from these types.
 
-    Raises:
-        BadInput: money or privacy is worth nothing, or infinitely much, to an owner.
+    Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k`` more
+    steps of payment is taken by the types up to a break-even cost that depends on (i, k) only. So
+    each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and there it is a
+    shift of the table over (saving, payment). Beyond type M stands one that takes nothing.
     """
+    theta, q = types, probabilities / probabilities.sum()
+    saving_step, payment_step = (float(grid[-1]) / (grid.size - 1) for grid in (savings, payments))
+    gains = (values - values[0])[:, None] - price_weight * payments
+    gains[0, 1:] = -np.inf  # paying for nothing
+    up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
+    income = payment_value * payment_step * more + SLACK
+    takers = np.searchsorted(theta, income / (privacy_weight * saving_step * up), side="right")
 
-    types: FloatArray
-    probabilities: FloatArray
-    savings: FloatArray
-    values: FloatArray
-    payments: FloatArray
-    payment_value: float
-    privacy_weight: float
-    price_weight: float
+    total = np.full(gains.shape, -np.inf)
+    total[0, 0] = 0.0
+    rows, columns = gains.shape
+    next_items = np.empty((theta.size, gains.size), dtype=np.intp)
+    for m in range(theta.size, 0, -1):
+        best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
+        item = source.copy()
+        for i, k in zip(up[takers == m], more[takers == m], strict=True):
+            candidate = total[: rows - i, : columns - k]
+            better = candidate > best[i:, k:]
+            best[i:, k:][better] = candidate[better]
+            source[i:, k:][better] = item[: rows - i, : columns - k][better]
+        next_items[m - 1] = source.reshape(-1)
+        total = q[m - 1] * gains + best
 
-    def __post_init__(self) -> None:
-        for name in ("payment_value", "privacy_weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise BadInput(name, value, "give a finite number above 0.")
-
-    def solve(self) -> Menu:
-        """The best of all menus whose items lie on the grid of savings and payments.
-
-        Rounding the best continuous menu to the grid would make some types prefer another item;
-        here every type takes its own, as ``game.sides.chosen_items`` decides it, and no other set
-        of grid contracts earns more from these types.
-
-        Dynamic programming from the costliest type up. Raising the saving by ``i`` steps for ``k``
-        more steps of payment is taken by the types up to a break-even cost that depends on (i, k)
-        only. So each (i, k) is possible between exactly one pair of neighbours, m and m + 1, and
-        there it is a shift of the table over (saving, payment). Beyond type M stands one that takes
-        nothing.
-        """
-        theta, q = self.types, self.probabilities / self.probabilities.sum()
-        saving_step, payment_step = (
-            float(grid[-1]) / (grid.size - 1) for grid in (self.savings, self.payments)
-        )
-        gains = (self.values - self.values[0])[:, None] - self.price_weight * self.payments
-        gains[0, 1:] = -np.inf  # paying for nothing
-        up, more = np.indices(gains.shape)[:, 1:, :].reshape(2, -1)
-        income = self.payment_value * payment_step * more + SLACK
-        takers = np.searchsorted(
-            theta, income / (self.privacy_weight * saving_step * up), side="right"
-        )
-
-        total = np.full(gains.shape, -np.inf)
-        total[0, 0] = 0.0
-        rows, columns = gains.shape
-        next_items = np.empty((theta.size, gains.size), dtype=np.intp)
-        for m in range(theta.size, 0, -1):
-            best, source = total.copy(), np.arange(gains.size).reshape(gains.shape)
-            item = source.copy()
-            for i, k in zip(up[takers == m], more[takers == m], strict=True):
-                candidate = total[: rows - i, : columns - k]
-                better = candidate > best[i:, k:]
-                best[i:, k:][better] = candidate[better]
-                source[i:, k:][better] = item[: rows - i, : columns - k][better]
-            next_items[m - 1] = source.reshape(-1)
-            total = q[m - 1] * gains + best
-
-        items = [int(np.argmax(total))]
-        for following in next_items[:-1]:
-            items.append(int(following[items[-1]]))
-        chosen_saving, chosen_payment = np.unravel_index(items, gains.shape)
-        return Menu(
-            theta,
-            q,
-            self.savings[chosen_saving],
-            self.payments[chosen_payment],
-            self.payment_value,
-            self.privacy_weight,
-            curator_gain=float(q @ gains[chosen_saving, chosen_payment]),
-        )
+    items = [int(np.argmax(total))]
+    for following in next_items[:-1]:
+        items.append(int(following[items[-1]]))
+    chosen = np.unravel_index(items, gains.shape)
+    saving, payment = (np.asarray(one, dtype=np.int64) for one in chosen)
+    return saving, payment, float(q @ gains[saving, payment])
 
 
 class PainFL(Direct):
@@ -161,11 +103,17 @@ class PainFL(Direct):
 
     def check(self, environment: Environment, options: RunOptions) -> None:
         super().check(environment, options)
-        self.problem(environment, TYPES)
+        if environment.payoff == "epsilon_loss":
+            remedy = "a menu needs a loss that is linear in the noise: give privacy_loss."
+            raise BadInput("game.payoff", environment.payoff, remedy)
+        for name in ("payment_value", "privacy_weight"):
+            value = getattr(environment, name)
+            if not value > 0:
+                raise BadInput(name, value, "give a finite number above 0.")
 
     def contracts(self, environment: Environment, options: RunOptions) -> Contracts:
-        menu = self.problem(environment, TYPES).solve()
-        savings, payments = items_of(menu, environment.levels)
+        self.check(environment, options)
+        savings, payments = self.menu(environment)
         item = asker_of(environment, options).choose(savings, payments)
         taken = item >= 0
         saving = np.where(taken, savings[item], 0)
@@ -173,32 +121,17 @@ class PainFL(Direct):
         return Contracts(saving, payment, taken & ((saving > 0) | (payment > 0)))
 
     @staticmethod
-    def problem(environment: Environment, types: int) -> MenuProblem:
-        """What the best menu for this population is sought for."""
-        if environment.payoff == "epsilon_loss":
-            remedy = "a menu needs a loss that is linear in the noise: give privacy_loss."
-            raise BadInput("game.payoff", environment.payoff, remedy)
-        now = environment.phases[-1]
-        thetas, shares = types_from_sample(_reservation(environment), types)
-        curator = environment.curator_side()
-        return MenuProblem(
-            thetas,
-            shares,
-            savings=environment.levels.savings,
-            values=now.quality_weight * now.quality_value * curator.qualities().mean(axis=0),
-            payments=environment.levels.payments,
+    def menu(environment: Environment) -> tuple[IntArray, IntArray]:
+        """The savings and payments of the best menu for this population, as level numbers."""
+        now, levels = environment.phases[-1], environment.levels
+        qualities = environment.curator_side().qualities().mean(axis=0)
+        savings, payments, _ = best_menu(
+            *types_from_sample(now.privacy_cost * (1.0 + now.markup), TYPES),
+            levels.savings,
+            now.quality_weight * now.quality_value * qualities,
+            levels.payments,
             payment_value=environment.payment_value,
             privacy_weight=environment.privacy_weight,
             price_weight=(1.0 - now.quality_weight) * now.payment_cost,
         )
-
-
-def items_of(menu: Menu, levels: Levels) -> tuple[IntArray, IntArray]:
-    """The savings and payments of a menu as level numbers."""
-    savings = np.rint(menu.savings / levels.savings[1]).astype(np.int64)
-    return savings, np.rint(menu.payments / levels.payments[1]).astype(np.int64)
-
-
-def _reservation(environment: Environment) -> FloatArray:
-    now = environment.phases[-1]
-    return now.privacy_cost * (1.0 + now.markup)
+        return savings, payments

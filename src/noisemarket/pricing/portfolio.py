@@ -47,9 +47,6 @@ def best_portfolio(environment: Environment, demand: Demand) -> Contracts:
     """The best contracts under a demand: nobody sells below its floor, but some may keep more.
 
     A budget that does not pay for the target holds, and the target is missed.
-
-    Raises:
-        BadInput: the target is out of reach, even for all that may be spent.
     """
     market = _ForSale(environment, demand)
     starts = [market.greedy(most) for most in range(1, environment.levels.saving_levels + 1)]
@@ -181,10 +178,7 @@ class _RankedSteps:
 def _steps_by_worth(worth: FloatArray, price: FloatArray, keys: KeyArray) -> _RankedSteps:
     """The steps along the upper hull of (price, worth) of each owner, all owners together.
 
-    Args:
-        worth: of each owner and level.
-        price: the same; infinite where it is not for sale.
-        keys: settle ties, so that nothing depends on the order of the owners.
+    Prices are infinite where a level is not for sale; ``keys`` settle ties.
     """
     rows = np.arange(len(worth))
     now = start = np.argmax(np.where(price == 0.0, worth, -np.inf), axis=1)

@@ -30,7 +30,8 @@ class Settings:
     """The numbers of the learning rules; each rule reads those it needs.
 
     The policy step at iteration t is ``1 / (step_start + t / step_slowing)`` while winning and
-    ``lose_ratio`` times that while losing: psi_w and psi_l of the paper.
+    ``lose_ratio`` times that while losing: psi_w and psi_l of the paper. With ``reopen`` a player
+    starts anew when the game has changed, see ``dypp.py``.
     """
 
     discount: float = 0.8
@@ -39,6 +40,7 @@ class Settings:
     step_slowing: float = 50.0
     lose_ratio: float = 2.0
     exploration: float = 0.1
+    reopen: bool = False
 
 
 class Rule(ABC):
@@ -50,6 +52,7 @@ class Rule(ABC):
     messages these are saved and restored.
 
     Attributes:
+        reopens: whether it starts anew after a change, where ``learning.reopen`` says so.
         values: Q(state, action).
         settings: the numbers of the scenario's ``[learning]`` table.
 
@@ -67,6 +70,8 @@ class Rule(ABC):
         0.0
     """
 
+    reopens = False
+
     def __init__(self, first_values: FloatArray, settings: Settings) -> None:
         self.values = np.array(first_values, dtype=float)
         self.settings = settings
@@ -83,35 +88,17 @@ class Rule(ABC):
 
     @abstractmethod
     def act(self, state: int, uniform: float) -> int:
-        """Choose an action.
-
-        Args:
-            state: the level that the other side played last.
-            uniform: a random number in [0, 1), the only randomness of this choice.
-
-        Returns:
-            A level number.
-        """
+        """The level to play after the other side's last one, ``state``; ``uniform``, a random
+        number in [0, 1), is the only randomness of this choice."""
 
     def act_everywhere(self, uniforms: FloatArray) -> IntArray:
-        """What ``act`` would choose for every uniform number (a row each) in every state.
-
-        By default ``act`` is called for each; a rule that draws from a policy can do it at once.
-        """
+        """What ``act`` would choose for every uniform number (a row each) in every state."""
         states = range(len(self.values))
         return np.array([[self.act(state, float(u)) for state in states] for u in uniforms])
 
     @abstractmethod
     def learn(self, state: int, action: int, reward: float, next_state: int, t: int) -> None:
-        """Learn from an iteration.
-
-        Args:
-            state: where the player was.
-            action: what it played there.
-            reward: what it got.
-            next_state: where it is now.
-            t: the iteration.
-        """
+        """Learn from iteration ``t``: ``action`` in ``state`` brought ``reward``."""
 
     @abstractmethod
     def policy(self) -> FloatArray:
@@ -160,10 +147,10 @@ class CompiledRule(Rule):
         """What the compiled functions must know of the rule."""
         from noisemarket.pricing.learning import Numbers
 
-        given = vars(settings)
+        given = {name: float(getattr(settings, name)) for name in Numbers._fields[1:]}
         if cls.lose_ratio is not None:
-            given = given | {"lose_ratio": cls.lose_ratio}
-        return Numbers(cls.family, **{name: float(value) for name, value in given.items()})
+            given["lose_ratio"] = cls.lose_ratio
+        return Numbers(cls.family, **given)
 
     def act(self, state: int, uniform: float) -> int:
         from noisemarket.pricing import learning
@@ -198,12 +185,12 @@ class WolfPHC(CompiledRule):
     """WoLF-PHC, Win or Learn Fast Policy Hill-Climbing: the rule of DyPP."""
 
     family = CLIMBING
+    reopens = True
 
 
-class PHC(CompiledRule):
+class PHC(WolfPHC):
     """Hill-climbing with the same step whether it wins or loses."""
 
-    family = CLIMBING
     lose_ratio = 1.0
 
 

@@ -15,6 +15,9 @@ from noisemarket.pricing.mechanism import Progress, RunOptions, Trace
 
 Result = TypeVar("Result")
 
+PROPOSALS, QUOTES, SAVINGS, PAYMENTS, DEALS = range(5)
+"""Columns of ``Batch.counts``."""
+
 _WORK_PER_BATCH = {True: 4_000_000, False: 20_000}  # pair-iterations, compiled and plain
 _CELLS_PER_BATCH = 1_000_000
 _LARGEST_BATCH = 512
@@ -103,8 +106,6 @@ class PlayTotals:
 
     def trace(self) -> Trace | None:
         """The means over the owners that are finished by now, those of early batches included."""
-        from noisemarket.pricing.learning import DEALS, PAYMENTS, PROPOSALS, QUOTES, SAVINGS
-
         owners = int(self.done.sum())
         if owners == 0:
             return None

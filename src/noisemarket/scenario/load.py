@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import tomllib
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from noisemarket.errors import BadInput
 from noisemarket.files import parse_toml, read_text, toml_in
+from noisemarket.scenario.explain import in_plain_words, key_paths, unknown_key
 from noisemarket.scenario.population_file import read_population
-from noisemarket.scenario.schema import Scenario
-from noisemarket.scenario.section import Section, allowed_values
+from noisemarket.scenario.schema import SYMBOLS, Scenario
 from noisemarket.scenario.surface_file import anchored
 
 PRESETS: dict[str, dict[str, object]] = {
@@ -30,6 +28,7 @@ PRESETS: dict[str, dict[str, object]] = {
         "surface": "printed",
         "protocol": "simultaneous",
         "optimism": 0.0,
+        "reopen": False,
         "protection": "paper",
         "model": "cnn",
         "weighting": "equal",
@@ -41,22 +40,6 @@ PRESETS: dict[str, dict[str, object]] = {
         "averaging": 0.0,
     },
 }
-
-SYMBOLS: dict[str, str] = {
-    "N": "owners",
-    "J": "saving_levels",
-    "K": "payment_levels",
-    "p_max": "payment_max",
-    "varpi": "quality_weight",
-    "lambda_s": "quality_value",
-    "lambda_r": "payment_value",
-    "mu": "payment_cost",
-    "nu": "privacy_weight",
-    "phi": "discount",
-    "eta": "learning_rate",
-    "c": "privacy_cost",
-}
-"""The paper's symbols, understood wherever a setting is named."""
 
 
 def load_scenario(
@@ -103,7 +86,7 @@ def build(
     try:
         return Scenario.model_validate(tree)
     except ValidationError as problem:
-        raise _sentence(problem) from None
+        raise in_plain_words(problem) from None
 
 
 def dump_scenario(scenario: Scenario) -> str:
@@ -131,27 +114,14 @@ def _split(setting: str) -> tuple[str, object]:
     return key.strip(), value
 
 
-@cache
-def _fields() -> dict[str, tuple[str, ...]]:
-    """The path of a field by each of its names."""
-    paths: dict[str, tuple[str, ...]] = {}
-    for name, info in Scenario.model_fields.items():
-        paths[name] = (name,)
-        kind = info.annotation
-        if isinstance(kind, type) and issubclass(kind, Section):
-            for inner in kind.model_fields:
-                paths[f"{name}.{inner}"] = paths[inner] = (name, inner)
-    return paths | {name: paths[field] for name, field in SYMBOLS.items()}
-
-
 def _put(tree: dict[str, Any], key: str, value: Any) -> None:
     """Put a value where its key belongs; tables are merged."""
-    paths = _fields()
+    paths = key_paths()
     found, rest = key, ""
     while found not in paths:
         found, dot, last = found.rpartition(".")
         if not dot:
-            raise _unknown(key, value, paths)
+            raise unknown_key(key, value)
         rest = f"{last}.{rest}" if rest else last
     path = (*paths[found], *(rest.split(".") if rest else ()))
     is_table = any(len(other) > 1 and (other[0],) == path for other in paths.values())
@@ -159,7 +129,7 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         for inner, inner_value in value.items():
             full = f"{found}.{SYMBOLS.get(inner, inner)}"
             if full not in paths:
-                raise _unknown(full, inner_value, paths)
+                raise unknown_key(full, inner_value)
             _put(tree, full, inner_value)
         return
     node = tree
@@ -170,21 +140,6 @@ def _put(tree: dict[str, Any], key: str, value: Any) -> None:
         node[step] = below
         node = below
     node[path[-1]] = value
-
-
-def _unknown(key: str, value: object, paths: Mapping[str, tuple[str, ...]]) -> BadInput:
-    """The error for an unknown key, with the one that was probably meant."""
-    table, _, name = key.rpartition(".")
-    inside = [one.rpartition(".")[2] for one in paths if one.startswith(f"{table}.")]
-    if name in paths:
-        close = [".".join(paths[name])]
-    elif inside:
-        close = [f"{table}.{one}" for one in difflib.get_close_matches(name, inside, n=1)]
-    else:
-        alike = [one for one in paths if ("." in one) is ("." in key)]
-        close = difflib.get_close_matches(key, alike, n=1)
-    hint = f"did you mean {close[0]}?" if close else "remove it."
-    return BadInput(key, value, f"unknown key, {hint}")
 
 
 def _default(path: tuple[str, ...]) -> Mapping[str, Any]:
@@ -209,48 +164,3 @@ def _anchor_file(tree: dict[str, Any], base: Path | None) -> None:
     population["file"] = str((base or Path()) / str(population["file"]))
     if "owners" not in population:
         population["owners"] = len(read_population(population["file"], secrets=False))
-
-
-def _sentence(problem: ValidationError) -> BadInput:
-    """The first error of pydantic, as BadInput in plain words."""
-    first = problem.errors()[0]
-    path = [part for part in first["loc"] if not _is_kind(part)]
-    field, said = ".".join(map(str, path)), first["msg"]
-    match first["type"]:
-        case "value_error":
-            remedy = said.removeprefix("Value error, ")
-        case "extra_forbidden":
-            return _unknown(field, first["input"], _fields())
-        case "missing":
-            remedy = f"add {path[-1]}, which is required"
-        case "finite_number":
-            remedy = "give a finite number"
-        case _:
-            allowed = _allowed(path)
-            remedy = f"give {allowed}" if allowed else said.replace("Input should be", "give one")
-    return BadInput(field, first["input"], f"{remedy}.")
-
-
-def _allowed(path: Sequence[str | int]) -> str:
-    """What the field at the end of a path may be, in words; empty inside of a field's value."""
-    kind: type[BaseModel] = Scenario
-    for number, part in enumerate(path):
-        if isinstance(part, int):
-            continue
-        inner = kind.model_fields[part].annotation
-        if number == len(path) - 1:
-            return allowed_values(kind)[part]
-        types = [one for one in (inner, *get_args(inner)) if isinstance(one, type)]
-        sections = [one for one in types if issubclass(one, Section)]
-        if not sections:
-            return ""
-        (kind,) = sections
-    return ""
-
-
-def _is_kind(part: object) -> bool:
-    """Pydantic adds the branch of a union to the location: not a name that users know."""
-    kinds = ("float", "int", "str", "bool")
-    return isinstance(part, str) and (
-        part in kinds or part.startswith("constrained-") or part.endswith("]")
-    )

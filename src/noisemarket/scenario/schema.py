@@ -69,6 +69,23 @@ SURFACE_OF = {"features": "features-mnist", "cnn": "sharded-mnist"}
 _COSTS: Spread = {"distribution": "uniform", "low": 0.5, "high": 4.0}
 
 
+SYMBOLS: dict[str, str] = {
+    "N": "owners",
+    "J": "saving_levels",
+    "K": "payment_levels",
+    "p_max": "payment_max",
+    "varpi": "quality_weight",
+    "lambda_s": "quality_value",
+    "lambda_r": "payment_value",
+    "mu": "payment_cost",
+    "nu": "privacy_weight",
+    "phi": "discount",
+    "eta": "learning_rate",
+    "c": "privacy_cost",
+}
+"""The paper's symbols, understood wherever a setting is named."""
+
+
 class GameSection(Section):
     """The pricing game; every default is the paper's, but for the loss surface.
 
@@ -167,6 +184,7 @@ class LearningSection(Section):
     interactions_per_message: int = Field(
         1, ge=1, le=10**6, description="interactions in one message; 1: no messages"
     )
+    reopen: bool = Field(True, description="whether DyPP starts anew when preferences have changed")
 
     def settings(self) -> Settings:
         """The part that the learning rules read."""

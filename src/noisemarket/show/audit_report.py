@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 _MINUS, _PLUS, _CLAIM, _BREACH = "#1f5fa8", "#c8641b", "#222222", "#b03a5b"
 _SHOWN = 8.0  # standard deviations to either side; scores beyond are drawn at the edge
+WEAK = 0.8
+"""Share of the claim that a good canary proves of a right protection at least."""
 
 
 def audit_table(result: AuditResult) -> Table:
@@ -95,3 +97,38 @@ def _bounds(axis: Axes, result: AuditResult) -> None:
 
 def _verdict(breach: bool) -> str:
     return "[bold red]BREACH[/]" if breach else "ok"
+
+
+def verdict(result: AuditResult) -> list[str]:
+    """What was found, in plain sentences."""
+    worst, sentences = result.worst, []
+    if not result.claimed:
+        sentences.append(
+            f"Protection {result.protection} claims nothing, so no canary can break its claim. At "
+            f"sigma {worst.sigma:g} one record shows with mu {worst.mu_low:.2f} at least, epsilon "
+            f"{worst.epsilon_low:.2f} at delta {result.delta:g} at least."
+        )
+    else:
+        sentences.append(
+            f"Claimed: mu {worst.mu:.3f}, epsilon {worst.epsilon:.2f} at delta {result.delta:g}, "
+            f"a round; hidden: {result.protects}. Proven by attack: mu {worst.mu_low:.3f}, epsilon "
+            f"{worst.epsilon_low_gaussian:.2f} at least for Gaussian noise "
+            f"({worst.epsilon_low:.2f} for any)."
+        )
+    if result.passed:
+        sentences.append("PASSED: nothing contradicts the claim.")
+    else:
+        sentences.append(f"BREACH, shown by: {', '.join(result.breaches)}.")
+    sentences.append(
+        f"A correct protection is accused with probability {1.0 - result.confidence:.2g} at most."
+    )
+    best = max(one.mu_low / one.mu for one in result.findings if one.layer is None)
+    if result.claimed and best < WEAK:
+        sentences.append(
+            f"The canaries are weak: they prove {100 * best:.0f} % of the claim at best, and would "
+            f"miss noise that is {100 * (1 - WEAK):.0f} % too small. Use more trials, or omit "
+            "--sigma."
+        )
+    if not result.secure_noise:
+        sentences.append("The noise came from a fixed seed: simulated, NOT PRIVATE.")
+    return sentences

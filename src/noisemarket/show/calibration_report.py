@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 _COLOURS = ("#1f5fa8", "#c8641b", "#5b8f3a", "#8a5aa8", "#b03a5b", "#2a8f8f", "#7a6a2a")
 _PAPER = "#222222"
-IN_SIGHT = 6.0
-"""Points of accuracy, root mean square: farther off, the printed fit would hide our residuals."""
 
 
 def calibration_table(result: Calibration) -> Table:
@@ -45,12 +43,9 @@ def calibration_table(result: Calibration) -> Table:
         table.add_row("accuracy, farthest off", f"{fit.worst_accuracy:.2f}", "", "")
         if fit.rms_loss is not None:
             table.add_row("loss, root mean square off", f"{fit.rms_loss:.3g}", "", "")
-    if result.paper_way is not None:
-        off = f"{result.paper_way.rms_accuracy:.2f}"
-        table.add_row("accuracy off, fitted by loss first", off, "", "")
     for one in result.curve:
-        named = f"accuracy at sigma {one.sigma:g}, beta {result.curve_beta:g}, %"
-        table.add_row(named, f"{one.accuracy:.1f}", "", f"{one.printed:.1f}")
+        named = f"accuracy at sigma {one['sigma']:g}, beta {result.curve_beta:g}, %"
+        table.add_row(named, f"{one['accuracy']:.1f}", "", f"{one['printed']:.1f}")
     if result.rms_to_printed is not None:
         table.add_row("the same, root mean square apart", f"{result.rms_to_printed:.2f}", "", "")
     return table
@@ -87,7 +82,6 @@ def _draw_surface(folder: Path, result: Calibration) -> list[Path]:
         axes[0][1].set_yscale("log")
         axes[1][1].set_yscale("symlog", linthresh=1.0)
     axes[0][0].legend(frameon=False, fontsize=8)
-    axes[1][0].legend(*_keys(axes[1][0]), frameon=False, fontsize=8)
     title, fit = "no fit", result.fit
     if fit is not None:
         off = "" if fit.rms_loss is None else f", loss {fit.rms_loss:.3g}"
@@ -127,42 +121,28 @@ def _curves(
 def _residuals(
     axis: Axes, name: str, own: Sequence[Point], beta: float, result: Calibration, colour: str
 ) -> None:
-    """What our fit leaves (filled) and, if it is in sight, what the printed one leaves (hollow)."""
-    kinds = []
-    if result.fit is None or (result.rms_to_printed_all or 0.0) <= IN_SIGHT:
-        kinds.append((PRINTED, "none", "less the printed fit"))
-    if result.fit is not None:
-        kinds.append((result.fit.surface, colour, "less our fit"))
-    noise = [point.effective_noise for point in own]
-    for surface, face, words in kinds:
-        fitted = _of(surface, name)
-        off = [getattr(one, name) - fitted(one.effective_noise, beta, one.share) for one in own]
-        axis.plot(noise, off, "o", color=colour, markersize=4.5, markerfacecolor=face,
-                  label=words)  # fmt: skip
-
-
-def _keys(axis: Axes) -> tuple[list[Any], list[str]]:
-    """One legend entry per kind of residual, in any colour."""
-    handles, names = axis.get_legend_handles_labels()
-    by_name = dict(zip(reversed(names), reversed(handles), strict=True))
-    return list(by_name.values()), list(by_name)
+    if result.fit is None:
+        return
+    fitted = _of(result.fit.surface, name)
+    off = [getattr(one, name) - fitted(one.effective_noise, beta, one.share) for one in own]
+    axis.plot([one.effective_noise for one in own], off, "o", color=colour, markersize=4.5)
 
 
 def _draw_curve(folder: Path, result: Calibration) -> list[Path]:
     """Accuracy over noise at beta 1, measured and as the paper fitted it."""
     canvas, axes = figure(1, size=(5.6, 4.0))
     axis, beta = axes[0][0], result.curve_beta
-    sigma = [one.sigma for one in result.curve]
+    sigma = [one["sigma"] for one in result.curve]
     fine = np.linspace(0.0, max(*sigma, 1e-9), 121) if sigma else np.zeros(1)
     axis.plot(fine, PRINTED.quality(fine, beta or 1.0), "--", color=_PAPER,
               label="paper's printed fit")  # fmt: skip
-    axis.plot(sigma, [one.printed for one in result.curve], "s", color=_PAPER, markersize=4)
+    axis.plot(sigma, [one["printed"] for one in result.curve], "s", color=_PAPER, markersize=4)
     if result.fit is not None:
         fitted = result.fit.surface.quality(fine, beta or 1.0)
         axis.plot(fine, fitted, color=_COLOURS[0], linewidth=1.2, label="our fit")
     alone = [p for p in result.points if p.beta == beta and p.sellers == 1.0]
-    spread = [[p.accuracy for p in alone if p.sigma == one.sigma] for one in result.curve]
-    middle = np.array([one.accuracy for one in result.curve])
+    spread = [[p.accuracy for p in alone if p.sigma == at] for at in sigma]
+    middle = np.array([one["accuracy"] for one in result.curve])
     low, high = middle - list(map(min, spread)), list(map(max, spread)) - middle
     words = "measured" + (" (mean and range)" if max(map(len, spread)) > 1 else "")
     axis.errorbar(

@@ -7,8 +7,7 @@ bars of the game alone; accuracy over money (the frontier) and over the rounds.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from string import Template
@@ -28,6 +27,7 @@ from noisemarket.show.style import (
     direct_labels,
     figure,
     label,
+    listed,
     look_of,
     name_of,
     save,
@@ -38,11 +38,12 @@ from noisemarket.study.results import (
     LEVEL,
     NO_TRADE,
     Difference,
-    Mean,
+    MeanRow,
     Row,
-    half_width,
     means,
+    pair_of,
     paired_differences,
+    round_means,
     same_contracts,
 )
 
@@ -83,9 +84,6 @@ _TRAINED_CELLS = (
 )
 """Field, head and format of each column on the screen."""
 
-MeanRow = Mapping[str, Any]
-"""A mechanism under one budget, as ``comparison.json`` has it: see ``comparison.results.Mean``."""
-
 _PAGE = Path(__file__).with_name("report.html")
 _CAPTIONS = {
     "frontier": "Accuracy over money paid: a point per budget, mean over the seeds with its 95 % "
@@ -118,11 +116,6 @@ _NOTHING = "#6a6a6a"
 def knows(name: str) -> str:
     """The knowledge that a mechanism needs."""
     return MECHANISMS[name].knows if name in MECHANISMS else ""
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names as a sentence has them: a, b and c."""
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def budget_in_words(budget: float | None) -> str:
@@ -173,37 +166,63 @@ def game_table(rows: Sequence[Mapping[str, Any]]) -> Table:
     return table
 
 
-def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> list[list[object]]:
+def game_csv_rows(rows: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
     """The same for ``comparison.csv``: the iterations of each recovery in one cell."""
-    out = []
     for row in rows:
-        times = [one["iterations"] for one in row["recovery"]]
+        times = (one["iterations"] for one in row["recovery"])
         words = " ".join("never" if time is None else str(time) for time in times)
-        out.append([*(row[column] for column in GAME_COLUMNS[:-1]), words])
-    return out
+        yield [*(row[column] for column in GAME_COLUMNS[:-1]), words]
 
 
-def trained_table(rows: Sequence[MeanRow]) -> Table:
-    """A row per mechanism and budget: means over the seeds; accuracy with its 95 % interval."""
+def trained_table(document: Mapping[str, Any]) -> Table:
+    """Means over the seeds, by mechanism and budget; accuracy with its 95 % interval.
+
+    Mechanisms that signed the same contracts in every seed are one row, with a line for each where
+    they differ.
+    """
+    rows: Sequence[MeanRow] = document["means"]
     seeds = max((one["seeds"] for one in rows), default=0)
-    title = f"Mechanisms on the same owners and data, means of {seeds} seeds"
+    title = f"Mechanisms on the same owners and data, means of {_seeds(seeds)}"
     table = table_of(title, "mechanism", "budget", *(h for _, h, _ in _TRAINED_CELLS), **_NARROW)
+    pairs = {tuple(pair) for pair in document["same_contracts"]}
     for budget in dict.fromkeys(one["budget"] for one in rows):
-        for one in rows:
-            if one["budget"] == budget:
-                table.add_row(*_cells(one))
+        groups: list[list[MeanRow]] = []
+        for one in (row for row in rows if row["budget"] == budget):
+            for group in groups:
+                if pair_of(budget, group[0]["mechanism"], one["mechanism"]) in pairs:
+                    group.append(one)
+                    break
+            else:
+                groups.append([one])
+        for group in groups:
+            names = "\n".join(name_of(one["mechanism"]) for one in group)
+            columns = zip(*map(_trained_cells, group), strict=True)
+            cells = (some[0] if len(set(some)) == 1 else "\n".join(some) for some in columns)
+            table.add_row(names, budget_in_words(budget), *cells)
         table.add_section()
     return table
 
 
-def _cells(one: MeanRow) -> list[str]:
-    out = [name_of(one["mechanism"]), budget_in_words(one["budget"])]
-    for name, _, form in _TRAINED_CELLS:
-        text = _cell(one[name], form)
-        if name == "accuracy" and one.get("accuracy_half_width"):
-            text += f" ± {one['accuracy_half_width']:.2f}"
-        out.append(text)
-    return out
+def _trained_cells(one: MeanRow) -> list[str]:
+    cells = {name: _cell(one[name], form) for name, _, form in _TRAINED_CELLS}
+    if one["accuracy_half_width"]:
+        cells["accuracy"] += f" ± {one['accuracy_half_width']:.2f}"
+    return [*cells.values()]
+
+
+def differences_table(found: Sequence[Mapping[str, Any]]) -> Table:
+    """All pairs of mechanisms, and which differences are more than chance."""
+    heads = ("pair", "points of accuracy", "p, Holm", "more than chance")
+    table = table_of(None, "budget", *heads)
+    for one in found:
+        table.add_row(
+            budget_in_words(one["budget"]),
+            f"{name_of(one['first'])} less {name_of(one['second'])}",
+            f"{one['points']:+.2f}",
+            _cell(one["p_corrected"], "{:.2g}"),
+            "yes" if one["significant"] else "no",
+        )
+    return table
 
 
 def _cell(value: float | None, form: str) -> str:
@@ -243,20 +262,18 @@ def comparison_page(document: Mapping[str, Any], figures: Sequence[Path], scenar
     seeds, owners = len(document["seeds"]), document["owners"]
     about = (
         f"{owners:,} owners, {document['rounds']} rounds, model {document['model']}, loss surface "
-        f"{document['surface']}, {seeds} seeds. {document['machine']}, {document['date']}."
+        f"{document['surface']}, {_seeds(seeds)}. {document['machine']}, {document['date']}."
     )
-    heads = ["mechanism", "budget", *(head for _, head, _ in _TRAINED_CELLS)]
-    caption = "<caption>Means over the seeds</caption>"
     page = Template(_PAGE.read_text(encoding="utf-8"))
     return page.substitute(
         about=escape(about),
         figures="\n".join(_figure(path) for path in figures if path.suffix == ".svg"),
-        means=_html_table(heads, map(_cells, document["means"]), caption),
+        means=_html(trained_table(document)),
         knows="".join(
             f"<li><b>{escape(name_of(name))}</b>: {escape(knows(name))}</li>"
             for name in document["mechanisms"]
         ),
-        differences=_differences(document["differences"]),
+        differences=_html(differences_table(document["differences"])),
         scenario=escape(scenario.read_text(encoding="utf-8")),
     )
 
@@ -268,26 +285,18 @@ def _figure(path: Path) -> str:
     return f"<figure>{drawing}<figcaption>{caption}</figcaption></figure>"
 
 
-def _html_table(heads: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> str:
-    cells = ("".join(f"<td>{escape(word)}</td>" for word in row) for row in rows)
-    lines = "".join(f"<tr>{row}</tr>" for row in cells)
-    head = "".join(f"<th>{head}</th>" for head in heads)
+def _html(table: Table) -> str:
+    """A table of the screen as HTML."""
+
+    def row(cells: Iterable[object], tag: str) -> str:
+        lines = (escape(str(cell)).replace("\n", "<br>") for cell in cells)
+        return "".join(f"<{tag}>{line}</{tag}>" for line in lines)
+
+    head = row((column.header for column in table.columns), "th")
+    rows = zip(*(column.cells for column in table.columns), strict=True)
+    lines = "".join(f"<tr>{row(cells, 'td')}</tr>" for cells in rows)
+    caption = f"<caption>{escape(str(table.title))}</caption>" if table.title else ""
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
-
-
-def _differences(found: Sequence[Mapping[str, Any]]) -> str:
-    rows = [
-        (
-            budget_in_words(one["budget"]),
-            f"{name_of(one['first'])} less {name_of(one['second'])}",
-            f"{one['points']:+.2f}",
-            _cell(one["p_corrected"], "{:.2g}"),
-            "yes" if one["significant"] else "no",
-        )
-        for one in found
-    ]
-    heads = ("budget", "pair", "points of accuracy", "p, Holm", "more than chance")
-    return _html_table(heads, rows)
 
 
 def draw_game(folder: Path, rows: Sequence[Mapping[str, Any]]) -> list[Path]:
@@ -323,7 +332,7 @@ def _cut_at(values: Sequence[float]) -> float | None:
 def draw_trained(folder: Path, rows: Sequence[Row]) -> list[Path]:
     """The frontier, and the rounds under the middle budget, of a comparison with training."""
     budget = middle_budget(rows)
-    rounds = [one for one in round_means(rows) if one.budget == budget]
+    rounds = [one for one in round_means(rows) if one["budget"] == budget]
     title = f"{under_budget(budget)}, accuracy over the rounds"
     return draw_frontier(folder, rows) + draw_rounds(folder, rounds, title)
 
@@ -339,7 +348,7 @@ def draw_frontier(
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
     found = means(rows)
-    base = known(next(one for one in found if one.mechanism == NO_TRADE), "accuracy")
+    base = next(one["accuracy"] for one in found if one["mechanism"] == NO_TRADE)
     lines = _lines(found)
     idle = [name for name, points in lines.items() if not points[:, 0].any()]
     shown = {name: points for name, points in lines.items() if name not in idle}
@@ -397,73 +406,47 @@ def _limits(axis: Axes, lines: Sequence[Points]) -> None:
     axis.set_ylim(low - room, high + room)
 
 
-def _lines(found: Sequence[Mean]) -> dict[str, Points]:
+def _lines(found: Sequence[MeanRow]) -> dict[str, Points]:
     """The points of each mechanism, least money first."""
     out: dict[str, list[tuple[float, float, float]]] = {}
     for one in found:
-        point = known(one, "paid"), known(one, "accuracy"), one.half_width.get("accuracy", 0.0)
-        out.setdefault(one.mechanism, []).append(point)
+        point = one["paid"], one["accuracy"], one["accuracy_half_width"]
+        out.setdefault(one["mechanism"], []).append(point)
     return {name: np.array(sorted(points)) for name, points in out.items()}
 
 
-def known(one: Mean, name: str) -> float:
-    """A mean that every case has."""
-    value = one.mean[name]
-    assert value is not None
-    return value
-
-
-@dataclass(frozen=True)
-class RoundMeans:
-    """Accuracy after each round under a mechanism: means over the seeds, and how sure they are."""
-
-    mechanism: str
-    budget: float | None
-    mean: Sequence[float]
-    half_width: Sequence[float]
-
-
-def round_means(rows: Sequence[Row]) -> list[RoundMeans]:
-    """Of every mechanism under every budget."""
-    cases: dict[tuple[float | None, str], list[list[float]]] = {}
-    for row in rows:
-        cases.setdefault((row.budget, row.mechanism), []).append(row.accuracy_per_round)
-    out = []
-    for (budget, name), runs in cases.items():
-        values = np.array(runs)
-        widths = [half_width(list(column)) for column in values.T]
-        out.append(RoundMeans(name, budget, values.mean(axis=0).tolist(), widths))
-    return out
-
-
-def draw_rounds(folder: Path, shown: Sequence[RoundMeans], title: str) -> list[Path]:
+def draw_rounds(folder: Path, shown: Sequence[MeanRow], title: str) -> list[Path]:
     """Accuracy over the rounds under one budget: means with 95 % intervals."""
     canvas, axes = figure(1, size=WIDE)
     axis = axes[0][0]
-    last = [one.mean[-1] for one in shown]
+    curves = {one["mechanism"]: np.array(one["mean"]) for one in shown}
+    widths = {one["mechanism"]: np.array(one["half_width"]) for one in shown}
+    last = [float(curve[-1]) for curve in curves.values()]
     apart = max(max(last) - min(last), 0.1)
-    low = max(min(min(one.mean) for one in shown) - 0.1 * apart, min(last) - 2.0 * apart)
+    low = max(min(curve.min() for curve in curves.values()) - 0.1 * apart, min(last) - 2.0 * apart)
     axis.set_ylim(low, max(last) + 0.4 * apart)
-    axis.set_xlim(1, max(max(len(one.mean) for one in shown), 2))
+    axis.set_xlim(1, max(*map(len, curves.values()), 2))
     axis.xaxis.get_major_locator().set_params(integer=True)
-    by_name = {one.mechanism: one for one in shown}
     paths = {
-        name: np.column_stack([np.arange(1, len(one.mean) + 1), one.mean])
-        for name, one in by_name.items()
+        name: np.column_stack([np.arange(1, len(curve) + 1), curve])
+        for name, curve in curves.items()
     }
     ends = {}
     for names in together(axis, paths):
-        (rounds, middle), width = paths[names[0]].T, np.array(by_name[names[0]].half_width)
+        (rounds, middle), width = paths[names[0]].T, widths[names[0]]
         look = look_of(names[0]) | ({"color": _NOTHING} if NO_TRADE in names else {})
         axis.plot(rounds, middle, **(look | {"marker": ""}))
         axis.fill_between(
             rounds, middle - width, middle + width, color=look["color"], alpha=0.1, linewidth=0
         )
-        high, least = (f"{end([by_name[name].mean[-1] for name in names]):.1f}"
-                       for end in (max, min))  # fmt: skip
+        high, least = (f"{end(curves[name][-1] for name in names):.1f}" for end in (max, min))
         words = listed([name_of(name) for name in names])
         values = high if high == least else f"{least} to {high}"
         ends[f"{words} {values} %"] = float(rounds[-1]), float(middle[-1]), look["color"]
     direct_labels(axis, ends)
     label(axis, title, "round", "test accuracy, %")
     return save(canvas, folder, "rounds")
+
+
+def _seeds(count: int) -> str:
+    return "1 seed" if count == 1 else f"{count} seeds"

@@ -13,10 +13,19 @@ import numpy as np
 from rich.table import Table
 
 from noisemarket.market.baselines import FULL_KNOWLEDGE, MARKET, NO_DP, UNIFORM, Alternative
-from noisemarket.market.outcome import MarketOutcome
+from noisemarket.market.outcome import MarketOutcome, Outcome
 from noisemarket.market.run_folder import RunFolder
 from noisemarket.market.summary import Compared, deployed, owner_figures
-from noisemarket.show.style import colour_of, direct_labels, figure, label, name_of, save, table_of
+from noisemarket.show.style import (
+    colour_of,
+    direct_labels,
+    figure,
+    label,
+    listed,
+    name_of,
+    save,
+    table_of,
+)
 from noisemarket.show.training_report import draw_partition
 
 if TYPE_CHECKING:
@@ -36,7 +45,7 @@ def head_of(name: str, mechanism: str | None) -> str:
 
 def alternatives_table(summary: Mapping[str, Any]) -> Table:
     """A row for each alternative of a run's summary: accuracy, price, privacy sold, and the worth
-    to both sides."""
+    to both sides. Those with the same contracts are one row."""
     heads = {row["name"]: head_of(row["name"], row["mechanism"]) for row in summary["alternatives"]}
     draws = max(len(row["accuracies"]) for row in summary["alternatives"])
     of = f", mean of {draws} draws of the noise at most" if draws > 1 else ""
@@ -44,10 +53,19 @@ def alternatives_table(summary: Mapping[str, Any]) -> Table:
         f"What the market bought (test accuracy{of})", "", "accuracy", "draws", "paid", "sellers",
         "epsilon sold", "curator's value", "owners' surplus",
     )  # fmt: skip
+    groups: dict[object, list[Mapping[str, Any]]] = {}
     for row in summary["alternatives"]:
-        head, same, agreed = heads[row["name"]], row["same_as"], row["mechanism"] is not None
+        contracts = row["same_as"] or row["name"], row["paid"], row["mechanism"] is None
+        groups.setdefault(contracts, []).append(row)
+    for rows in groups.values():
+        row = min(rows, key=lambda row: row["same_as"] is not None)
+        same, agreed = row["same_as"], row["mechanism"] is not None
+        names = (
+            f"[bold]{heads[one['name']]}[/bold]" if one["name"] == MARKET else heads[one["name"]]
+            for one in rows
+        )
         table.add_row(
-            f"[bold]{head}[/bold]" if row["name"] == MARKET else head,
+            "\n".join(names),
             _number(row["mean_accuracy"], "{:.2f} %"),
             f"as {heads[same]}" if same else _range(row["accuracies"]),
             _number(row["paid"]) if agreed else "",
@@ -83,7 +101,7 @@ def market_table(summary: Mapping[str, Any]) -> Table:
     return table
 
 
-def sellers_table(outcome: MarketOutcome) -> Table:
+def sellers_table(outcome: Outcome) -> Table:
     """Noise, privacy and money of the sellers: a row per level of noise, the least noise first."""
     table = table_of(
         "Who sold what", "noise kept, sigma", "epsilon", "owners", "paid to each", "paid in all",
@@ -105,7 +123,7 @@ def sellers_table(outcome: MarketOutcome) -> Table:
     return table
 
 
-def _groups(outcome: MarketOutcome) -> list[list[dict[str, Any]]]:
+def _groups(outcome: Outcome) -> list[list[dict[str, Any]]]:
     """Rows of owners with the same noise, from the least noise on."""
     by_sigma: dict[float, list[dict[str, Any]]] = {}
     for row in sorted(owner_figures(outcome), key=lambda row: float(row["sigma"])):
@@ -132,15 +150,16 @@ def draw_market(
 
 
 def _draw_accuracies(
-    axis: Axes, outcome: MarketOutcome, compared: Compared, others: Sequence[Alternative]
+    axis: Axes, outcome: Outcome, compared: Compared, others: Sequence[Alternative]
 ) -> None:
     """A line for the mean over the draws of the noise, a band from the lowest to the highest."""
     runs_of = {**compared, MARKET: [outcome.results, *compared.get(MARKET, [])]}
-    mechanism = outcome.negotiation.scenario.mechanism
+    mechanism = outcome.mechanism
     names = {one.name: head_of(one.name, one.mechanism) for one in others} or {
         MARKET: name_of(mechanism)
     }
-    draws, ends, means = 0, {}, {}
+    draws, ends = 0, {}
+    means: dict[str, float] = {}
     for name, head in names.items():
         runs = runs_of.get(name, [])
         if not runs or not all(runs):
@@ -155,10 +174,10 @@ def _draw_accuracies(
         if len(runs) > 1:
             low, high = values.min(axis=0), values.max(axis=0)
             axis.fill_between(rounds, low, high, color=colour, alpha=0.2, linewidth=0)
-        twins = [head_of(one.name, one.mechanism) for one in others if one.same_as == name]
-        words = " and ".join([head, *twins])
+        twins = [one.name for one in others if one.same_as == name]
+        words = listed([head, *(names[twin] for twin in twins)])
         ends[f"{words} {middle[-1]:.1f} %"] = rounds[-1], float(middle[-1]), colour
-        means[name] = float(middle[-1])
+        means |= dict.fromkeys([name, *twins], float(middle[-1]))
     _to_the_point(axis, list(means.values()))
     direct_labels(axis, ends)
     title = "Test accuracy"
@@ -176,7 +195,7 @@ def _to_the_point(axis: Axes, ends: Sequence[float]) -> None:
         axis.set_ylim(bottom, min(high, max(ends) + 0.3 * apart))
 
 
-def _draw_payments(axis: Axes, outcome: MarketOutcome) -> None:
+def _draw_payments(axis: Axes, outcome: Outcome) -> None:
     """A dot for all owners that gave up the same privacy for the same money: their number."""
     rows = owner_figures(outcome)
     total, delta = sum(row["paid"] for row in rows), rows[0]["delta"]

@@ -18,8 +18,8 @@ from noisemarket.study.reproduce import (
     PRESETS,
     Adaptation,
     ClaimVerdict,
-    Interval,
     Trials,
+    interval,
     judge,
     judge_adaptation,
 )
@@ -78,9 +78,7 @@ def _claims(verdicts: Sequence[ClaimVerdict]) -> str:
 
 def band(values: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Mean over seeds and the ends of its confidence interval, block by block."""
-    intervals = [Interval.of(values[:, block]) for block in range(values.shape[1])]
-    mean = np.array([interval.mean for interval in intervals])
-    half = np.array([interval.half for interval in intervals])
+    mean, half = np.array([interval(block) for block in values.T]).T
     return mean, mean - half, mean + half
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from io import BytesIO
-from itertools import combinations
 from pathlib import Path
 from textwrap import wrap as wrapped
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -59,6 +58,11 @@ def _look(mechanism: str) -> Look:
 def name_of(mechanism: str) -> str:
     """A mechanism in words."""
     return _look(mechanism).name
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names as a sentence has them: a, b and c."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def colour_of(mechanism: str) -> str:
@@ -133,7 +137,7 @@ def save(canvas: Figure, folder: Path, stem: str) -> list[Path]:
     return out
 
 
-# Names of curves beside their ends, so that no two overlap and no leader crosses another
+# Names of curves beside their ends, so that no two overlap
 
 Point = Sequence[float]
 
@@ -142,8 +146,6 @@ WIDEST = 24
 """Letters in a line of a name."""
 
 _EDGE, _PLACE, _TOP = 1.0, 1.03, 0.985
-_CROSSING = 100.0
-"""Cost of two leaders that cross, in units of a name moved over the whole axis."""
 
 
 def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> None:
@@ -178,55 +180,18 @@ def direct_labels(axis: Axes, ends: Mapping[str, tuple[float, float, str]]) -> N
 
 
 def heights(points: Sequence[Point], sizes: Sequence[float]) -> list[float]:
-    """Where each name stands, in the order that crosses least: all in parts of the axis.
+    """Where each name stands, as near to its curve's end as the others let it.
 
-    ``points`` are the ends of the curves, ``sizes`` the heights of their names.
-    """
-    best = sorted(range(len(points)), key=lambda one: points[one][1])
-    cost, better = _cost(best, points, sizes), True
-    while better:
-        better = False
-        for first, second in combinations(range(len(best)), 2):
-            other = best.copy()
-            other[first], other[second] = other[second], other[first]
-            if (found := _cost(other, points, sizes)) < cost - 1e-9:
-                best, cost, better = other, found, True
-    places = _placed(best, points, sizes)
-    return [places[one] for one in range(len(points))]
-
-
-def _cost(order: Sequence[int], points: Sequence[Point], sizes: Sequence[float]) -> float:
-    places = _placed(order, points, sizes)
-    leaders = [(points[one], (_EDGE, places[one])) for one in range(len(points))]
-    crossed = sum(crosses(*one, *other) for one, other in combinations(leaders, 2))
-    moved = sum(abs(places[one] - points[one][1]) for one in range(len(points)))
-    return _CROSSING * crossed + moved
-
-
-def crosses(a: Point, b: Point, c: Point, d: Point) -> bool:
-    """Whether the stretches from a to b and from c to d cross within both of them."""
-
-    def side(p: Point, q: Point, r: Point) -> float:
-        return (q[0] - p[0]) * (r[1] - p[1]) - (q[1] - p[1]) * (r[0] - p[0])
-
-    near = 1e-9
-    first, second = side(a, b, c) * side(a, b, d), side(c, d, a) * side(c, d, b)
-    return first < -near and second < -near
-
-
-def _placed(
-    order: Sequence[int], points: Sequence[Point], sizes: Sequence[float]
-) -> dict[int, float]:
-    """Names from below in this order, each as near to its curve's end as the others let it.
-
-    Taking the heights of all names below it from each turns "no two overlap" into "none is below
-    the one before": isotonic regression, cut to the axis.
+    ``points`` are the ends of the curves, ``sizes`` the heights of their names: all in parts of the
+    axis. Taking the heights of all names below it from each turns "no two overlap" into "none is
+    below the one before": isotonic regression, cut to the axis.
     """
     from scipy.optimize import isotonic_regression
 
-    size = np.array([sizes[one] for one in order])
-    below = np.cumsum(size) - size / 2.0
-    wanted = np.array([points[one][1] for one in order]) - below
+    ends, size = np.array([y for _, y in points]), np.array(sizes)
+    order = np.argsort(ends, kind="stable")
+    below = np.cumsum(size[order]) - size[order] / 2.0
     room = max(_TOP - float(size.sum()), 0.0)
-    placed = np.clip(isotonic_regression(wanted).x, 0.0, room) + below
-    return dict(zip(order, placed.tolist(), strict=True))
+    placed = np.empty(len(ends))
+    placed[order] = np.clip(isotonic_regression(ends[order] - below).x, 0.0, room) + below
+    return [float(height) for height in placed]

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.special import ndtr, ndtri
-from scipy.stats import beta, binom, chi2
+from scipy.special import ndtri
+from scipy.stats import beta, chi2
 
 from noisemarket.errors import BadInput
 from noisemarket.federated.models.linear import LinearMaker
@@ -38,8 +38,6 @@ SILENT_UPLOADS = math.ceil(80_000 / (LAYERS * WIDTH))
 """Uploads for the noise check of several steps: 80,000 values are enough to find 2 % missing."""
 LEAST_SIGMA = 2.0**-16
 """Noise much finer than the floats of a network's weights is rounded off."""
-SHORTAGE = 0.8
-"""A finding's power is that of telling noise of this share of sigma from the right noise."""
 
 
 @dataclass(frozen=True)
@@ -52,47 +50,12 @@ class Target:
 
 
 @dataclass(frozen=True)
-class AuditSettings:
-    """How to audit.
-
-    ``sigma`` is the noise of every canary, by default that at which the claim is ``mu``; at 2.5,
-    wrong noise shows best. ``trials`` are uploads of each neighbour, ``confidence`` is the least
-    probability that a right protection passes, over all canaries.
-    """
-
-    sigma: float | None = None
-    mu: float = 2.5
-    trials: int = 1000
-    confidence: float = 0.999
-    delta: float = 1e-5
-    seed: int = 1
-    target: Target = field(default_factory=Target)
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.mu <= 20.0:
-            raise BadInput("mu", self.mu, "give a number above 0, up to 20.")
-        if self.sigma is not None and not LEAST_SIGMA <= self.sigma <= LARGEST:
-            limits = f"{LEAST_SIGMA:.2g} to {LARGEST:.0f}"
-            remedy = f"give a number from {limits}: less noise is rounded off."
-            raise BadInput("sigma", self.sigma, remedy)
-        if not 20 <= self.trials <= 10**6:
-            raise BadInput("trials", self.trials, "give a number from 20 to 1,000,000.")
-        if not 0.5 <= self.confidence < 1.0:
-            raise BadInput("confidence", self.confidence, "give a number from 0.5 to below 1.")
-        if not 0.0 < self.delta < 1.0:
-            raise BadInput("delta", self.delta, "give a number between 0 and 1, both excluded.")
-        if self.seed < 0:
-            raise BadInput("seed", self.seed, "give a whole number, not negative.")
-
-
-@dataclass(frozen=True)
 class Finding:
     """One canary: what was claimed, and what telling its two neighbours apart proves.
 
     ``reach_mu`` is what the attack would reach on a right protection: the noise-free distance of
     the two uploads over sigma. ``mu_low`` and ``epsilon_low_gaussian`` are what is proven if the
-    noise is Gaussian, ``epsilon_low`` what is proven of any mechanism. ``power`` is the probability
-    that 20 % too little noise would have shown in this canary; for a layer, no noise at all.
+    noise is Gaussian, ``epsilon_low`` what is proven of any mechanism.
     """
 
     canary: str
@@ -108,7 +71,6 @@ class Finding:
     mu_low: float
     epsilon_low: float
     epsilon_low_gaussian: float
-    power: float
     breach: bool
     scores: NDArray[np.float64] = field(repr=False, compare=False)
     """The scores of both arms, (2, trials), first ``-``, in standard deviations; threshold 0."""
@@ -137,9 +99,8 @@ class NoiseCheck:
 class AuditResult:
     """The result of an audit. It passes if no finding and no check is a breach.
 
-    ``false_alarm`` bounds the probability that a right protection is accused, as computed for the
-    worst case; it is below ``1 - confidence``. ``claimed`` is False where the protection claims
-    nothing: then findings show what leaks, and cannot be breaches.
+    A right protection passes with probability ``confidence`` at least. ``claimed`` is False where
+    the protection claims nothing: then findings show what leaks, and cannot be breaches.
     """
 
     protection: str
@@ -149,7 +110,6 @@ class AuditResult:
     delta: float
     trials: int
     confidence: float
-    false_alarm: float
     secure_noise: bool
     source: str
     findings: tuple[Finding, ...]
@@ -185,15 +145,6 @@ class AuditResult:
 
 
 @dataclass(frozen=True)
-class _Canary:
-    """A pair of neighbours, both uploads without noise, and the noise that they get."""
-
-    pair: Pair
-    plain: FloatArray
-    sigma: float
-
-
-@dataclass(frozen=True)
 class _Scores:
     """Scores per arm, trial and part (first everything, then layer by layer), and noise squares."""
 
@@ -206,67 +157,112 @@ class _Scores:
 class Audit:
     """A protection and the canaries to attack it with.
 
-    Raises:
-        BadInput: the protection cannot be audited with these settings.
+    ``sigma`` is the noise of every canary, by default that at which the claim is ``mu``; at 2.5,
+    wrong noise shows best. ``trials`` are uploads of each neighbour, ``confidence`` is the least
+    probability that a right protection passes, over all canaries.
     """
 
-    def __init__(self, protection: Protection, settings: AuditSettings) -> None:
+    def __init__(
+        self,
+        protection: Protection,
+        *,
+        sigma: float | None = None,
+        mu: float = 2.5,
+        trials: int = 1000,
+        confidence: float = 0.999,
+        delta: float = 1e-5,
+        seed: int = 1,
+        target: Target | None = None,
+    ) -> None:
+        if not 0.0 < mu <= 20.0:
+            raise BadInput("mu", mu, "give a number above 0, up to 20.")
+        if sigma is not None and not LEAST_SIGMA <= sigma <= LARGEST:
+            limits = f"{LEAST_SIGMA:.2g} to {LARGEST:.0f}"
+            remedy = f"give a number from {limits}: less noise is rounded off."
+            raise BadInput("sigma", sigma, remedy)
+        if not 20 <= trials <= 10**6:
+            raise BadInput("trials", trials, "give a number from 20 to 1,000,000.")
+        if not 0.5 <= confidence < 1.0:
+            raise BadInput("confidence", confidence, "give a number from 0.5 to below 1.")
+        if not 0.0 < delta < 1.0:
+            raise BadInput("delta", delta, "give a number between 0 and 1, both excluded.")
+        if seed < 0:
+            raise BadInput("seed", seed, "give a whole number, not negative.")
         for name in ("batch", "records_per_shard"):
             value = protection.settings().get(name, 1)
             if value > MOST:
                 raise BadInput(name, value, f"audit at most {MOST}: the code is the same.")
-        self.protection, self.settings = protection, settings
-        target, seed = settings.target, settings.seed
+        self.protection, self.trials, self.confidence = protection, trials, confidence
+        self.delta, self._sigma, self._mu = delta, sigma, mu
+        target = target or Target()
         model = target.maker(seed)
         with model.one_thread():
             probe = probe_for(model)
             self.claimed = math.isfinite(protection.sensitivity(1, 1, Neighbours.REPLACE_ONE))
             self.silent = canaries.silent(protection, probe)
-            self.silent_sigma = _sigma(protection, self.silent, settings)
+            self.sigma_of(self.silent)  # refused here if it cannot be
             goal = protection.sensitivity(len(model), few(protection), Neighbours.REPLACE_ONE)
-            enough = goal if self.claimed else 20.0 * (settings.sigma or UNCLAIMED_SIGMA)
-            pairs = (
+            enough = goal if self.claimed else 20.0 * (sigma or UNCLAIMED_SIGMA)
+            self.canaries = (
                 canaries.whole(protection, probe, seed),
                 canaries.partial(protection, probe, seed),
                 canaries.network(protection, model, target.shape, target.classes, enough, seed),
             )
-            self.canaries = [
-                _Canary(pair, pair.plain(protection), _sigma(protection, pair, settings))
-                for pair in pairs
-            ]
+        for pair in self.canaries:
+            self.sigma_of(pair)
+
+    @property
+    def uploads(self) -> int:
+        """How many uploads it makes, for a progress bar."""
+        return 2 * len(self.canaries) * self.trials + SILENT_UPLOADS
+
+    def sigma_of(self, pair: Pair) -> float:
+        """The noise that a canary gets."""
+        if self._sigma is not None:
+            return self._sigma
+        sensitivity, mu = self._sensitivity(pair), self._mu
+        if not math.isfinite(sensitivity):
+            return UNCLAIMED_SIGMA
+        if not LEAST_SIGMA <= sensitivity / mu <= LARGEST:
+            least, most = mu * LEAST_SIGMA, mu * LARGEST
+            remedy = f"choose clip and rate so that it lies between {least:.2g} and {most:.2g}."
+            raise BadInput("sensitivity", sensitivity, remedy)
+        return sensitivity / mu
+
+    def _sensitivity(self, pair: Pair) -> float:
+        """How far the protection lets the two neighbours be apart."""
+        dimension, records = len(pair.model), len(pair.plus)
+        return self.protection.sensitivity(dimension, records, Neighbours.REPLACE_ONE)
 
     def run(self, noise: NoiseSource | None = None, watch: Watch | None = None) -> AuditResult:
         """Attack, and compare what is proven with what is claimed."""
-        protection, settings = self.protection, self.settings
         source = SecureNoise() if noise is None else noise
-        layers = list(self.canaries[-1].pair.model.layers())
+        layers = list(self.canaries[-1].model.layers())
         # Canaries; layers and their noise; the noise of steps and of repeats.
         tests = len(self.canaries) + 2 * len(layers) + 2
-        alpha = (1.0 - settings.confidence) / tests
+        alpha = (1.0 - self.confidence) / tests
         findings: list[Finding] = []
         with self.silent.model.one_thread():
             checks = [*self._steps_noise(source.stream(0), alpha, watch)]
-            for number, canary in enumerate(self.canaries, start=1):
-                seen = _attack(protection, canary, settings.trials, source.stream(number), watch)
-                findings.append(self._finding(canary, None, 0, seen, alpha))
-                if canary is self.canaries[-1]:
+            for number, pair in enumerate(self.canaries, start=1):
+                seen = self._attack(pair, source.stream(number), watch)
+                findings.append(self._finding(pair, None, 0, seen, alpha))
+                if pair is self.canaries[-1]:
                     for part, layer in enumerate(layers, start=1):
                         if seen.reach[part] > 0.0:  # else nothing can show in this layer
-                            findings.append(self._finding(canary, layer, part, seen, alpha))
+                            findings.append(self._finding(pair, layer, part, seen, alpha))
                         degrees = int(seen.sizes[part - 1])
                         squares = float(seen.squares[part - 1])
                         checks.append(noise_check("network", layer, squares, degrees, alpha))
-        alarms = [chance(f.mu, f.mu, settings.trials, alpha) for f in findings if self.claimed]
-        hidden = protection.protects(Neighbours.REPLACE_ONE)
+        hidden = self.protection.protects(Neighbours.REPLACE_ONE)
         return AuditResult(
-            protection=protection.name,
+            protection=self.protection.name,
             claimed=self.claimed,
             neighbours=str(Neighbours.REPLACE_ONE),
             protects=hidden if self.claimed else None,
-            delta=settings.delta,
-            trials=settings.trials,
-            confidence=settings.confidence,
-            false_alarm=math.fsum(alarms) + alpha * len(checks),
+            delta=self.delta,
+            trials=self.trials,
+            confidence=self.confidence,
             secure_noise=source.private,
             source=source.name,
             findings=tuple(findings),
@@ -281,7 +277,7 @@ class Audit:
         Differences of neighbouring uploads, over sqrt(2), must be as large as the noise itself:
         where noise repeats, they are not.
         """
-        pair, sigma, count = self.silent, self.silent_sigma, SILENT_UPLOADS
+        pair, sigma, count = self.silent, self.sigma_of(self.silent), SILENT_UPLOADS
         seen = np.empty((count, len(pair.model)))
         for number in range(count):
             task = pair.task(pair.plus, sigma, noise.stream(number), order_seed=0)
@@ -297,34 +293,61 @@ class Audit:
         )
 
     def _finding(
-        self, canary: _Canary, layer: str | None, part: int, seen: _Scores, alpha: float
+        self, pair: Pair, layer: str | None, part: int, seen: _Scores, alpha: float
     ) -> Finding:
-        pair, sigma = canary.pair, canary.sigma
-        trials, delta = self.settings.trials, self.settings.delta
-        mu = _sensitivity(self.protection, pair) / sigma
+        sigma, trials = self.sigma_of(pair), self.trials
+        mu = self._sensitivity(pair) / sigma
         scores = seen.scores[:, :, part]
         wrong = int((scores[0] > 0.0).sum()), int((scores[1] <= 0.0).sum())
         low = mu_lower(*wrong, trials, alpha)
-        reach = float(seen.reach[part])
-        shown = math.inf if layer is not None else min(reach, mu) / SHORTAGE
         return Finding(
             canary=pair.canary if layer is None else "layer",
             layer=layer,
             records=len(pair.plus),
             sigma=sigma,
             mu=mu,
-            epsilon=epsilon_of(mu, delta),
-            reach_mu=reach,
+            epsilon=epsilon_of(mu, self.delta),
+            reach_mu=float(seen.reach[part]),
             trials=trials,
             false_positives=wrong[0],
             false_negatives=wrong[1],
             mu_low=low,
-            epsilon_low=epsilon_lower(*wrong, trials, alpha, delta),
-            epsilon_low_gaussian=epsilon_of(low, delta),
-            power=chance(shown, mu, trials, alpha) if self.claimed else 0.0,
+            epsilon_low=epsilon_lower(*wrong, trials, alpha, self.delta),
+            epsilon_low_gaussian=epsilon_of(low, self.delta),
             breach=self.claimed and low > mu,
             scores=scores,
         )
+
+    def _attack(self, pair: Pair, noise: NoiseSource, watch: Watch | None) -> _Scores:
+        """Upload both neighbours ``trials`` times and score each upload against a fixed threshold.
+
+        Direction and threshold come from the noise-free uploads, before a single trial: the score
+        is how far an upload lies from the middle between them, along the line that joins them.
+        """
+        sigma, trials, plain = self.sigma_of(pair), self.trials, pair.plain(self.protection)
+        apart, middle = plain[1] - plain[0], (plain[0] + plain[1]) / 2.0
+        slices = list(pair.model.layers().values())
+        starts = [here.start for here in slices]
+        length = np.sqrt(np.add.reduceat(apart * apart, starts))
+        reach = np.concatenate(([math.sqrt(float(length @ length))], length))
+        scores = np.empty((2, trials, len(reach)))
+        squares = np.zeros(len(slices))
+        per = np.where(reach > 0.0, reach, 1.0) * sigma
+        sides = (pair.minus, pair.plus)
+        for trial in range(trials):
+            for arm, records in enumerate(sides):
+                task = pair.task(records, sigma, noise.stream(trial, arm), pair.order_seed)
+                upload = self.protection.upload(task).astype(np.float64)
+                along = np.add.reduceat((upload - middle) * apart, starts)
+                scores[arm, trial, 0] = along.sum()
+                scores[arm, trial, 1:] = along
+                if pair.one_step:
+                    left = upload - plain[arm]
+                    squares += np.add.reduceat(left * left, starts)
+            if watch is not None:
+                watch(pair.canary, 2)
+        sizes = np.array([here.stop - here.start for here in slices]) * 2 * trials
+        return _Scores(scores / per, reach / sigma, squares / sigma**2, sizes)
 
 
 def audit(
@@ -337,7 +360,7 @@ def audit(
     """Attack a protection, and compare what is proven with what it claims for ``replace_one``.
 
     The protection need not be one of this package. Noise is secure by default; ``settings`` are
-    those of ``AuditSettings`` by name.
+    those of ``Audit`` by name.
 
     Example:
         ::
@@ -345,59 +368,7 @@ def audit(
             from noisemarket.study.audit import audit
             assert audit(nm.PerRecord(), trials=200).passed
     """
-    return Audit(protection, AuditSettings(**settings)).run(noise, watch)
-
-
-def uploads(trials: int) -> int:
-    """How many uploads an audit makes, for a progress bar."""
-    return 6 * trials + SILENT_UPLOADS
-
-
-def _sigma(protection: Protection, pair: Pair, settings: AuditSettings) -> float:
-    if settings.sigma is not None:
-        return settings.sigma
-    sensitivity, mu = _sensitivity(protection, pair), settings.mu
-    if not math.isfinite(sensitivity):
-        return UNCLAIMED_SIGMA
-    if not LEAST_SIGMA <= sensitivity / mu <= LARGEST:
-        least, most = mu * LEAST_SIGMA, mu * LARGEST
-        remedy = f"choose clip and rate so that it lies between {least:.2g} and {most:.2g}."
-        raise BadInput("sensitivity", sensitivity, remedy)
-    return sensitivity / mu
-
-
-def _attack(
-    protection: Protection, canary: _Canary, trials: int, noise: NoiseSource, watch: Watch | None
-) -> _Scores:
-    """Upload both neighbours ``trials`` times and score each upload against a fixed threshold.
-
-    Direction and threshold come from the noise-free uploads, before a single trial: the score is
-    how far an upload lies from the middle between them, along the line that joins them.
-    """
-    pair, plain, sigma = canary.pair, canary.plain, canary.sigma
-    apart, middle = plain[1] - plain[0], (plain[0] + plain[1]) / 2.0
-    slices = list(pair.model.layers().values())
-    starts = [here.start for here in slices]
-    length = np.sqrt(np.add.reduceat(apart * apart, starts))
-    reach = np.concatenate(([math.sqrt(float(length @ length))], length))
-    scores = np.empty((2, trials, len(reach)))
-    squares = np.zeros(len(slices))
-    per = np.where(reach > 0.0, reach, 1.0) * sigma
-    sides = (pair.minus, pair.plus)
-    for trial in range(trials):
-        for arm, records in enumerate(sides):
-            task = pair.task(records, sigma, noise.stream(trial, arm), pair.order_seed)
-            upload = protection.upload(task).astype(np.float64)
-            along = np.add.reduceat((upload - middle) * apart, starts)
-            scores[arm, trial, 0] = along.sum()
-            scores[arm, trial, 1:] = along
-            if pair.one_step:
-                left = upload - plain[arm]
-                squares += np.add.reduceat(left * left, starts)
-        if watch is not None:
-            watch(pair.canary, 2)
-    sizes = np.array([here.stop - here.start for here in slices]) * 2 * trials
-    return _Scores(scores / per, reach / sigma, squares / sigma**2, sizes)
+    return Audit(protection, **settings).run(noise, watch)
 
 
 def noise_check(
@@ -406,11 +377,6 @@ def noise_check(
     """Whether a sum of squares of so many values of noise, over sigma^2, is too small."""
     p_value = float(chi2.cdf(squares, degrees))
     return NoiseCheck(part, layer, degrees, math.sqrt(squares / degrees), p_value, p_value < alpha)
-
-
-def _sensitivity(protection: Protection, pair: Pair) -> float:
-    """How far the protection lets the two neighbours be apart."""
-    return protection.sensitivity(len(pair.model), len(pair.plus), Neighbours.REPLACE_ONE)
 
 
 def rate_upper(errors: ArrayLike, trials: int, alpha: float) -> FloatArray:
@@ -439,20 +405,6 @@ def epsilon_lower(
 def epsilon_of(mu: float, delta: float) -> float:
     """The exact epsilon of a Gaussian release with this mu."""
     return gaussian_epsilon(mu * mu / 2.0, delta)
-
-
-def chance(true_mu: float, claimed_mu: float, trials: int, alpha: float) -> float:
-    """The exact probability that a Gaussian release of ``true_mu`` is found to pass the claim.
-
-    With ``true_mu`` at the claim it is the probability of a false alarm, above it the power.
-    """
-    error = float(ndtr(-true_mu / 2.0))
-    counts = np.arange(trials + 1)
-    half = _half_mu(counts, trials, alpha)  # falls with the count
-    probability = binom.pmf(counts, trials, error)
-    # A first arm's count passes with every second count whose half is above what is missing.
-    passing = np.searchsorted(-half, half - claimed_mu, side="left")
-    return float(probability @ binom.cdf(passing - 1, trials, error))
 
 
 def _half_mu(errors: ArrayLike, trials: int, alpha: float) -> NDArray[Any]:

@@ -17,8 +17,9 @@ from noisemarket.errors import BadInput
 from noisemarket.federated.aggregation import VERSION as RULE_VERSION
 from noisemarket.market.orders import given_sigma
 from noisemarket.scenario import Scenario
+from noisemarket.scenario.account import protection_of
 from noisemarket.scenario.population_file import read_population
-from noisemarket.study.trainings import Key, TrainingResult, TrainingTask
+from noisemarket.study.trainings import Key, Orders, TrainingResult, TrainingTask, data_of
 
 SIGMAS = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6)
 BETAS = (0.1, 1.0, 10.0)
@@ -86,6 +87,44 @@ class Grid:
                     yield Setting(self.sigmas[i], self.betas[j], first_seed + repeat)
                 for share, sigma in self.mixed:
                     yield Setting(sigma, self.betas[j], first_seed + repeat, share)
+
+
+@dataclass(frozen=True)
+class CalibrationPlan:
+    """What a calibration measures, what its surface is called, and what all points must share.
+
+    ``data`` is the SHA-256 of the images, ``fingerprint`` that of the settings and of ``data``.
+    """
+
+    name: str
+    grid: Grid
+    command: str
+    data: str
+    labels: int
+    fingerprint: str
+
+
+def usual_plan(scenario: Scenario, command: str) -> CalibrationPlan:
+    """The default: where noise decides the weights, contracts of one market are mixed, too."""
+    owners, data = scenario.population.owners, data_of(scenario)
+    mixed = [one for one in MIXED if 0 < round(one[0] * owners) < owners]
+    grid = Grid(mixed=tuple(mixed) if scenario.training.weighting == "noise" else ())
+    name = f"{protection_of(scenario).name}-measured"
+    alike = fingerprint(scenario, data.sha256)
+    return CalibrationPlan(name, grid, command, data.sha256, data.classes, alike)
+
+
+def try_out(scenario: Scenario, grid: Grid) -> None:
+    """Find bad input before anything is written or measured."""
+    environment, sigma_max = scenario.environment(), scenario.game.sigma_max
+    for sigma in grid.sigmas:
+        given_sigma(sigma, environment)
+    for share, sigma in grid.mixed:
+        some_of(share, scenario.population.owners)
+        if sigma > sigma_max:
+            raise BadInput("mixed", sigma, f"give a sigma from 0 to sigma_max = {sigma_max:g}.")
+    first = next(iter(tasks_of(scenario, grid).values()))
+    Orders(scenario, data_of(scenario)).under(first)
 
 
 def spread(values: Sequence[float], near: float) -> list[int]:

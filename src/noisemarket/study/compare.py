@@ -22,7 +22,7 @@ from noisemarket.game.value import JointValue
 from noisemarket.ledger.money import to_micro
 from noisemarket.market.baselines import epsilons
 from noisemarket.market.negotiation import run_options
-from noisemarket.market.preparation import within_budget
+from noisemarket.market.orders import within_budget
 from noisemarket.pricing import find_mechanism
 from noisemarket.pricing.mechanism import Agreement, Mechanism
 from noisemarket.pricing.oracles import NoDP, UniformDP
@@ -40,11 +40,6 @@ class Plan:
     mechanisms: tuple[str, ...]
     budgets: tuple[float | None, ...]
     seeds: tuple[int, ...]
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        """From its fields as JSON has them."""
-        return cls(*(tuple(values[name]) for name in ("mechanisms", "budgets", "seeds")))
 
 
 @contextmanager

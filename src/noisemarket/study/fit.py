@@ -7,8 +7,8 @@ the surface is fitted to the measured accuracy first,
 
 and then the measured loss to the same shape, ``loss = g1 h + g5``. That gives all seven constants:
 zeta_1 = B / g1 and zeta_2 = A + zeta_1 g5. The paper goes the other way, loss first and accuracy
-by regression on the loss; ``by_loss`` does that, for comparison. It serves the game worse wherever
-loss keeps growing after accuracy has hit the floor. The degree ``d`` is ``beta``, as the paper has
+by regression on the loss, which serves the game worse wherever loss keeps growing after accuracy
+has hit the floor. The degree ``d`` is ``beta``, as the paper has
 it, or how even an owner's labels are (``LossSurface.labels``), whichever fits better. Under mixed
 contracts ``sigma`` is the effective noise, and ``spread`` says what few owners cost.
 
@@ -19,8 +19,8 @@ and from many starts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
@@ -50,6 +50,7 @@ _HIGH = np.array([10.0, math.log(20.0), math.log(100.0), math.log(10.0), math.lo
 _FIRST_SPREAD = math.log(0.02)
 Errors = tuple[float | None, ...]
 _GAMMAS = tuple(f"gamma_{number}" for number in range(1, 6))
+_QUALITY = ("rms_accuracy", "worst_accuracy", "rms_loss")
 _ROUNDING = 1e-9  # a slope that lifts a line by less, of its height, counts as 0
 _STARTS = ((0.005, 0.1, 1.0), (1e-3, 3e-2, 0.5), (3.0, 9.0, 25.0))
 
@@ -111,15 +112,13 @@ class _Data:
         return np.array([several, True, True, self.mixed, uneven])
 
 
-@dataclass(frozen=True)
-class _Found:
-    """The best that one form can do: its shape, whether loss follows, and what it leaves."""
+class _Best:
+    """The best that one form can do: its shape, whether loss follows, and its residuals."""
 
-    data: _Data
-    theta: FloatArray
-    surface: LossSurface
-    follows: bool
-    residuals: FloatArray
+    def __init__(self, data: _Data) -> None:
+        self.data, self.theta = data, _search(data, data.accuracy, -1.0)
+        self.surface, self.follows = _surface(data, self.theta)
+        self.residuals = data.accuracy - self.surface.quality(*data.at)
 
 
 def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: int = 0) -> Fit:
@@ -130,10 +129,10 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
     refits to the fit plus residuals drawn anew; so they count the scatter of training and the
     misfit of the form alike.
     """
-    best = _best(_data(points))
+    best = _Best(_data(points))
     remarks = []
     if labels and best.data.betas > 2:  # two betas fit either way
-        plain, even = best, _best(replace(best.data, labels=labels))
+        plain, even = best, _Best(replace(best.data, labels=labels))
         if rms(even.residuals) < rms(plain.residuals):
             best = even
             remarks.append(
@@ -166,24 +165,6 @@ def fit_surface(points: Sequence[Point], resamples: int = RESAMPLES, *, labels: 
         remarks=tuple(remarks),
         resampled=resampled,
     )
-
-
-def by_loss(points: Sequence[Point]) -> Fit | None:
-    """The paper's way: gamma by the loss alone, zeta by regression of accuracy on measured loss.
-
-    Without errors; None where losses are not all finite or accuracy does not fall with them.
-    """
-    data = _data(points)
-    if not np.isfinite(data.loss).all():
-        return None
-    theta = _search(data, data.loss, 1.0)
-    g5, g1 = _line(_shape(theta, data), data.loss, 1.0)
-    zeta_2, minus_zeta_1 = _line(data.loss, data.accuracy, -1.0)
-    if not g1 or not minus_zeta_1:
-        return None
-    surface = _form(theta, (g1, g5), (-minus_zeta_1, zeta_2))
-    nothing: Errors = (None,) * 5
-    return Fit(surface, nothing, nothing[:2], (), **_distances(data, surface), remarks=())
 
 
 def poorly_determined(value: float, error: float) -> bool:
@@ -280,14 +261,7 @@ def _surface(data: _Data, theta: FloatArray) -> tuple[LossSurface, bool]:
     return _form(theta, (g1, g5), zeta, data.labels), True
 
 
-def _best(data: _Data) -> _Found:
-    theta = _search(data, data.accuracy, -1.0)
-    surface, follows = _surface(data, theta)
-    residuals = data.accuracy - surface.quality(*data.at)
-    return _Found(data, theta, surface, follows, residuals)
-
-
-def _resampled(best: _Found, resamples: int) -> tuple[LossSurface, ...]:
+def _resampled(best: _Best, resamples: int) -> tuple[LossSurface, ...]:
     data, points = best.data, len(best.data.accuracy)
     constants = 2 + int(data.free.sum())
     if points <= constants:
@@ -322,7 +296,7 @@ def _distances(data: _Data, surface: LossSurface) -> dict[str, Any]:
     }
 
 
-def _remarks(found: _Found) -> list[str]:
+def _remarks(found: _Best) -> list[str]:
     """What a reader of the fit must know."""
     data, surface, residuals, remarks = found.data, found.surface, found.residuals, []
     if data.betas == 1:
@@ -367,43 +341,47 @@ def _poor_constants(surface: LossSurface, gamma_errors: Errors, zeta_errors: Err
 # The result of a calibration, and its file
 
 
-@dataclass(frozen=True)
-class CurvePoint:
-    """One noise on the curve at one beta: means over seeds; ``fitted`` is None without a fit."""
-
-    sigma: float
-    accuracy: float
-    fitted: float | None
-    printed: float
-
-
-@dataclass(frozen=True)
 class Calibration:
-    """The points, the fit and the curves of a calibration, complete or not.
+    """What has been measured of ``wanted`` points, and what can be fitted to it.
 
-    ``curve`` is accuracy over sigma at ``curve_beta``, the measured beta closest to 1, and
-    ``rms_to_printed`` its distance to the paper's fitted curve, in points of accuracy.
+    ``labels`` is how many the data has. ``curve`` is accuracy over sigma at ``curve_beta``, the
+    measured beta closest to 1 (means over the seeds), and ``rms_to_printed`` its distance to the
+    paper's fitted curve, in points of accuracy.
     """
 
-    name: str
-    command: str
-    wanted: int
-    missing: int
-    points: tuple[Point, ...]
-    fit: Fit | None
-    paper_way: Fit | None
-    remarks: tuple[str, ...]
-    curve_beta: float | None
-    curve: tuple[CurvePoint, ...]
-    rms_to_printed: float | None
-    rms_to_printed_all: float | None
+    def __init__(
+        self, name: str, command: str, wanted: int, points: Sequence[Point], labels: int
+    ) -> None:
+        self.name, self.command, self.wanted, self.points = name, command, wanted, [*points]
+        self.missing, self.fit = wanted - len(points), None
+        try:
+            self.fit = fit_surface(points, labels=labels)
+            self.remarks = [*self.fit.remarks]
+        except BadInput as problem:
+            self.remarks = [f"No fit: {problem.remedy}"]
+        if self.missing:
+            self.remarks.append(f"{self.missing} of {wanted} points have not been measured yet.")
+        betas = {point.beta for point in points}
+        self.curve_beta = min(betas, key=lambda b: (abs(math.log(b)), b), default=None)
+        self.curve = [*self._curve()]
+        off = np.array([one["accuracy"] - one["printed"] for one in self.curve])
+        self.rms_to_printed = rms(off) if len(off) else None
+
+    def _curve(self) -> Iterator[dict[str, Any]]:
+        beta = self.curve_beta or 1.0
+        own = [point for point in self.points if point.beta == beta and point.sellers == 1.0]
+        for sigma in sorted({point.sigma for point in own}):
+            yield {
+                "sigma": sigma,
+                "accuracy": float(np.mean([p.accuracy for p in own if p.sigma == sigma])),
+                "fitted": self.fit and float(self.fit.surface.quality(sigma, beta)),
+                "printed": float(PRINTED.quality(sigma, beta)),
+            }
 
     def summary(self, scenario: Scenario) -> dict[str, Any]:
         """As plain values for JSON."""
-        fit, paper = self.fit, self.paper_way
-        surface = fit and fit.surface
+        surface = self.fit and self.fit.surface
         constants = ("gamma", "zeta", "labels", "spread")
-        quality = ("rms_accuracy", "worst_accuracy", "rms_loss")
         errors = ("gamma_errors", "zeta_errors", "spread_errors")
         return {
             "name": self.name,
@@ -415,119 +393,66 @@ class Calibration:
             "rounds": scenario.training.rounds,
             "averaged": _averaged(scenario),
             **{name: getattr(surface, name, None) for name in constants},
-            **{name: getattr(fit, name, None) for name in (*errors, *quality)},
-            "by_loss": paper
-            and {
-                "gamma": paper.surface.gamma,
-                "zeta": paper.surface.zeta,
-                "rms_accuracy": paper.rms_accuracy,
-                "rms_loss": paper.rms_loss,
-            },
+            **{name: getattr(self.fit, name, None) for name in (*errors, *_QUALITY)},
             "curve_beta": self.curve_beta,
-            "curve": [asdict(one) for one in self.curve],
+            "curve": self.curve,
             "rms_to_printed": self.rms_to_printed,
-            "rms_to_printed_all": self.rms_to_printed_all,
             "seconds": sum(point.seconds for point in self.points),
-            "remarks": list(self.remarks),
+            "remarks": self.remarks,
         }
 
+    def surface_file(self, scenario: Scenario) -> str | None:
+        """The text of the surface file, with all it takes to judge and to repeat it."""
+        from noisemarket import __version__
 
-def calibrated(
-    name: str, command: str, wanted: int, missing: int, points: Sequence[Point], labels: int
-) -> Calibration:
-    """Fit what has been measured, as far as it allows; ``labels`` is how many the data has."""
-    fit = paper = None
-    remarks: tuple[str, ...] = ()
-    try:
-        fit, paper = fit_surface(points, labels=labels), by_loss(points)
-        remarks = fit.remarks
-    except BadInput as problem:
-        remarks = (f"No fit: {problem.remedy}",)
-    if missing:
-        remarks += (f"{missing} of {wanted} points have not been measured yet.",)
-    beta = min({p.beta for p in points}, key=lambda b: (abs(math.log(b)), b), default=None)
-    curve = _curve(points, beta, fit) if beta is not None else ()
-    off = np.array([one.accuracy - one.printed for one in curve])
-    off_all = np.array(
-        [p.accuracy - float(PRINTED.quality(p.effective_noise, p.beta)) for p in points]
-    )
-    return Calibration(
-        name=name,
-        command=command,
-        wanted=wanted,
-        missing=missing,
-        points=tuple(points),
-        fit=fit,
-        paper_way=paper,
-        remarks=remarks,
-        curve_beta=beta,
-        curve=curve,
-        rms_to_printed=rms(off) if len(off) else None,
-        rms_to_printed_all=rms(off_all) if len(off_all) else None,
-    )
-
-
-def _curve(points: Sequence[Point], beta: float, fit: Fit | None) -> tuple[CurvePoint, ...]:
-    own = [point for point in points if point.beta == beta and point.sellers == 1.0]
-    return tuple(
-        CurvePoint(
-            sigma=sigma,
-            accuracy=float(np.mean([point.accuracy for point in own if point.sigma == sigma])),
-            fitted=None if fit is None else float(fit.surface.quality(sigma, beta)),
-            printed=float(PRINTED.quality(sigma, beta)),
+        fit = self.fit
+        if fit is None:
+            return None
+        settings = scenario.model_dump(mode="json")
+        data = settings["training"].pop("data")
+        columns = (
+            "sigma",
+            "sellers",
+            "effective_noise",
+            "share",
+            "beta",
+            "seed",
+            "accuracy",
+            "loss",
         )
-        for sigma in sorted({point.sigma for point in own})
-    )
-
-
-def surface_file(result: Calibration, scenario: Scenario) -> str | None:
-    """The text of the surface file, with all it takes to judge and to repeat it."""
-    from noisemarket import __version__
-
-    fit = result.fit
-    if fit is None:
-        return None
-    settings = scenario.model_dump(mode="json")
-    data = settings["training"].pop("data")
-    more: dict[str, Any] = {
-        "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
-        | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
-        "fit": {
-            "rms_accuracy": fit.rms_accuracy,
-            "worst_accuracy": fit.worst_accuracy,
-            "rms_loss": math.nan if fit.rms_loss is None else fit.rms_loss,
-            "rms_to_printed": result.rms_to_printed,
-            "curve_beta": result.curve_beta,
-            "remarks": list(result.remarks),
-        },
-        "provenance": {
-            "name": result.name,
-            "command": result.command,
-            "noisemarket": __version__,
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "data": Path(data).name if data else "MNIST",
-            "noise": "simulated: one party held all the data",
-            "owners": scenario.population.owners,
-            "model": "average of the global models" if _averaged(scenario) else "last global model",
-            "seconds": round(sum(point.seconds for point in result.points), 1),
-            "training": settings["training"],
-            "privacy": settings["privacy"],
-        },
-        "measured": {
-            "columns": [
-                *("sigma", "sellers", "effective_noise", "effective_share", "beta", "seed"),
-                *("accuracy", "loss"),
-            ],
-            "points": [
-                [
-                    *(p.sigma, p.sellers, p.effective_noise, p.share, p.beta, p.seed),
-                    *(p.accuracy, math.nan if p.loss is None else p.loss),
-                ]
-                for p in sorted(result.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
-            ],
-        },
-    }
-    return surface_text(fit.surface, more)
+        ordered = sorted(self.points, key=lambda p: (p.beta, -p.sellers, p.sigma, p.seed))
+        more: dict[str, Any] = {
+            "errors": {"gamma": _known(fit.gamma_errors), "zeta": _known(fit.zeta_errors)}
+            | ({"spread": list(fit.spread_errors)} if fit.spread_errors else {}),
+            "fit": {
+                **dict(
+                    zip(_QUALITY, _known([getattr(fit, name) for name in _QUALITY]), strict=True)
+                ),
+                "rms_to_printed": self.rms_to_printed,
+                "curve_beta": self.curve_beta,
+                "remarks": self.remarks,
+            },
+            "provenance": {
+                "name": self.name,
+                "command": self.command,
+                "noisemarket": __version__,
+                "date": f"{datetime.now(UTC):%Y-%m-%d}",
+                "data": Path(data).name if data else "MNIST",
+                "noise": "simulated: one party held all the data",
+                "owners": scenario.population.owners,
+                "model": "average of the global models"
+                if _averaged(scenario)
+                else "last global model",
+                "seconds": round(sum(point.seconds for point in self.points), 1),
+                "training": settings["training"],
+                "privacy": settings["privacy"],
+            },
+            "measured": {
+                "columns": [name.replace("share", "effective_share") for name in columns],
+                "points": [_known([getattr(p, name) for name in columns]) for p in ordered],
+            },
+        }
+        return surface_text(fit.surface, more)
 
 
 def _averaged(scenario: Scenario) -> bool:
@@ -536,5 +461,5 @@ def _averaged(scenario: Scenario) -> bool:
     return float(tuned("averaging", training.averaging, training.model)) > 0.0
 
 
-def _known(errors: tuple[float | None, ...]) -> list[float]:
-    return [math.nan if error is None else error for error in errors]
+def _known(values: Sequence[float | None]) -> list[float]:
+    return [math.nan if value is None else value for value in values]

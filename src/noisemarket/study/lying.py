@@ -25,7 +25,7 @@ from noisemarket.pricing.bisection import Bisection
 from noisemarket.pricing.clock import Clock, ClockAuction, floor_level
 from noisemarket.pricing.mechanism import Agreement, Demand, Mechanism, RunOptions
 from noisemarket.pricing.oracles import NoDP, Oracle, UniformDP
-from noisemarket.pricing.pain_fl import TYPES, PainFL, items_of
+from noisemarket.pricing.pain_fl import PainFL
 from noisemarket.pricing.posted_price import PostedPrice
 
 MOST_EXAMINED = 200
@@ -73,10 +73,8 @@ def _gained(
         award = mechanism.award(environment, options, saving)
         return gained_by_bids(side, ArrayAsker(environment).bid(saving), award)
     if isinstance(mechanism, PainFL):  # to pass for another type is to take its item
-        menu = mechanism.problem(environment, TYPES).solve()
-        return gained_by_items(
-            side, contracts, zip(*items_of(menu, environment.levels), strict=True)
-        )
+        menu = zip(*mechanism.menu(environment), strict=True)
+        return gained_by_items(side, contracts, menu)
     if isinstance(mechanism, Bisection):
         # An owner that refuses all but the curator's limit ends there: nothing more is paid.
         limits = environment.curator_side().limits()

@@ -15,10 +15,10 @@ from typing import TypeVar
 import numpy as np
 from scipy import stats
 
-from noisemarket.errors import NoisemarketError
 from noisemarket.game.levels import FloatArray, IntArray
 from noisemarket.market.negotiation import Negotiation, negotiate
 from noisemarket.pricing.convergence import RECOVERED, TAIL, settled_at
+from noisemarket.pricing.mechanism import Agreement
 from noisemarket.scenario import Scenario
 from noisemarket.study.results import half_width
 
@@ -141,7 +141,7 @@ class Study:
             if self.stop():
                 return None
             scenario = Scenario.from_preset(
-                preset, surface="printed", seed=seed, owners=self.owners, **settings
+                preset, surface="printed", seed=seed, owners=self.owners, reopen=False, **settings
             )
             results.append(negotiate(scenario, mechanism=learner, threads=self.threads))
             self.advance(title, learner)
@@ -149,7 +149,7 @@ class Study:
 
 
 def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
-    traces = [_learned(result.agreement.trace) for result in results]
+    traces = [result.agreement.trace for result in results]
 
     def series(name: str) -> FloatArray:
         return np.array([getattr(trace, name) for trace in traces])
@@ -162,27 +162,23 @@ def _collect(preset: str, learner: str, results: list[Negotiation]) -> Trials:
         preset=preset,
         learner=learner,
         owners=len(results[0].environment),
-        iteration=traces[0].iteration,
+        iteration=series("iteration")[0],
         ranges={"saving": levels.sigma_max, "payment": levels.payment_max},
         saving=series("saving"),
         payment=series("payment"),
         quality=figure("mean_quality"),
         contract_payment=figure("mean_payment"),
         contract_gain=figure("curator_gain"),
-        exploitability=np.array([_exploitability(result) for result in results]),
+        exploitability=np.array([_exploitability(result.agreement) for result in results]),
         equilibrium_gain=np.array([result.equilibrium.curator_gain for result in results]),
     )
 
 
-def _exploitability(result: Negotiation) -> float:
-    sides = result.agreement.owner_exploitability, result.agreement.curator_exploitability
-    return float(sum(_learned(side).mean() for side in sides))
-
-
-def _learned(value: Value | None) -> Value:
-    if value is None:
-        raise NoisemarketError("a trial has no trace or no exploitability: nothing was learned.")
-    return value
+def _exploitability(agreement: Agreement) -> float:
+    owner, curator = agreement.owner_exploitability, agreement.curator_exploitability
+    assert owner is not None  # learners know both
+    assert curator is not None
+    return float(owner.mean() + curator.mean())
 
 
 # Claims
@@ -197,22 +193,16 @@ TURN_BACK = 0.05
 YES, NO, OPPOSITE, OPEN = "yes", "no", "no, the opposite", "not shown"
 
 
-@dataclass(frozen=True)
-class Interval:
-    """A mean over seeds with its confidence interval (Student's t)."""
+def interval(values: FloatArray, confidence: float = SHOWN) -> tuple[float, float]:
+    """Mean of one value per seed, and half of its confidence interval (Student's t)."""
+    half = half_width(values, confidence) if len(values) > 1 else math.inf
+    return float(values.mean()), half
 
-    mean: float
-    half: float
 
-    @classmethod
-    def of(cls, values: FloatArray, confidence: float = SHOWN) -> Interval:
-        """The interval of one value per seed."""
-        half = half_width(values, confidence) if len(values) > 1 else math.inf
-        return cls(float(values.mean()), half)
-
-    def shown(self, digits: int) -> str:
-        """As text, with the given decimals."""
-        return f"{self.mean:,.{digits}f} ± {self.half:,.{digits}f}"
+def shown(values: FloatArray, digits: int) -> str:
+    """The interval of one value per seed as text, with the given decimals."""
+    mean, half = interval(values)
+    return f"{mean:,.{digits}f} ± {half:,.{digits}f}"
 
 
 @dataclass(frozen=True)
@@ -227,10 +217,10 @@ class ClaimVerdict:
 
 def positive(values: FloatArray) -> str:
     """Whether the mean of one value per seed is above zero, beyond doubt."""
-    interval = Interval.of(values, DECISIVE)
-    if interval.mean - interval.half > 0:
+    mean, half = interval(values, DECISIVE)
+    if mean - half > 0:
         return YES
-    return OPPOSITE if interval.mean + interval.half < 0 else OPEN
+    return OPPOSITE if mean + half < 0 else OPEN
 
 
 def sooner(first: FloatArray, second: FloatArray) -> str:
@@ -289,9 +279,9 @@ def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
     if seen == YES and not settled.all():
         seen = f"yes, but settled in {int(settled.sum())} of {len(settled)} seeds only"
     digits = 3 if series == "saving" else 2
-    start, end = (Interval.of(at(series)) for at in (wolf.at_start, wolf.at_end))
+    start, end = (shown(at(series), digits) for at in (wolf.at_start, wolf.at_end))
     word = "increasing" if sign > 0 else "decreasing"
-    numbers = f"from {start.shown(digits)} to {end.shown(digits)}"
+    numbers = f"from {start} to {end}"
     if seen == "partly":
         numbers += f", having turned back by {100 * back:.0f} % of the way"
     return ClaimVerdict(
@@ -300,25 +290,23 @@ def _shape(wolf: Trials, series: str, sign: int) -> ClaimVerdict:
 
 
 def _speed(claim: str, fast: Trials, others: Sequence[Trials]) -> ClaimVerdict:
-    last, verdicts, shown = int(fast.iteration[-1]), [], []
+    last, verdicts, parts = int(fast.iteration[-1]), [], []
     for part in HORIZONS:
         horizon = last // part
         times = {t.learner: t.settled(horizon, "saving", "payment") for t in (fast, *others)}
         verdicts.append(all_of([sooner(times[fast.learner], times[t.learner]) for t in others]))
         medians = ", ".join(f"{_name(name)} {_median(time)}" for name, time in times.items())
-        shown.append(f"after {horizon:,}: {medians}")
+        parts.append(f"after {horizon:,}: {medians}")
     same = len(set(verdicts)) == 1
     seen = verdicts[0] if same else "depends on the length of the run"
-    return ClaimVerdict(claim, fast.preset, seen, "settled (median) " + "; ".join(shown))
+    return ClaimVerdict(claim, fast.preset, seen, "settled (median) " + "; ".join(parts))
 
 
 def _quality(greedy: Trials, wolf: Trials, q: Trials) -> ClaimVerdict:
     seen = all_of([positive(other.quality - greedy.quality) for other in (wolf, q)])
-    shown = ", ".join(
-        f"{Interval.of(t.quality).shown(1)} % ({_name(t.learner)})" for t in (greedy, wolf, q)
-    )
+    each = ", ".join(f"{shown(t.quality, 1)} % ({_name(t.learner)})" for t in (greedy, wolf, q))
     claim = "Greedy has the worst model performance"
-    return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {shown}")
+    return ClaimVerdict(claim, greedy.preset, seen, f"quality of the contracts {each}")
 
 
 def _played_and_signed(
@@ -332,7 +320,7 @@ def _played_and_signed(
     played, signed = (positive(sign * (first - second)) for _, first, second, _ in pairs)
     seen = played if played == signed else f"as played: {played}; as signed: {signed}"
     numbers = "; ".join(
-        words.format(" against ".join(Interval.of(one).shown(digits) for one in both))
+        words.format(" against ".join(shown(one, digits) for one in both))
         for words, *both, digits in pairs
     )
     return ClaimVerdict(claim, preset, seen, numbers)
@@ -343,12 +331,11 @@ def _nash(wolf: Trials, q: Trials, greedy: Trials) -> ClaimVerdict:
     share = wolf.contract_gain / wolf.equilibrium_gain
     near = positive(np.minimum(share - 0.95, 1.05 - share))
     exploitable = ", ".join(
-        f"{Interval.of(t.exploitability).shown(3)} ({_name(t.learner)})" for t in (wolf, q, greedy)
+        f"{shown(t.exploitability, 3)} ({_name(t.learner)})" for t in (wolf, q, greedy)
     )
     numbers = (
-        f"curator's gain {Interval.of(wolf.contract_gain).shown(2)}, "
-        f"{Interval.of(100 * share).shown(0)} % of the exact equilibrium's; exploitability "
-        f"{exploitable}"
+        f"curator's gain {shown(wolf.contract_gain, 2)}, {shown(100 * share, 0)} % of the exact "
+        f"equilibrium's; exploitability {exploitable}"
     )
     claim = "WoLF-PHC converges to the Nash equilibrium"
     return ClaimVerdict(claim, wolf.preset, NO if near == OPPOSITE else near, numbers)
@@ -373,8 +360,8 @@ def _adapted(one: Adaptation) -> str:
     again = f"{len(back)} of {len(one.after)} seeds recover"
     if len(back):
         again += f", in the median in {np.median(back):,.0f} iterations"
-    before, after = Interval.of(100 * one.before), Interval.of(100 * one.after)
-    return f"{before.shown(0)} % and {after.shown(0)} % ({_name(one.learner)}; {again})"
+    before, after = shown(100 * one.before, 0), shown(100 * one.after, 0)
+    return f"{before} % and {after} % ({_name(one.learner)}; {again})"
 
 
 def _name(learner: str) -> str:

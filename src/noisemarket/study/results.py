@@ -22,6 +22,9 @@ QUANTILES = 5
 LEVEL = 0.05
 """Family-wise error rate over all comparisons of a table."""
 
+MeanRow = dict[str, Any]
+"""A mechanism under one budget: means over the seeds, and half of their 95 % intervals."""
+
 Pair = tuple[float | None, str, str]
 """A budget and two mechanisms under it, in alphabetical order."""
 
@@ -65,39 +68,36 @@ AVERAGED = tuple(
 """What a mean over the seeds is taken of."""
 
 
-@dataclass(frozen=True)
-class Mean:
-    """A mechanism under one budget: means over the seeds, and how sure they are."""
-
-    mechanism: str
-    budget: float | None
-    seeds: int
-    mean: Mapping[str, float | None]
-    half_width: Mapping[str, float]
-
-    def as_dict(self) -> dict[str, Any]:
-        """All of it, for JSON: ``x`` and ``x_half_width`` for each figure."""
-        widths = {f"{name}_half_width": value for name, value in self.half_width.items()}
-        named = {"mechanism": self.mechanism, "budget": self.budget, "seeds": self.seeds}
-        return {**named, **self.mean, **widths}
-
-
-def means(rows: Iterable[Row]) -> list[Mean]:
-    """The mean over the seeds of each mechanism under each budget, in the order of the rows."""
+def means(rows: Iterable[Row]) -> list[MeanRow]:
+    """A row per mechanism and budget: ``x`` and ``x_half_width`` of each figure, over the seeds."""
     groups: dict[tuple[str, float | None], list[Row]] = {}
     for row in rows:
         groups.setdefault((row.mechanism, row.budget), []).append(row)
     out = []
     for (name, budget), own in groups.items():
-        columns = {column: [getattr(row, column) for row in own] for column in AVERAGED}
-        known = {
-            column: [value for value in values if value is not None]
-            for column, values in columns.items()
-        }
-        mean = {column: float(np.mean(some)) if some else None for column, some in known.items()}
-        widths = {column: half_width(some) for column, some in known.items()}
-        out.append(Mean(name, budget, len(own), mean, widths))
+        mean: dict[str, Any] = {"mechanism": name, "budget": budget, "seeds": len(own)}
+        for column in AVERAGED:
+            known = [value for row in own if (value := getattr(row, column)) is not None]
+            mean[column] = float(np.mean(known)) if known else None
+            mean[f"{column}_half_width"] = half_width(known)
+        out.append(mean)
     return out
+
+
+def round_means(rows: Sequence[Row]) -> list[MeanRow]:
+    """``mean`` and ``half_width`` of the accuracy after each round, per mechanism and budget."""
+    cases: dict[tuple[float | None, str], list[list[float]]] = {}
+    for row in rows:
+        cases.setdefault((row.budget, row.mechanism), []).append(row.accuracy_per_round)
+    return [
+        {
+            "mechanism": name,
+            "budget": budget,
+            "mean": np.mean(runs, axis=0).tolist(),
+            "half_width": [half_width(values) for values in zip(*runs, strict=True)],
+        }
+        for (budget, name), runs in cases.items()
+    ]
 
 
 def _by_case(rows: Iterable[Row], value: Callable[[Row], Value]) -> Cases[Value]:
@@ -131,7 +131,7 @@ def paired_differences(rows: Sequence[Row]) -> list[Difference]:
 def comparison_document(rows: Sequence[Row]) -> dict[str, Any]:
     """All results of a comparison, for JSON."""
     return {
-        "means": [one.as_dict() for one in means(rows)],
+        "means": means(rows),
         "differences": [
             {**vars(one), "significant": one.significant} for one in paired_differences(rows)
         ],

@@ -32,7 +32,7 @@ def runs(shared: Path) -> Path:
             with pytest.MonkeyPatch.context() as patch:
                 conftest.leave_undrawn(patch)  # the dashboard draws its own
                 cheat = partial(here, faults=[{"owner": "2", "kind": "zeros"}])
-                patch.setattr("noisemarket.cli.run.run_market", cheat)
+                patch.setattr("noisemarket.market.job.run_market", cheat)
                 _make_runs(place)
             (place / "made").touch()
     return place / "runs"

@@ -181,25 +181,6 @@ def test_what_many_ask_for_is_computed_once() -> None:
     assert cache.get("a", 2, make) == 5  # no room was left for it
 
 
-def test_two_states_of_one_key_are_never_computed_at_once() -> None:
-    """Not even where other keys take all the room meanwhile."""
-    cache: AnswerCache[int] = AnswerCache(1)
-    alone = threading.Lock()
-
-    def make(stamp: int) -> int:
-        assert alone.acquire(blocking=False)
-        time.sleep(0.02)
-        alone.release()
-        return stamp
-
-    with ThreadPoolExecutor(16) as pool:
-        answers = []
-        for stamp in range(8):
-            answers.append(pool.submit(cache.get, "a", stamp, lambda stamp=stamp: make(stamp)))
-            pool.submit(cache.get, "b", stamp, lambda: 0)
-        assert [one.result() for one in answers] == list(range(8))
-
-
 def test_an_error_is_not_cached() -> None:
     cache: AnswerCache[int] = AnswerCache(2)
 

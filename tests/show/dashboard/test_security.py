@@ -7,22 +7,23 @@ import stat
 import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from threading import Event
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
 from tests.commands import PATIENCE
 from tests.show.dashboard.asgi import Client
 
-from noisemarket.cli.app import DashboardOptions
-from noisemarket.cli.dashboard import listen, opening, run
+from noisemarket.cli import main
+from noisemarket.cli.dashboard import dashboard
 from noisemarket.errors import BadInput
 from noisemarket.ledger.store import Ledger
 from noisemarket.show.dashboard import run_store
 from noisemarket.show.dashboard.run_store import RunStore, UnknownRun, is_name
 from noisemarket.show.dashboard.security import is_loopback, new_token
+from noisemarket.show.dashboard.serving import listen, opening
 from noisemarket.show.dashboard.web_app import web_app
 
 HERE = "http://127.0.0.1:8050"
@@ -242,13 +243,22 @@ def test_a_run_folder_is_not_a_folder_of_runs(store: RunStore, tmp_path: Path) -
 def test_where_a_server_listens(store: RunStore) -> None:
     assert all(map(is_loopback, ("127.0.0.1", "::1", "localhost", "127.9.9.9")))
     assert not any(map(is_loopback, ("0.0.0.0", "::", "192.0.2.1", "example.org", "")))
-    options = DashboardOptions(str(store.root), "0.0.0.0", 0, 1, show=False, token=False)
+    given: dict[str, Any] = {"host": "0.0.0.0", "port": 0, "show": False}
     with pytest.raises(BadInput, match="leave out --no-token"):
-        run(options)
+        dashboard(str(store.root), token=False, **given)
     with pytest.raises(BadInput, match="URL of a ledger"):
-        run(replace(options, token=True, ledger=["/etc"]))
+        dashboard(str(store.root), ledger=["/etc"], **given)
     with listen("127.0.0.1", 0) as one, pytest.raises(BadInput, match="give another"):
         listen("127.0.0.1", one.getsockname()[1])
+
+
+def test_a_used_port_names_its_option(store: RunStore, capsys: pytest.CaptureFixture[str]) -> None:
+    with listen("127.0.0.1", 0) as used:
+        port = str(used.getsockname()[1])
+        with pytest.raises(SystemExit) as end:
+            main(["dashboard", str(store.root), "--port", port, "--no-open"])
+    assert end.value.code == 2
+    assert f"--port {port} cannot be used on 127.0.0.1" in capsys.readouterr().err
 
 
 def test_a_browser_is_not_started_with_the_token(

@@ -15,10 +15,10 @@ from typing import Any, TypeVar
 from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.federated.rounds import RoundResult, read_result
 from noisemarket.ledger.money import MICRO
-from noisemarket.market import event_file
+from noisemarket.market import events
 from noisemarket.market.baselines import BASELINES, MARKET, NO_DP, UNIFORM
-from noisemarket.market.event_file import EVENTS, Tail
 from noisemarket.market.events import (
+    EVENTS,
     Accused,
     Broken,
     Event,
@@ -29,8 +29,9 @@ from noisemarket.market.events import (
     RoundTrained,
     Settled,
     Signed,
+    Tail,
 )
-from noisemarket.market.market_folder import JOB
+from noisemarket.market.run_folder import JOB
 from noisemarket.market.summary import deployed
 from noisemarket.show.dashboard.run_store import RUNNING, SCENARIO, RunStore, UnknownRun
 from noisemarket.show.style import name_of
@@ -77,7 +78,7 @@ class RunProgress:
     def read(self, line: str) -> None:
         """One line of the events; a damaged one is passed over."""
         with suppress(BadInput, *_DAMAGED):
-            self._apply(event_file.from_line(line))
+            self._apply(events.from_line(line))
 
     def _apply(self, event: Event | dict[str, Any]) -> None:
         match event:
@@ -102,15 +103,15 @@ class RunProgress:
                 self.paid, self.paid_micro = self.paid + 1, self.paid_micro + int(event.amount)
             case Broken():
                 self.broken += 1
-            case Settled() | {"kind": event_file.ENDED}:
+            case Settled() | {"kind": events.ENDED}:
                 self.step = "settled"
-            case {"kind": event_file.BEGUN}:
+            case {"kind": events.BEGUN}:
                 self.begin()
-            case {"kind": event_file.NEGOTIATING, "done": done, "total": total, **more}:
+            case {"kind": events.NEGOTIATING, "done": done, "total": total, **more}:
                 self.played, self.total = int(done), int(total)
                 if isinstance(trace := more.get("trace"), dict):
                     self.learned = _points(trace)
-            case {"kind": event_file.FAILED, "problem": problem}:
+            case {"kind": events.FAILED, "problem": problem}:
                 self.problem = str(problem)
 
     def read_baseline(self, line: str) -> None:

@@ -19,8 +19,9 @@ from noisemarket.game.value import worth
 from noisemarket.ledger import queries
 from noisemarket.ledger.money import MICRO
 from noisemarket.ledger.verification import verify
-from noisemarket.market.market_folder import TRACE
 from noisemarket.market.negotiation import run_options
+from noisemarket.market.outcome import LEFT_OUT, OUTCOME, PAID, Outcome, OwnerOutcome
+from noisemarket.market.run_folder import TRACE
 from noisemarket.pricing import MECHANISMS, find_mechanism
 from noisemarket.pricing.clock import ClockAuction
 from noisemarket.privacy.zcdp import gaussian_epsilon
@@ -115,13 +116,16 @@ def _read_csv(path: Path) -> list[dict[str, str]]:
 
 
 def contract_rows(store: RunStore, run: str) -> list[Row]:
-    """One row per owner: from the ledger while and after a market runs, else from the contracts."""
+    """One row per owner: from the outcome of a settled market, from the ledger while it runs; of a
+    negotiation alone from its contracts."""
     ledger = ledger_of(store, run)
-    files = store.stamp(run, CONTRACTS, PARTIAL)
+    files = store.stamp(run, OUTCOME, CONTRACTS, PARTIAL)
     own = None if ledger is None else ledger.stamp or time.monotonic() // SERVER_SECONDS
     stamp = None if ledger is None else ledger.location, own, files
 
     def read() -> list[Row]:
+        if settled := store.file(run, OUTCOME):
+            return [_outcome_row(one) for one in Outcome.load(settled.parent).owners]
         if ledger is not None and (rows := _from_ledger(ledger)):
             return rows
         path = store.file(run, CONTRACTS) or store.file(run, PARTIAL)
@@ -132,6 +136,19 @@ def contract_rows(store: RunStore, run: str) -> list[Row]:
 
 
 _STATES: dict[object, str] = {True: "kept", "true": "kept", False: "broken", "false": "broken"}
+
+
+def _outcome_row(one: OwnerOutcome) -> Row:
+    return {
+        "owner": one.owner,
+        "saving": one.saving,
+        "sigma": one.sigma,
+        "payment": one.payment_micro / MICRO,
+        "epsilon": finite(one.epsilon),
+        "weight": one.weight,
+        "state": "kept" if one.state == PAID else one.state,
+        "paid": None if one.state == LEFT_OUT else (one.paid_micro or 0) / MICRO,
+    }
 
 
 def _from_ledger(where: RunLedger) -> list[Row]:

@@ -20,8 +20,7 @@ from noisemarket.errors import BadInput, NoisemarketError
 from noisemarket.files import private_folder, unusable
 from noisemarket.ledger.database import LEDGER_FILE
 from noisemarket.ledger.store import Ledger, reading
-from noisemarket.market.market_folder import JOB
-from noisemarket.market.run_folder import STATUS, still_runs
+from noisemarket.market.run_folder import JOB, STATUS, still_runs
 
 RUNNING, COMPLETE, INCOMPLETE = "running", "complete", "incomplete"
 SUMMARY, SCENARIO, COMPARISON = "summary.json", "scenario.toml", "comparison.json"
@@ -48,10 +47,10 @@ Answer = TypeVar("Answer")
 
 
 class _Slot(Generic[Answer]):
-    """One answer, the state of the files that it was made of, and the threads that ask for it."""
+    """One answer, and the state of the files that it was made of."""
 
     def __init__(self) -> None:
-        self.lock, self.users = threading.Lock(), 0
+        self.lock = threading.Lock()
         self.made: tuple[Hashable, Answer] | None = None
 
 
@@ -67,19 +66,12 @@ class AnswerCache(Generic[Answer]):
         with self._lock:
             slot = self._slots.pop(key, None) or _Slot()
             self._slots[key] = slot
-            slot.users += 1
-            if (excess := len(self._slots) - self._size) > 0:
-                idle = [one for one, other in self._slots.items() if not other.users]
-                for one in idle[:excess]:
-                    del self._slots[one]
-        try:
-            with slot.lock:
-                if slot.made is None or slot.made[0] != stamp:
-                    slot.made = stamp, make()
-                return slot.made[1]
-        finally:
-            with self._lock:
-                slot.users -= 1
+            if len(self._slots) > self._size:
+                del self._slots[next(iter(self._slots))]
+        with slot.lock:
+            if slot.made is None or slot.made[0] != stamp:
+                slot.made = stamp, make()
+            return slot.made[1]
 
 
 class RunStore:

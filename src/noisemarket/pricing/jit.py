@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 from collections.abc import Callable
-from types import ModuleType
 from typing import Any
 
 from numba import njit
@@ -21,13 +18,3 @@ def cached(**options: Any) -> Callable[[Callable[..., Any]], Any]:
             return njit(**options)(function)
 
     return compile_it
-
-
-def stamp_of(module: ModuleType) -> int:
-    """A number that changes with a module's source.
-
-    Numba's cache looks only at the file of the function that it caches. A compiled function that
-    returns this number is compiled again after an edit of the module whose functions it calls.
-    """
-    source = inspect.getsource(module).encode()
-    return int.from_bytes(hashlib.blake2b(source, digest_size=7).digest(), "big")
