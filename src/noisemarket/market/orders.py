@@ -338,14 +338,11 @@ def _cap(scenario: Scenario) -> float:
 
 
 def _check_cap(scenario: Scenario, budgets: Sequence[PrivacyBudget]) -> None:
-    """Refuse a cap under which nobody can take part in a single round, or where somebody adds no
-    noise at all: no cap can be kept then."""
+    """Refuse a cap under which nobody can take part in a single round."""
     accountant, privacy = Accountant(budgets), scenario.privacy
-    costs = [budget.rho_per_round for budget in budgets]
-    unbounded = math.isinf(max(costs)) and math.isfinite(budgets[0].rho_cap)
-    if not unbounded and any(accountant.may_start(budget.owner) for budget in budgets):
+    if any(accountant.may_start(budget.owner) for budget in budgets):
         return
-    least = math.inf if unbounded else min(costs)
+    least = min(budget.rho_per_round for budget in budgets)
     kind, value, cost = "rho", privacy.rho_cap, least
     if budgets[0].rho_cap != value:
         kind, value, cost = "epsilon", privacy.epsilon_cap, gaussian_epsilon(least, privacy.delta)
