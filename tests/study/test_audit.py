@@ -293,7 +293,7 @@ def test_command_ends_with_1_on_a_breach(
         ["--sigma", "1e-12"],
         ["--set", "clip=1e30"],
         ["--set", "clip=1e-30"],
-        ["--set", "shard_rate=1e30"],
+        ["--set", "protection=sharded", "--set", "shard_rate=1e30"],
     ],
 )
 def test_bad_input_ends_with_2_and_changes_nothing(
