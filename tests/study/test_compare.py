@@ -98,7 +98,7 @@ def test_a_row_is_what_negotiation_and_training_come_to(
     base = train(simulated, sigma=0.6, workers=1)
     before = (base.rounds[-1].averaged or base.rounds[-1].score).accuracy
     value = 4 * 0.6 * 0.2 * (row.accuracy - before) - 0.4 * 0.13 * row.paid
-    assert row.curator_value == pytest.approx(value)
+    assert row.trained_value == pytest.approx(value)
     assert row.social_welfare == pytest.approx(value / (0.4 * 0.13) + row.owners_surplus / 0.08)
     sold = sum(one.epsilon for one in trained.statements)
     assert row.epsilon_sold == pytest.approx(sold - sum(one.epsilon for one in base.statements))
@@ -110,7 +110,7 @@ def test_a_budget_is_kept_and_nobody_is_worse_off(rows: list[Row]) -> None:
         assert row.worse_off == 0
         assert (row.paid == 0) == (row.sellers == 0)
         if row.mechanism == "uniform":
-            assert row.curator_value == row.owners_surplus == row.epsilon_sold == 0
+            assert row.trained_value == row.owners_surplus == row.epsilon_sold == 0
         known = [one for one in row.surplus_by_cost if one is not None]
         assert sum(known) == pytest.approx(row.owners_surplus)  # four owners, one to a group
 

@@ -25,6 +25,7 @@ from noisemarket.pricing.mechanism import (
     Watch,
     trace_spacing,
 )
+from noisemarket.pricing.no_trade import why_nothing
 from noisemarket.pricing.rule import Rule
 from noisemarket.pricing.tables import AgreedContract, agreed_contracts, contracts_csv
 from noisemarket.scenario import Scenario
@@ -110,6 +111,11 @@ class Negotiation:
             no_trade[:] = 0.0
         starts = [phase.start for phase in phases]
         return recoveries(trace, self.environment.levels, starts, exact, no_trade)
+
+    def why_nothing(self) -> str:
+        """A sentence on why nothing was bought, for one party that knows all secrets."""
+        joint = find_mechanism(self.scenario.mechanism).joint
+        return why_nothing(self.environment, run_options(self.scenario).demand, joint=joint)
 
     def outcome(self) -> dict[str, object]:
         """What was reached, without the exact answers to compare it with."""

@@ -352,7 +352,7 @@ class Scenario(Section):
     preset: Literal["market", "paper"] = Field(
         "market", description="what the settings change: market or paper"
     )
-    mechanism: str = Field("clock", description="how contracts are agreed")
+    mechanism: str = Field("dypp", description="how contracts are agreed")
     seed: int = Field(1, ge=0, lt=1 << 63, description="seed of all randomness")
     game: GameSection = GameSection()
     population: PopulationSection = PopulationSection()

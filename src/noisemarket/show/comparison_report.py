@@ -56,7 +56,7 @@ OWN = "clock"
 GAME_COLUMNS = (
     *("mechanism", "knows", "mean_saving", "mean_payment", "mean_owner_payoff"),
     *("mean_curator_payoff", "curator_gain", "mean_quality", "total_payment", "model_quality"),
-    *("joint_gain", "sellers", "owners_surplus", "signed_share", "converged_at"),
+    *("predicted_value", "sellers", "owners_surplus", "signed_share", "converged_at"),
     *("exploitability", "mean_gained_by_lying", "most_gained_by_lying", "recovery"),
 )
 _GAME_CELLS = (
@@ -65,7 +65,7 @@ _GAME_CELLS = (
     ("mean_owner_payoff", "owner", "{:.3f}"),
     ("curator_gain", "curator", "{:.3f}"),
     ("model_quality", "model %", "{:.1f}"),
-    ("joint_gain", "value", "{:.1f}"),
+    ("predicted_value", "value", "{:.1f}"),
     ("signed_share", "signed", "{:.0%}"),
     ("converged_at", "settled", "{:,}"),
     ("exploitability", "exploit.", "{:.3f}"),
@@ -74,7 +74,8 @@ _GAME_CELLS = (
 _TRAINED_CELLS = (
     ("paid", "paid", "{:,.1f}"),
     ("accuracy", "accuracy", "{:.2f} %"),
-    ("curator_value", "curator", "{:,.1f}"),
+    ("predicted_value", "predicted", "{:,.1f}"),
+    ("trained_value", "trained", "{:,.1f}"),
     ("owners_surplus", "owners", "{:,.1f}"),
     ("social_welfare", "welfare", "{:,.0f}"),
     ("worse_off", "worse off", "{:g}"),
@@ -97,7 +98,7 @@ _PANELS = (
     ("mean_owner_payoff", "owner's payoff"),
     ("curator_gain", "curator's gain"),
     ("model_quality", "quality of the model, %"),
-    ("joint_gain", "value of the model, gain"),
+    ("predicted_value", "value of the model, gain"),
 )
 WIDE = (9.0, 4.8)
 _BESIDE = 9.0
